@@ -1,0 +1,41 @@
+# The few commands of a contributor. Targets use .venv when `make setup` has made one, and otherwise
+# the tools on the PATH. `.ci/run` is the whole set, in an environment of its own.
+
+BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
+PYTHON ?= $(if $(BIN),$(BIN)python,python3)
+SOURCES := src tests $(wildcard benchmarks)
+
+export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lint types test test-all bench cover
+
+help: ## print these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv and install Weft into it, editable, with what the checks need
+	python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet]'
+
+lint: ## style, format, order of the rooms, spelling
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(BIN)lint-imports --no-logo
+	$(BIN)codespell
+
+types: ## mypy, strict
+	$(PYTHON) -m mypy $(SOURCES)
+
+test: ## the fast tests
+	$(PYTHON) -m pytest -q -n auto -m 'not slow'
+
+test-all: ## every test
+	$(PYTHON) -m pytest -q -n auto
+
+bench: ## the benchmarks in their short form
+	$(PYTHON) -m benchmarks conformance --short
+	$(PYTHON) -m benchmarks replay --short
+	$(PYTHON) -m benchmarks round --short
+
+cover: ## every test, with the lines and branches that none of them reached
+	$(PYTHON) -m pytest -q -n auto --cov=weft --cov-report=term

@@ -1,0 +1,1 @@
+"""Measurements of Weft against its own budgets and against independent oracles."""

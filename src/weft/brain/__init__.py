@@ -1,0 +1,1 @@
+"""The brain: events in, instructions out; pure and deterministic."""

@@ -1,0 +1,158 @@
+"""What a world tells the brain. Time comes in with the event; the brain has no clock."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from weft.model.cluster import Node
+from weft.model.ids import JobId, NodeId
+from weft.model.job import Job
+from weft.model.placement import Placement
+from weft.model.queue import Queue
+
+
+class Phase(StrEnum):
+    """What a world sees of a job when it looks."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class Verb(StrEnum):
+    """What an instruction asks for; with job and epoch it makes the instruction's id."""
+
+    START = "start"
+    RESIZE = "resize"
+    REPLAN = "replan"
+    REGROUP = "regroup"
+    MOVE = "move"
+    PREEMPT = "preempt"
+    STOP = "stop"
+    CORDON = "cordon"
+    PROBE = "probe"
+    WAKE = "wake"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    at: float
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelled:
+    at: float
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobReported:
+    """A look at a job: its phase, and where it runs its work so far. Also a probe's answer."""
+
+    at: float
+    job: JobId
+    epoch: int
+    phase: Phase
+    work_done: float
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished:
+    """All its work is done and its processes are gone."""
+
+    at: float
+    job: JobId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """It ended without finishing, its processes are gone, and `work_kept` is checkpointed."""
+
+    at: float
+    job: JobId
+    epoch: int
+    work_kept: float
+    retryable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """One of its workers is gone; the others may still run."""
+
+    at: float
+    job: JobId
+    epoch: int
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded:
+    at: float
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    at: float
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    at: float
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChanged:
+    """A queue was added or edited."""
+
+    at: float
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionDone:
+    """Done, and what it freed is free. `work_kept` is what a stopped job can resume from."""
+
+    at: float
+    job: JobId
+    epoch: int
+    verb: Verb
+    work_kept: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionRefused:
+    at: float
+    job: JobId
+    epoch: int
+    verb: Verb
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has come that the brain asked to be woken at."""
+
+    at: float
+
+
+Event = (
+    JobSubmitted
+    | JobCancelled
+    | JobReported
+    | JobFinished
+    | JobFailed
+    | WorkerLost
+    | NodeAdded
+    | NodeChanged
+    | NodeLost
+    | QueueChanged
+    | InstructionDone
+    | InstructionRefused
+    | Tick
+)

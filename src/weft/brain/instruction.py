@@ -1,0 +1,96 @@
+"""What the brain wants done. Acting twice on an instruction is the same as acting once.
+
+Every instruction about a job carries the job's epoch, and its id is made of both: a world that
+sees a known id again answers with the same outcome and starts nothing new.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weft.brain.event import Verb
+from weft.model.decision import Assignment
+from weft.model.ids import InstructionId, JobId, NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class JobInstruction:
+    """Base of those that speak of one job in one epoch."""
+
+    verb: ClassVar[Verb]
+    job: JobId
+    epoch: int
+
+    @property
+    def id(self) -> InstructionId:
+        return InstructionId(f"{self.job}/{self.epoch}/{self.verb}")
+
+
+@dataclass(frozen=True, slots=True)
+class Start(JobInstruction):
+    verb: ClassVar[Verb] = Verb.START
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Resize(JobInstruction):
+    verb: ClassVar[Verb] = Verb.RESIZE
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Replan(JobInstruction):
+    verb: ClassVar[Verb] = Verb.REPLAN
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup(JobInstruction):
+    verb: ClassVar[Verb] = Verb.REGROUP
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Move(JobInstruction):
+    verb: ClassVar[Verb] = Verb.MOVE
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt(JobInstruction):
+    """Save, stop and give up the seats; the job waits again."""
+
+    verb: ClassVar[Verb] = Verb.PREEMPT
+    beneficiary: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Stop(JobInstruction):
+    verb: ClassVar[Verb] = Verb.STOP
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(JobInstruction):
+    """Look at this job and report what there is."""
+
+    verb: ClassVar[Verb] = Verb.PROBE
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    verb: ClassVar[Verb] = Verb.CORDON
+    node: NodeId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send a tick at this time."""
+
+    verb: ClassVar[Verb] = Verb.WAKE
+    at: float
+
+
+Instruction = (
+    Start | Resize | Replan | Regroup | Move | Preempt | Stop | Probe | Cordon | Wake
+)

@@ -1,0 +1,197 @@
+"""Promises, checked from what is held and not from what was counted.
+
+Each breach is named with its numbers. A check sums seats by node and by queue anew, so it
+cannot share a mistake with the code that handed them out. The simulator checks after every
+event: what the event touched at once, and everything after each round.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.brain.state import CAUSE_OF_ROW, BrainState
+from weft.model.decision import Decision
+from weft.model.errors import InvariantBreach
+from weft.model.ids import JobId
+from weft.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A broken promise and where."""
+
+    promise: str
+    detail: str
+
+
+def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
+    """Every promise that can be read off the state, and off the decision that led to it."""
+    breaches = [
+        *_oversubscribed(state),
+        *_partial_gangs(state),
+        *_misplaced(state),
+        *_unexplained(state),
+    ]
+    if decision is not None:
+        breaches += [*_over_quota(state, decision), *_idle_preemptions(state, decision)]
+    return breaches
+
+
+def check_job(state: BrainState, job: JobId) -> list[Breach]:
+    """The same for one job and the nodes it sits on: what an event about it can have broken."""
+    slot = state.slot_of.get(job)
+    if slot is None:
+        return []
+    breaches = []
+    seats = state.seats
+    held = pledged = 0
+    for row in state.seat_rows[slot]:
+        gpus = int(seats.gpus[row])
+        node = int(seats.node[row])
+        if seats.pledged[row]:
+            pledged += gpus
+            continue
+        held += gpus
+        used = sum(state.held_on[node].values())
+        if used > int(state.nodes.gpus[node]) and state.nodes.present[node]:
+            breaches.append(_too_much(state, node, used))
+    return breaches + _gang(state, slot, held, pledged)
+
+
+def demand(breaches: list[Breach]) -> None:
+    """Raise if there is any."""
+    if breaches:
+        text = "; ".join(f"{breach.promise}: {breach.detail}" for breach in breaches[:5])
+        raise InvariantBreach(text, hint="replay the journal: the last event broke it")
+
+
+def _oversubscribed(state: BrainState) -> list[Breach]:
+    """No GPU in two seats; what is promised beyond what stops fits as well."""
+    count, rows = state.seat_count, len(state.node_ids)
+    seats, nodes = state.seats, state.nodes
+    node, gpus = seats.node[:count], seats.gpus[:count]
+    capacity, present = nodes.gpus[:rows], nodes.present[:rows]
+    held = np.bincount(node, gpus * ~seats.pledged[:count], minlength=rows)
+    staying = np.bincount(node, gpus * ~seats.releasing[:count], minlength=rows)
+    if not ((held > capacity) | (staying > capacity)).any():
+        return []
+    broken = np.flatnonzero(((held > capacity) | (staying > capacity)) & present)
+    return [_too_much(state, row, int(max(held[row], staying[row]))) for row in broken.tolist()]
+
+
+def _too_much(state: BrainState, node: int, used: int) -> Breach:
+    return Breach(
+        "no GPU is given twice",
+        f"node {state.node_ids[node]} has {int(state.nodes.gpus[node])} GPUs and {used} are held",
+    )
+
+
+def _partial_gangs(state: BrainState) -> list[Breach]:
+    """All or nothing: seats add up to the decided width, and that is in the job's range."""
+    count, size = state.seat_count, state.size
+    seats, jobs = state.seats, state.jobs
+    taken = seats.slot[:count] >= 0
+    slots, gpus = seats.slot[:count][taken], seats.gpus[:count][taken]
+    pledged = seats.pledged[:count][taken]
+    held = np.bincount(slots, gpus * ~pledged, minlength=size)[:size]
+    promised = np.bincount(slots, gpus * pledged, minlength=size)[:size]
+    status, width, active = jobs.state[:size], jobs.width[:size], jobs.active[:size]
+    holds = active & (status >= State.STARTING) & (status <= State.STOPPING)
+    admitted = active & (status == State.ADMITTED)
+    bad = np.where(holds, (held != width) | (promised > 0), held > 0)
+    bad |= np.where(admitted, promised != width, promised > 0)
+    bad |= (holds | admitted) & (
+        (width < jobs.min_gpus[:size]) | (width > jobs.max_gpus[:size])
+    )
+    if not bad.any():
+        return []
+    found = []
+    for slot in np.flatnonzero(bad).tolist():
+        found += _gang(state, slot, int(held[slot]), int(promised[slot])) or [
+            Breach("all or nothing", f"slot {slot} holds seats without a job")
+        ]
+    return found
+
+
+def _gang(state: BrainState, slot: int, held: int, pledged: int) -> list[Breach]:
+    status = state.state_of(slot)
+    width = int(state.jobs.width[slot])
+    expected = {True: (width, 0), False: (0, 0)}[status.holds_seats]
+    if status is State.ADMITTED:
+        expected = (0, width)
+    low, high = int(state.jobs.min_gpus[slot]), int(state.jobs.max_gpus[slot])
+    seated = status.holds_seats or status is State.ADMITTED
+    if (held, pledged) == expected and (not seated or low <= width <= high):
+        return []
+    name = spec.id if (spec := state.specs[slot]) else f"slot {slot}"
+    return [
+        Breach(
+            "all or nothing",
+            f"job {name} is {status.name} at width {width} of {low}..{high} and holds {held}, "
+            f"pledged {pledged}",
+        )
+    ]
+
+
+def _misplaced(state: BrainState) -> list[Breach]:
+    """Each job that is not over is in exactly one place, and has one incarnation at most."""
+    active = np.flatnonzero(state.jobs.active[: state.size])
+    if len(active) == len(state.slot_of) and not state.closed.keys() & state.slot_of.keys():
+        return []
+    return [Breach("no job is lost", f"{len(active)} rows for {len(state.slot_of)} jobs")]
+
+
+def _unexplained(state: BrainState) -> list[Breach]:
+    """Every waiting job has a reason; no other job has one."""
+    size, jobs = state.size, state.jobs
+    waits = jobs.active[:size] & (jobs.state[:size] <= State.ADMITTED)
+    told = CAUSE_OF_ROW[jobs.reason[:size]] > 0
+    bad = jobs.active[:size] & (waits != told)
+    return [
+        Breach("every wait has a reason", f"job {state.spec(slot).id} {state.state_of(slot).name}")
+        for slot in np.flatnonzero(bad).tolist()
+    ]
+
+
+def _over_quota(state: BrainState, decision: Decision) -> list[Breach]:
+    """A queue that was given something is within its limit afterwards."""
+    quota = state.quota
+    if not decision.grants or not any(quota.restricted):
+        return []
+    used = quota.sums(state.own_use())
+    touched = {
+        step
+        for grant in decision.grants
+        for step in quota.paths[int(state.jobs.queue[state.slot_of[grant.job]])]
+    }
+    return [
+        Breach("quota", f"queue {quota.ids[s]} uses {used[s]} GPUs of at most {quota.caps[s]}")
+        for s in sorted(touched)
+        if used[s] > quota.caps[s]
+    ]
+
+
+def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:
+    """Nobody is stopped but for a job that was granted seats, and none that may not be."""
+    granted = {grant.job for grant in decision.grants}
+    found = []
+    for preemption in decision.preemptions:
+        spec = state.spec(state.slot_of[preemption.job])
+        beneficiary = state.slot_of[preemption.beneficiary]
+        moved = beneficiary in state.next_assignment
+        if preemption.beneficiary not in granted and not moved:
+            found.append(
+                Breach("no idle preemption", f"{spec.id} for {preemption.beneficiary}, which waits")
+            )
+        if not spec.preemptible:
+            found.append(Breach("no idle preemption", f"{spec.id} may not be preempted"))
+        found += _inverted(state, preemption.job, preemption.beneficiary, preemption.reclaim)
+    return found
+
+
+def _inverted(state: BrainState, job: JobId, beneficiary: JobId, reclaim: bool) -> list[Breach]:
+    mine = state.spec(state.slot_of[job]).priority
+    theirs = state.spec(state.slot_of[beneficiary]).priority
+    if reclaim or theirs >= mine:
+        return []
+    return [Breach("priority", f"{job} ({mine}) yields to {beneficiary} ({theirs})")]

@@ -1,0 +1,430 @@
+"""The brain's state: rows of jobs, nodes, queues and seats, and the few moves between them.
+
+Usage is never counted up and down: it is summed from the seats that are held whenever somebody
+asks. A seat is *held* from the moment its job is told to start until the world says that it is
+free; it is *releasing* while the job stops, and *pledged* while it waits for others to release.
+"""
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.brain.lifecycle import check_transition
+from weft.brain.nodes import NodeTable
+from weft.model.cluster import Node
+from weft.model.decision import Assignment
+from weft.model.ids import GpuType, JobId, NodeId, QueueId
+from weft.model.job import Job
+from weft.model.kind import Kind, kind_of
+from weft.model.queue import QueueTree
+from weft.model.reason import CAUSES, Cause, ReasonCode
+from weft.model.snapshot import (
+    Floats,
+    Ints,
+    JobColumns,
+    NodeColumns,
+    SeatColumns,
+    Snapshot,
+)
+from weft.model.state import State
+from weft.policy.place.fabric import Fabric
+from weft.policy.tenancy.quota import QuotaTable
+
+REASONS: tuple[ReasonCode, ...] = tuple(ReasonCode)
+REASON_ROW: dict[ReasonCode, int] = {code: row for row, code in enumerate(REASONS, start=1)}
+CAUSE_OF_ROW = np.array([0, *(int(code.cause) for code in REASONS)], np.int8)
+PENDING = REASON_ROW[ReasonCode.ROUND_PENDING]
+HISTORY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What is kept of a job that is over."""
+
+    state: State
+    at: float
+    waits_seconds: tuple[float, ...]
+    attained_gpu_seconds: float
+    preemptions: int
+    failures: int
+
+
+class BrainState:
+    """All rows, and the moves that keep them consistent."""
+
+    def __init__(self, tree: QueueTree) -> None:
+        self.jobs = JobColumns.empty(64)
+        self.booked: Floats = np.zeros((64, len(CAUSES) + 1))
+        self.size = 0
+        self.specs: list[Job | None] = []
+        self.assignments: list[Assignment | None] = []
+        self.seat_rows: list[list[int]] = []
+        self.after_stop: list[State] = []
+        self.slot_of: dict[JobId, int] = {}
+        self.closed: dict[JobId, Closed] = {}
+        self.admitted: dict[int, None] = {}
+        self.next_assignment: dict[int, Assignment] = {}
+        self.sequence = 0
+        self._free_slots: list[int] = []
+
+        self.node_table = NodeTable()
+        self.seats = SeatColumns.empty(64)
+        self.seat_count = 0
+        self.held_on: list[dict[int, int]] = []
+        self._free_rows: list[int] = []
+
+        self.kinds: list[Kind] = []
+        self._kind_row: dict[Kind, int] = {}
+        self._tenants: dict[str, int] = {}
+        self.finished: Floats = np.zeros(HISTORY)
+        self.finished_count = 0
+        self.counts_host = False
+        self.set_tree(tree)
+        self._views: tuple[int, JobColumns] | None = None
+
+    # --- what the state says -----------------------------------------------------------------
+
+    def snapshot(self, now: float) -> Snapshot:
+        if self._views is None or self._views[0] != self.size:
+            self._views = (self.size, self.jobs.frozen(self.size))
+        count = min(self.finished_count, HISTORY)
+        return Snapshot(
+            now=now,
+            jobs=self._views[1],
+            nodes=self.fabric.nodes,
+            seats=self.seats.frozen(self.seat_count),
+            specs=self.specs,
+            node_ids=self.node_ids,
+            queue_ids=self.quota.ids,
+            gpu_types=tuple(GpuType(name) for name in self.node_table.gpu_types),
+            finished_gpu_seconds=self.finished[:count],
+        )
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.node_table.fabric
+
+    @property
+    def nodes(self) -> NodeColumns:
+        return self.node_table.columns
+
+    @property
+    def node_ids(self) -> list[NodeId]:
+        return self.node_table.ids
+
+    @property
+    def node_row(self) -> dict[NodeId, int]:
+        return self.node_table.row
+
+    def state_of(self, slot: int) -> State:
+        return State(int(self.jobs.state[slot]))
+
+    def spec(self, slot: int) -> Job:
+        spec = self.specs[slot]
+        assert spec is not None, f"slot {slot} is empty"
+        return spec
+
+    def copied(self) -> "BrainState":
+        """An independent copy, cheap enough for a forecast to run on from."""
+        twin = copy(self)
+        twin.jobs, twin.seats = self.jobs.copied(), self.seats.copied()
+        twin.node_table = self.node_table.copied()
+        twin.booked, twin.finished = self.booked.copy(), self.finished.copy()
+        for name in ("specs", "assignments", "after_stop", "_free_slots", "_free_rows", "kinds"):
+            setattr(twin, name, list(getattr(self, name)))
+        for name in ("slot_of", "closed", "admitted", "next_assignment", "_kind_row", "_tenants"):
+            setattr(twin, name, dict(getattr(self, name)))
+        twin.seat_rows = [list(rows) for rows in self.seat_rows]
+        twin.held_on = [dict(held) for held in self.held_on]
+        twin._views = None
+        return twin
+
+    # --- jobs ----------------------------------------------------------------------------------
+
+    def add_job(self, job: Job, at: float) -> int:
+        slot = self._take_slot()
+        kind = kind_of(job)
+        self.specs[slot] = job
+        self.slot_of[job.id] = slot
+        jobs = self.jobs
+        jobs.active[slot] = True
+        jobs.state[slot] = State.QUEUED
+        jobs.seq[slot] = self.sequence
+        jobs.kind[slot] = self._intern_kind(kind)
+        jobs.queue[slot] = self.queue_row.get(job.queue, -1)
+        jobs.tenant[slot] = self._tenants.setdefault(job.tenant, len(self._tenants))
+        jobs.priority[slot] = job.priority
+        jobs.min_gpus[slot] = job.width.min_gpus
+        jobs.max_gpus[slot] = job.width.max_gpus
+        jobs.asked_gpus[slot] = job.width.asked_gpus
+        jobs.cpus[slot] = job.cpus + job.cpus_per_gpu * job.width.asked_gpus
+        jobs.memory_gib[slot] = job.memory_gib + job.memory_gib_per_gpu * job.width.asked_gpus
+        jobs.preemptible[slot] = job.preemptible
+        jobs.submitted[slot] = job.submit_seconds
+        jobs.mark[slot] = at
+        jobs.work_total[slot] = job.work.amount if job.work.known else np.nan
+        jobs.pace[slot] = job.units_per_second(job.width.asked_gpus) if job.width.asked_gpus else 1.0
+        jobs.reason[slot] = PENDING
+        jobs.waiting_since[slot] = at
+        jobs.rank[slot] = -1
+        self.sequence += 1
+        return slot
+
+    def move(self, slot: int, new: State) -> None:
+        """Change a job's state along a legal edge."""
+        check_transition(self.spec(slot).id, self.state_of(slot), new)
+        self.jobs.state[slot] = new
+
+    def close(self, slot: int, state: State, at: float) -> None:
+        """The job is over: keep a summary and give its row back."""
+        self.move(slot, state)
+        self.settle(slot, at)
+        self.book_wait(slot, at, 0)
+        spec, jobs = self.spec(slot), self.jobs
+        if state is State.SUCCEEDED:
+            self.finished[self.finished_count % HISTORY] = jobs.attained_gpu_seconds[slot]
+            self.finished_count += 1
+        self.closed[spec.id] = Closed(
+            state=state,
+            at=at,
+            waits_seconds=tuple(self.booked[slot, 1:].tolist()),
+            attained_gpu_seconds=float(jobs.attained_gpu_seconds[slot]),
+            preemptions=int(jobs.preemptions[slot]),
+            failures=int(jobs.failures[slot]),
+        )
+        self.admitted.pop(slot, None)
+        del self.slot_of[spec.id]
+        self.specs[slot] = None
+        self.assignments[slot] = None
+        jobs.active[slot] = False
+        self._free_slots.append(slot)
+
+    def settle(self, slot: int, at: float) -> None:
+        """Bring attained service and work done up to `at`."""
+        jobs = self.jobs
+        elapsed = at - jobs.mark[slot]
+        if elapsed > 0:
+            jobs.attained_gpu_seconds[slot] += jobs.gpu_rate[slot] * elapsed
+            jobs.work_done[slot] += jobs.speed[slot] * elapsed
+        jobs.mark[slot] = at
+
+    def set_running(self, slot: int, at: float) -> None:
+        self.settle(slot, at)
+        self.jobs.gpu_rate[slot] = self.jobs.width[slot]
+        self.jobs.speed[slot] = self._speed(slot)
+        self.jobs.started[slot] = at
+
+    def set_idle(self, slot: int, at: float, work_kept: float | None) -> None:
+        """It runs no more; what is not kept is lost."""
+        self.settle(slot, at)
+        self.jobs.gpu_rate[slot] = 0.0
+        self.jobs.speed[slot] = 0.0
+        if work_kept is not None:
+            self.jobs.work_done[slot] = work_kept
+
+    def begin_wait(self, slot: int, at: float, reason: int) -> None:
+        self.jobs.reason[slot] = reason
+        self.jobs.waiting_since[slot] = at
+
+    def book_wait(self, slot: int, at: float, reason: int) -> None:
+        """Book the wait so far to its cause and go on with another (0: it waits no more)."""
+        jobs = self.jobs
+        cause = int(CAUSE_OF_ROW[jobs.reason[slot]])
+        if cause:
+            waited = at - jobs.waiting_since[slot]
+            self.booked[slot, cause] += waited
+            if cause == Cause.LOCALITY:
+                jobs.locality_waited[slot] += waited
+        jobs.reason[slot] = reason
+        jobs.waiting_since[slot] = at
+
+    def book_waits(self, slots: Ints, at: float, reasons: Ints) -> None:
+        """The same for many at once; rows whose reason stays are left alone."""
+        jobs = self.jobs
+        changed = reasons != jobs.reason[slots]
+        if not changed.any():
+            return
+        some = slots[changed]
+        cause = CAUSE_OF_ROW[jobs.reason[some]]
+        waited = at - jobs.waiting_since[some]
+        self.booked[some, cause] += waited
+        local = cause == Cause.LOCALITY
+        if local.any():
+            jobs.locality_waited[some[local]] += waited[local]
+        jobs.reason[some] = reasons[changed]
+        jobs.waiting_since[some] = at
+
+    # --- seats ---------------------------------------------------------------------------------
+
+    def seat(self, slot: int, assignment: Assignment, *, pledged: bool) -> None:
+        """Give the job its seats, pledged or held at once."""
+        self.assignments[slot] = assignment
+        self.jobs.width[slot] = assignment.width
+        for seat in assignment.placement.seats:
+            row = self._take_row()
+            node = self.node_row[seat.node]
+            seats = self.seats
+            seats.slot[row] = slot
+            seats.node[row] = node
+            seats.gpus[row] = seat.gpus
+            seats.cpus[row] = seat.cpus
+            seats.memory_gib[row] = seat.memory_gib
+            seats.pledged[row] = pledged
+            seats.releasing[row] = False
+            self.seat_rows[slot].append(row)
+            if not pledged:
+                self.held_on[node][row] = seat.gpus
+        if pledged:
+            self.admitted[slot] = None
+
+    def hold(self, slot: int) -> None:
+        """Pledged seats become held."""
+        for row in self.seat_rows[slot]:
+            self.seats.pledged[row] = False
+            self.held_on[int(self.seats.node[row])][row] = int(self.seats.gpus[row])
+        self.admitted.pop(slot, None)
+
+    def mark_releasing(self, slot: int) -> None:
+        for row in self.seat_rows[slot]:
+            self.seats.releasing[row] = True
+
+    def release(self, slot: int) -> list[int]:
+        """Give the job's seats back; the nodes they were on."""
+        nodes = []
+        seats = self.seats
+        for row in self.seat_rows[slot]:
+            node = int(seats.node[row])
+            nodes.append(node)
+            self.held_on[node].pop(row, None)
+            seats.slot[row] = -1
+            seats.gpus[row] = 0
+            seats.cpus[row] = 0.0
+            seats.memory_gib[row] = 0.0
+            seats.pledged[row] = False
+            seats.releasing[row] = False
+            self._free_rows.append(row)
+        self.seat_rows[slot].clear()
+        self.assignments[slot] = None
+        self.jobs.width[slot] = 0
+        self.admitted.pop(slot, None)
+        return nodes
+
+    def nodes_of(self, slot: int) -> list[int]:
+        return [int(self.seats.node[row]) for row in self.seat_rows[slot]]
+
+    def jobs_on(self, node: int) -> list[int]:
+        """Slots with a seat, held or pledged, on that node; in order of submission."""
+        rows = np.flatnonzero(
+            (self.seats.node[: self.seat_count] == node)
+            & (self.seats.slot[: self.seat_count] >= 0)
+        )
+        slots = sorted({int(self.seats.slot[row]) for row in rows})
+        return sorted(slots, key=lambda slot: int(self.jobs.seq[slot]))
+
+    def seats_are_free(self, slot: int) -> bool:
+        """Whether a pledged job's seats could be held now beside all that is held."""
+        for row in self.seat_rows[slot]:
+            node = int(self.seats.node[row])
+            if not self.nodes.present[node] or self.nodes.cordoned[node]:
+                return False
+            held = sum(self.held_on[node].values())
+            if held + int(self.seats.gpus[row]) > int(self.nodes.gpus[node]):
+                return False
+            if self.counts_host and not self._host_fits(node, row):
+                return False
+        return self._quota_fits(slot)
+
+    def own_use(self, *, held_only: bool = False) -> list[int]:
+        """GPUs by queue: of all who hold and do not release, and of pledges; or all held."""
+        count = self.seat_count
+        seats = self.seats
+        mask = ~seats.pledged[:count] if held_only else ~seats.releasing[:count]
+        mask = mask & (seats.slot[:count] >= 0)
+        queues = self.jobs.queue[seats.slot[:count][mask]]
+        gpus = seats.gpus[:count][mask]
+        known = queues >= 0
+        use = np.bincount(queues[known], gpus[known], minlength=len(self.quota.ids))
+        return [int(value) for value in use]
+
+    # --- nodes and queues ------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> int:
+        row = self.node_table.put(node)
+        if row == len(self.held_on):
+            self.held_on.append({})
+        return row
+
+    def lose_node(self, row: int) -> None:
+        self.node_table.lose(row)
+
+    def set_tree(self, tree: QueueTree) -> None:
+        self.tree = tree
+        self.quota = QuotaTable.of(tree)
+        self.queue_row: dict[QueueId, int] = {q: row for row, q in enumerate(self.quota.ids)}
+        for slot in self.slot_of.values():
+            self.jobs.queue[slot] = self.queue_row.get(self.spec(slot).queue, -1)
+
+    # --- helpers -----------------------------------------------------------------------------------
+
+    def _speed(self, slot: int) -> float:
+        assignment = self.assignments[slot]
+        assert assignment is not None
+        kind = self.kinds[int(self.jobs.kind[slot])]
+        return self.node_table.units_per_second(
+            self.spec(slot), assignment.placement, kind=kind
+        )
+
+    def _host_fits(self, node: int, row: int) -> bool:
+        others = list(self.held_on[node])
+        seats = self.seats
+        cpus = float(seats.cpus[others].sum()) + float(seats.cpus[row])
+        memory = float(seats.memory_gib[others].sum()) + float(seats.memory_gib[row])
+        return cpus <= self.nodes.cpus[node] + 1e-6 and memory <= self.nodes.memory_gib[node] + 1e-6
+
+    def _quota_fits(self, slot: int) -> bool:
+        queue = int(self.jobs.queue[slot])
+        if queue < 0 or not self.quota.restricted[queue]:
+            return queue >= 0
+        used = self.quota.sums(self.own_use(held_only=True))
+        width = int(self.jobs.width[slot])
+        return all(used[s] + width <= self.quota.limits[s] for s in self.quota.paths[queue])
+
+    def _take_slot(self) -> int:
+        if self._free_slots:
+            slot = self._free_slots.pop()
+            for column in self._all_job_columns():
+                column[slot] = 0
+            self.booked[slot] = 0.0
+            self.seat_rows[slot].clear()
+            return slot
+        slot = self.size
+        self.size += 1
+        if slot >= len(self.jobs.active):
+            self.jobs = self.jobs.grown(2 * slot)
+            self.booked = np.vstack([self.booked, np.zeros_like(self.booked)])
+        self.specs.append(None)
+        self.assignments.append(None)
+        self.seat_rows.append([])
+        self.after_stop.append(State.QUEUED)
+        return slot
+
+    def _all_job_columns(self) -> list[Ints]:
+        return [getattr(self.jobs, name) for name in JobColumns.__slots__]
+
+    def _take_row(self) -> int:
+        if self._free_rows:
+            return self._free_rows.pop()
+        row = self.seat_count
+        self.seat_count += 1
+        if row >= len(self.seats.slot):
+            self.seats = self.seats.grown(2 * row)
+        return row
+
+    def _intern_kind(self, kind: Kind) -> int:
+        row = self._kind_row.get(kind)
+        if row is None:
+            row = self._kind_row[kind] = len(self.kinds)
+            self.kinds.append(kind)
+            self.counts_host = self.counts_host or kind.counts_host or kind.cpus > 0
+        return row

@@ -1,0 +1,51 @@
+"""A decision: what one round wants changed.
+
+It carries width, plan, group and placement for every job it touches, even where a recipe leaves
+them as requested, so that elastic widths, plans and interleaving are values and not new types.
+"""
+
+from dataclasses import dataclass
+
+from weft.model.group import Group
+from weft.model.ids import JobId, NodeId
+from weft.model.placement import Placement
+from weft.model.plan import AS_WRITTEN, ExecutionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a job is to run on: width, plan, company and seats, decided together."""
+
+    width: int
+    placement: Placement
+    plan: ExecutionPlan = AS_WRITTEN
+    group: Group | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """`job` gets `assignment`; where seats are still held it starts once they are free."""
+
+    job: JobId
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """`job` gives up its seats so that `beneficiary` can start; `reclaim` if they were lent."""
+
+    job: JobId
+    beneficiary: JobId
+    reclaim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome of one round. `reservation` names a blocked job and the nodes kept for it."""
+
+    at: float
+    grants: tuple[Grant, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    resizes: tuple[Grant, ...] = ()
+    moves: tuple[Grant, ...] = ()
+    reservation: tuple[JobId, tuple[NodeId, ...]] | None = None

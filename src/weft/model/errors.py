@@ -1,0 +1,54 @@
+"""Everything that Weft raises on purpose.
+
+WeftError
+├── SpecError             what a person wrote cannot be used as written
+│   ├── UnknownName       a recipe, queue, node or field that does not exist
+│   ├── InfeasibleSpec    no state of this cluster could ever satisfy it
+│   └── TraceFault        a row of a workload that cannot be read as it stands
+├── ProtocolError         the world and the brain no longer speak of the same thing
+│   └── IllegalTransition a job was to go where its lifecycle has no edge
+├── JournalError          a journal that cannot be read, or that replays to something else
+└── InvariantBreach       a promise of the scheduler is broken: a defect in Weft itself
+
+Each carries a `hint`: the one thing to try next.
+"""
+
+
+class WeftError(Exception):
+    """Base of the tree; `hint` tells what to do about it."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class SpecError(WeftError):
+    """What a person wrote cannot be used as written."""
+
+
+class UnknownName(SpecError):
+    """A recipe, queue, node or field that does not exist."""
+
+
+class InfeasibleSpec(SpecError):
+    """No state of this cluster could ever satisfy it."""
+
+
+class TraceFault(SpecError):
+    """A row of a workload that cannot be read as it stands."""
+
+
+class ProtocolError(WeftError):
+    """The world and the brain no longer speak of the same thing."""
+
+
+class IllegalTransition(ProtocolError):
+    """A job was to go where its lifecycle has no edge."""
+
+
+class JournalError(WeftError):
+    """A journal that cannot be read, or that replays to something else."""
+
+
+class InvariantBreach(WeftError):
+    """A promise of the scheduler is broken: a defect in Weft itself."""

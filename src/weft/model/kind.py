@@ -1,0 +1,47 @@
+"""A kind: what all jobs that are alike to a placement and a quota have in common.
+
+A round's verdict on one job holds for every other job of its kind, because what is free only
+shrinks while a round hands it out. Thousands of waiting jobs are therefore a few dozen kinds,
+and that, more than any array, is what makes a round cheap.
+"""
+
+from dataclasses import dataclass
+
+from weft.model.ids import QueueId
+from weft.model.job import GpuSpeed, Job, Locality, Width
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The part of a job that decides where it can go."""
+
+    queue: QueueId
+    width: Width
+    cpus: float
+    cpus_per_gpu: float
+    memory_gib: float
+    memory_gib_per_gpu: float
+    gpu_types: tuple[GpuSpeed, ...]
+    locality: Locality
+    max_nodes: int | None
+    preemptible: bool
+
+    @property
+    def counts_host(self) -> bool:
+        """Whether CPUs or memory of the node matter to it."""
+        return self.cpus_per_gpu > 0 or self.memory_gib_per_gpu > 0
+
+
+def kind_of(job: Job) -> Kind:
+    return Kind(
+        job.queue,
+        job.width,
+        job.cpus,
+        job.cpus_per_gpu,
+        job.memory_gib,
+        job.memory_gib_per_gpu,
+        job.gpu_types,
+        job.locality,
+        job.max_nodes,
+        job.preemptible,
+    )

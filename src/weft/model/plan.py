@@ -1,0 +1,45 @@
+"""An execution plan: how a job's computation is laid over its GPUs.
+
+Rubick's point is that the plan is a decision like the width, not a property of the job. A
+decision therefore carries a plan from the first day; a recipe that does not choose one leaves
+`AS_WRITTEN`, which says: whatever the job's own command does.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Sharding(StrEnum):
+    """What data-parallel replicas share out among themselves (ZeRO's stages)."""
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"
+    GRADIENTS = "gradients"
+    PARAMETERS = "parameters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionPlan:
+    """Degrees of parallelism; 0 for `data` means: as many replicas as the width gives."""
+
+    data: int = 0
+    tensor: int = 1
+    pipeline: int = 1
+    sharding: Sharding = Sharding.NONE
+    accumulation_steps: int = 1
+    recompute: bool = False
+    offload: bool = False
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """GPUs that hold one copy of the model."""
+        return self.tensor * self.pipeline
+
+    def fits_width(self, width: int) -> bool:
+        """Whether `width` GPUs divide into whole replicas of this plan."""
+        if self.data:
+            return width == self.data * self.gpus_per_replica
+        return width % self.gpus_per_replica == 0
+
+
+AS_WRITTEN = ExecutionPlan()

@@ -1,0 +1,190 @@
+"""The snapshot: the whole state as columns, so that a round is vector work.
+
+A job, a node, a queue and a seat are rows; policies read columns (`snapshot.jobs.asked_gpus`)
+and may look at one row as an object (`snapshot.job(slot)`). The columns are read-only views of
+the brain's own table: taking a snapshot copies nothing. Rows of jobs are called slots; a slot
+is given back when its job is over, so ties are broken by `seq`, the order of submission, and
+never by slot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.model.ids import GpuType, JobId, NodeId, QueueId
+from weft.model.job import Job
+from weft.model.state import State
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Columns:
+    """A set of equally long arrays, one per field."""
+
+    @classmethod
+    def empty(cls, rows: int) -> Self:
+        dtypes = {Floats: np.float64, Ints: np.int64, Small: np.int8, Bools: np.bool_}
+        return cls(**{f.name: np.zeros(rows, dtypes[f.type]) for f in fields(cls)})  # type: ignore[index]
+
+    def grown(self, rows: int) -> Self:
+        """A copy with room for `rows`, new ones zero."""
+        bigger = self.empty(rows)
+        for column in fields(self):
+            old = getattr(self, column.name)
+            getattr(bigger, column.name)[: len(old)] = old
+        return bigger
+
+    def frozen(self, rows: int) -> Self:
+        """Read-only views of the first `rows` rows."""
+        views = {}
+        for column in fields(self):
+            view = getattr(self, column.name)[:rows]
+            view.flags.writeable = False
+            views[column.name] = view
+        return type(self)(**views)
+
+    def copied(self) -> Self:
+        return type(self)(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
+
+
+@dataclass(slots=True)
+class JobColumns(Columns):
+    """One row per active job. `mark` is the moment up to which service and work are settled."""
+
+    active: Bools
+    state: Small
+    seq: Ints
+    kind: Ints
+    queue: Ints
+    tenant: Ints
+    priority: Ints
+    min_gpus: Ints
+    max_gpus: Ints
+    asked_gpus: Ints
+    cpus: Floats
+    memory_gib: Floats
+    preemptible: Bools
+    submitted: Floats
+    not_before: Floats
+    epoch: Ints
+    width: Ints
+    started: Floats
+    mark: Floats
+    attained_gpu_seconds: Floats
+    gpu_rate: Floats
+    work_total: Floats
+    work_done: Floats
+    speed: Floats
+    pace: Floats
+    reason: Small
+    waiting_since: Floats
+    locality_waited: Floats
+    rank: Ints
+    level: Ints
+    level_base: Floats
+    preemptions: Ints
+    failures: Ints
+    refusals: Ints
+
+
+@dataclass(slots=True)
+class NodeColumns(Columns):
+    """One row per node ever seen; a lost node keeps its row and is not `present`."""
+
+    present: Bools
+    cordoned: Bools
+    gpus: Ints
+    cpus: Floats
+    memory_gib: Floats
+    gpu_type: Ints
+    rack: Ints
+    pool: Ints
+
+
+@dataclass(slots=True)
+class SeatColumns(Columns):
+    """One row per seat; rows of 0 in `slot` = -1 are unused. Pledged seats are not held yet."""
+
+    slot: Ints
+    node: Ints
+    gpus: Ints
+    cpus: Floats
+    memory_gib: Floats
+    pledged: Bools
+    releasing: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job's row as an object."""
+
+    id: JobId
+    spec: Job
+    state: State
+    width: int
+    epoch: int
+    attained_gpu_seconds: float
+    remaining_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a policy may know, at one moment."""
+
+    now: float
+    jobs: JobColumns
+    nodes: NodeColumns
+    seats: SeatColumns
+    specs: Sequence[Job | None]
+    node_ids: Sequence[NodeId]
+    queue_ids: Sequence[QueueId]
+    gpu_types: Sequence[GpuType]
+    finished_gpu_seconds: Floats
+
+    def slots(self, *states: State) -> Ints:
+        """Slots of active jobs in these states (in any state if none is named)."""
+        mask = self.jobs.active
+        if states:
+            among = self.jobs.state == states[0]
+            for state in states[1:]:
+                among = among | (self.jobs.state == state)
+            mask = mask & among
+        return np.flatnonzero(mask)
+
+    def attained(self, slots: Ints) -> Floats:
+        """GPU-seconds of service that each job has had by now."""
+        jobs = self.jobs
+        return jobs.attained_gpu_seconds[slots] + jobs.gpu_rate[slots] * (
+            self.now - jobs.mark[slots]
+        )
+
+    def remaining_work(self, slots: Ints) -> Floats:
+        """Work left, in each job's own unit; NaN where nobody knows the total."""
+        jobs = self.jobs
+        done = jobs.work_done[slots] + jobs.speed[slots] * (self.now - jobs.mark[slots])
+        return np.maximum(jobs.work_total[slots] - done, 0.0)
+
+    def remaining_seconds(self, slots: Ints) -> Floats:
+        """Seconds left at the asked width, alone and well placed."""
+        return self.remaining_work(slots) / self.jobs.pace[slots]
+
+    def job(self, slot: int) -> JobView:
+        spec = self.specs[slot]
+        assert spec is not None, f"slot {slot} holds no job"
+        one = np.array([slot])
+        return JobView(
+            id=spec.id,
+            spec=spec,
+            state=State(int(self.jobs.state[slot])),
+            width=int(self.jobs.width[slot]),
+            epoch=int(self.jobs.epoch[slot]),
+            attained_gpu_seconds=float(self.attained(one)[0]),
+            remaining_seconds=float(self.remaining_seconds(one)[0]),
+        )

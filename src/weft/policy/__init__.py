@@ -1,0 +1,1 @@
+"""How to decide: order, size, share and place as small pure functions, composed by recipes."""

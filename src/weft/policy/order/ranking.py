@@ -1,0 +1,42 @@
+"""A ranking: the keys by which active jobs are ordered, smallest first.
+
+Priority stands before every order and the sequence of submission behind it: ties never depend on
+where a job happens to be stored. An order may sort jobs into feedback levels, which the brain
+remembers between rounds, and may ask for a round at the moment its own order would change.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from weft.model.snapshot import Bools, Floats, Ints, Snapshot
+
+Key = Floats | Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Keys over the given slots, most significant first."""
+
+    keys: tuple[Key, ...]
+    levels: Ints | None = None
+    promoted: Bools | None = None
+    wake: float | None = None
+
+    def sorted(self, snapshot: Snapshot, slots: Ints) -> Ints:
+        """Positions into `slots`, first job first."""
+        jobs = snapshot.jobs
+        priority = jobs.priority[slots]
+        keys: list[Key] = [jobs.seq[slots], *reversed(self.keys)]
+        if len(priority) and priority.max() != priority.min():
+            keys.append(-priority)
+        if len(keys) == 1:
+            return np.argsort(keys[0], kind="stable")
+        return np.lexsort(keys)
+
+
+class Order(Protocol):
+    """Ranks active jobs."""
+
+    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking: ...

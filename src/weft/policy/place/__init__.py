@@ -1,0 +1,1 @@
+"""Where: packing, topology and locality waiting."""

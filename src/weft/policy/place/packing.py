@@ -1,0 +1,160 @@
+"""Packing: which nodes a job gets.
+
+Fewest nodes first, then the best fit by what is left over, which fills broken nodes before whole
+ones and so keeps whole nodes for gangs. A job that no single node can hold looks for the fewest
+nodes in one rack, then in one pool. `first_fit` and `anywhere` are the simpler rules of
+published simulators, kept for conformance.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from weft.model.kind import Kind
+from weft.model.snapshot import Bools, Ints
+from weft.policy.place.fabric import Fabric, Tier
+from weft.policy.place.room import Room, Share
+
+NOWHERE = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A placement that is possible now, and how much slower than the tightest it would be."""
+
+    shares: tuple[Share, ...]
+    racks: int
+    slowdown: float
+    speed: float
+
+
+class Place(Protocol):
+    """Finds a placement, or says that there is none."""
+
+    def __call__(
+        self, room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
+    ) -> Offer | None: ...
+
+
+def best_fit(
+    room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
+) -> Offer | None:
+    """The offer that runs fastest: tight and on a fast type if possible."""
+    if width == 0:
+        return _host_only(room, fabric, kind, avoid)
+    best: Offer | None = None
+    for tier in fabric.site(kind).tiers:
+        offer = _in_tier(room, fabric, kind, width, tier=tier, avoid=avoid)
+        if offer is None:
+            continue
+        if best is None or offer.speed / offer.slowdown > best.speed / best.slowdown:
+            best = offer
+    return best
+
+
+def first_fit(
+    room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
+) -> Offer | None:
+    """The first node with room; wider jobs the first whole nodes and one for the rest."""
+    tier = fabric.site(kind).tiers[0]
+    offered = _allowed(room.offered(kind, tier), avoid)
+    size = int(tier.capacity.max())
+    whole, rest = divmod(width, size)
+    shares: list[Share] = []
+    if whole:
+        nodes = np.flatnonzero(offered == size)[:whole]
+        if len(nodes) < whole:
+            return None
+        shares += [(int(node), size) for node in nodes]
+    if rest:
+        taken = {node for node, _ in shares}
+        found = next((n for n in np.flatnonzero(offered >= rest).tolist() if n not in taken), None)
+        if found is None:
+            return None
+        shares.append((found, rest))
+    return _offer(fabric, kind, width, shares, tier)
+
+
+def anywhere(
+    room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
+) -> Offer | None:
+    """Any free GPUs, counted over the whole cluster in node order."""
+    tier = fabric.site(kind).tiers[0]
+    offered = _allowed(room.offered(kind, tier), avoid)
+    reached = np.cumsum(offered)
+    if not len(reached) or reached[-1] < width:
+        return None
+    last = int(np.searchsorted(reached, width))
+    nodes = np.flatnonzero(offered[: last + 1])
+    shares = [(int(node), int(offered[node])) for node in nodes]
+    shares[-1] = (last, width - int(reached[last] - offered[last]))
+    return _offer(fabric, kind, width, shares, tier)
+
+
+def _host_only(room: Room, fabric: Fabric, kind: Kind, avoid: Bools | None) -> Offer | None:
+    fits = fabric.usable & (room.cpus >= kind.cpus) & (room.memory_gib >= kind.memory_gib)
+    if avoid is not None:
+        fits = fits & ~avoid
+    nodes = np.flatnonzero(fits)
+    if not len(nodes):
+        return None
+    emptiest_of_gpus = nodes[np.lexsort((room.cpus[nodes], room.gpus[nodes]))[0]]
+    return Offer(((int(emptiest_of_gpus), 0),), 1, 1.0, 1.0)
+
+
+def _in_tier(
+    room: Room, fabric: Fabric, kind: Kind, width: int, *, tier: Tier, avoid: Bools | None
+) -> Offer | None:
+    offered = _allowed(room.offered(kind, tier), avoid)
+    leftover = np.where(offered >= width, offered, NOWHERE)
+    node = int(leftover.argmin())
+    if leftover[node] != NOWHERE:
+        return Offer(((node, width),), 1, 1.0, tier.speed)
+    if width == 1 or kind.max_nodes == 1 or int(offered.sum()) < width:
+        return None
+    for domain, single in ((fabric.nodes.rack, fabric.one_rack), (fabric.nodes.pool, True)):
+        shares = _pack(offered, width, domain, kind.max_nodes)
+        if shares:
+            return _offer(fabric, kind, width, shares, tier)
+        if single and domain is fabric.nodes.rack and fabric.one_pool:
+            return None
+    return None
+
+
+def _pack(offered: Ints, width: int, domain: Ints, max_nodes: int | None) -> list[Share]:
+    """Fewest nodes of one domain that hold `width`; ties to the domain with least to spare."""
+    nodes = np.flatnonzero(offered > 0)
+    nodes = nodes[np.lexsort((nodes, -offered[nodes], domain[nodes]))]
+    gpus, where = offered[nodes], domain[nodes]
+    first = np.flatnonzero(np.r_[True, where[1:] != where[:-1]])
+    begin = np.repeat(first, np.diff(np.r_[first, len(nodes)]))
+    running = np.cumsum(gpus)
+    inside = running - (running[begin] - gpus[begin])
+    reached = np.flatnonzero((inside >= width) & (inside - gpus < width))
+    if not len(reached):
+        return []
+    needed = reached - begin[reached] + 1
+    total = np.bincount(where, gpus)[where[reached]]
+    pick = int(np.lexsort((total, needed))[0])
+    if max_nodes is not None and needed[pick] > max_nodes:
+        return []
+    last, start = int(reached[pick]), int(begin[reached[pick]])
+    shares = [(int(nodes[i]), int(gpus[i])) for i in range(start, last)]
+    rest = width - sum(share for _, share in shares)
+    end = last + int(np.sum(where[last:] == where[last]))
+    enough = np.flatnonzero(gpus[last:end] >= rest)
+    shares.append((int(nodes[last + int(enough[-1])]), rest))
+    return shares
+
+
+def _allowed(offered: Ints, avoid: Bools | None) -> Ints:
+    return offered if avoid is None else offered * ~avoid
+
+
+def _offer(fabric: Fabric, kind: Kind, width: int, shares: list[Share], tier: Tier) -> Offer:
+    racks = len({int(fabric.nodes.rack[node]) for node, _ in shares})
+    slowdown = kind.locality.slowdown(
+        nodes=len(shares), fewest_nodes=fabric.fewest_nodes(kind, width), racks=racks
+    )
+    return Offer(tuple(shares), racks, slowdown, tier.speed)

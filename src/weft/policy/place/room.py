@@ -1,0 +1,54 @@
+"""Room: what is free on each node while a round hands it out.
+
+A round takes one copy of the free columns, shrinks it with every seat it gives and widens it
+with every seat it takes back; nothing outside the round sees it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from weft.model.kind import Kind
+from weft.model.snapshot import Floats, Ints
+from weft.policy.place.fabric import Tier, gpus_offered
+
+Share = tuple[int, int]
+"""(node row, GPUs) of a placement in the making."""
+
+
+class Room:
+    """Free GPUs, CPUs and memory by node."""
+
+    __slots__ = ("cpus", "gpus", "memory_gib")
+
+    def __init__(self, gpus: Ints, cpus: Floats, memory_gib: Floats) -> None:
+        self.gpus = gpus
+        self.cpus = cpus
+        self.memory_gib = memory_gib
+
+    def copy(self) -> "Room":
+        return Room(self.gpus.copy(), self.cpus.copy(), self.memory_gib.copy())
+
+    def offered(self, kind: Kind, tier: Tier) -> Ints:
+        """GPUs each node of the tier can give to this kind now."""
+        offered = gpus_offered(kind, self.gpus, self.cpus, self.memory_gib)
+        return offered if tier.mask is None else offered * tier.mask
+
+    def take(self, kind: Kind, shares: Sequence[Share]) -> None:
+        for node, gpus in shares:
+            self.gpus[node] -= gpus
+            self.cpus[node] -= host_cpus(kind, gpus)
+            self.memory_gib[node] -= host_memory_gib(kind, gpus)
+
+    def give(self, seats: Iterable[tuple[int, int, float, float]]) -> None:
+        """Add seats (node, GPUs, CPUs, memory) that are going to be free."""
+        for node, gpus, cpus, memory_gib in seats:
+            self.gpus[node] += gpus
+            self.cpus[node] += cpus
+            self.memory_gib[node] += memory_gib
+
+
+def host_cpus(kind: Kind, gpus: int) -> float:
+    return kind.cpus_per_gpu * gpus if gpus else kind.cpus
+
+
+def host_memory_gib(kind: Kind, gpus: int) -> float:
+    return kind.memory_gib_per_gpu * gpus if gpus else kind.memory_gib

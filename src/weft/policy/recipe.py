@@ -1,0 +1,69 @@
+"""A recipe: one composition of small choices that makes a whole scheduler.
+
+Order says who goes first, size how wide, place where; the rest says when rounds happen, who may
+pass a blocked job, and when a running job gives way. Nobody writes a second loop: the round in
+`brain.round` serves them all.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from weft.policy.order.ranking import Order
+from weft.policy.place.packing import Place, best_fit
+from weft.policy.place.patience import Patience
+from weft.policy.share.alone import Share, alone
+from weft.policy.size.requested import Size, as_requested
+
+
+class Passing(Enum):
+    """Who may start while a job before it cannot."""
+
+    NOBODY = "nobody"
+    ANYBODY = "anybody"
+    HARMLESS = "harmless"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """When to decide: at events, at least `spacing_seconds` apart, or every `period_seconds`."""
+
+    spacing_seconds: float = 1.0
+    period_seconds: float | None = None
+    after_starts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Yielding:
+    """When a running job gives way to one that ranks before it.
+
+    A job keeps its seats for `min_run_seconds` after each start, which bounds how often it can be
+    preempted (900 s: four times an hour). `reshuffle` places everybody anew in every round, as
+    some published simulators do.
+    """
+
+    min_run_seconds: float = 900.0
+    reshuffle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reserving:
+    """A job that has been blocked for `after_seconds` gets nodes kept for it."""
+
+    after_seconds: float = 1800.0
+    at_most: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A named scheduler."""
+
+    name: str
+    order: Order
+    size: Size = as_requested
+    share: Share = alone
+    place: Place = best_fit
+    patience: Patience = Patience()
+    rounds: Rounds = Rounds()
+    passing: Passing = Passing.ANYBODY
+    yielding: Yielding | None = None
+    reserving: Reserving | None = None

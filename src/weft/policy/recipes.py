@@ -1,0 +1,158 @@
+"""Every named scheduler, each as one composition.
+
+`RECIPES` maps a name to the function that makes it; the function's keyword arguments are the
+recipe's parameters, its docstring is what `weft recipes` prints.
+"""
+
+from collections.abc import Callable
+
+from weft.policy.order.arrival import by_arrival
+from weft.policy.order.attained import FeedbackLevels, LeastAttained
+from weft.policy.order.fairness import DominantShare
+from weft.policy.order.gittins import GittinsOrder
+from weft.policy.order.shortest import by_remaining_service, by_remaining_time
+from weft.policy.place.packing import anywhere, first_fit
+from weft.policy.recipe import Passing, Recipe, Reserving, Rounds, Yielding
+
+PREEMPTIVE_SPACING_SECONDS = 60.0
+
+
+def fifo(*, spacing: float = 1.0) -> Recipe:
+    """First come, first served; a job that cannot start holds those behind it."""
+    return Recipe(
+        name="fifo",
+        order=by_arrival,
+        passing=Passing.NOBODY,
+        rounds=Rounds(spacing_seconds=spacing),
+    )
+
+
+def backfill(
+    *, reserve: bool = True, reserve_after: float = 1800.0, spacing: float = 1.0
+) -> Recipe:
+    """First come, first served, others may pass; a gang blocked for long gets a reservation."""
+    return Recipe(
+        name="backfill",
+        order=by_arrival,
+        passing=Passing.HARMLESS if reserve else Passing.ANYBODY,
+        reserving=Reserving(after_seconds=reserve_after) if reserve else None,
+        rounds=Rounds(spacing_seconds=spacing),
+    )
+
+
+def srtf(*, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0) -> Recipe:
+    """Shortest remaining time first, preemptive; needs the work of each job."""
+    return Recipe(
+        name="srtf",
+        order=by_remaining_time,
+        rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=min_run),
+    )
+
+
+def srsf(*, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0) -> Recipe:
+    """Shortest remaining service (time × GPUs) first, preemptive."""
+    return Recipe(
+        name="srsf",
+        order=by_remaining_service,
+        rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=min_run),
+    )
+
+
+def las(
+    *, hold: float = 600.0, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0
+) -> Recipe:
+    """Least attained service (GPU-seconds) first, continuous, preemptive; needs no lengths."""
+    return Recipe(
+        name="las",
+        order=LeastAttained(hold_seconds=hold),
+        rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=min_run),
+    )
+
+
+def tiresias(
+    *,
+    limits: tuple[float, ...] = (3250.0, 7200.0),
+    promote: float | None = 8.0,
+    spacing: float = PREEMPTIVE_SPACING_SECONDS,
+    min_run: float = 900.0,
+) -> Recipe:
+    """Discretised 2D least attained service: feedback levels, with promotion of the starved."""
+    return Recipe(
+        name="tiresias",
+        order=FeedbackLevels(tuple(limits), promote),
+        rounds=Rounds(spacing_seconds=spacing, after_starts=True),
+        yielding=Yielding(min_run_seconds=min_run),
+    )
+
+
+def gittins(
+    *, hold: float = 600.0, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0
+) -> Recipe:
+    """Highest Gittins index first, from the service that finished jobs have needed."""
+    return Recipe(
+        name="gittins",
+        order=GittinsOrder(hold_seconds=hold),
+        rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=min_run),
+    )
+
+
+def fair(
+    *, preempt: bool = True, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0
+) -> Recipe:
+    """Max-min over tenants by dominant share; a tenant's surplus yields to one that has less."""
+    return Recipe(
+        name="fair",
+        order=DominantShare(),
+        rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=min_run) if preempt else None,
+    )
+
+
+def muri_srtf() -> Recipe:
+    """SRTF under the replay rules of Muri's simulator; for conformance only."""
+    return _muri("muri-srtf", srtf(spacing=0.0))
+
+
+def muri_srsf() -> Recipe:
+    """SRSF under the replay rules of Muri's simulator; for conformance only."""
+    return _muri("muri-srsf", srsf(spacing=0.0))
+
+
+def muri_tiresias() -> Recipe:
+    """Tiresias under the replay rules of Muri's simulator; for conformance only."""
+    return Recipe(
+        name="muri-tiresias",
+        order=FeedbackLevels((3250.0, 7200.0), None),
+        place=anywhere,
+        rounds=Rounds(spacing_seconds=0.0, after_starts=True),
+        yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
+    )
+
+
+def _muri(name: str, base: Recipe) -> Recipe:
+    return Recipe(
+        name=name,
+        order=base.order,
+        place=first_fit,
+        rounds=Rounds(spacing_seconds=0.0),
+        yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
+    )
+
+
+RECIPES: dict[str, Callable[..., Recipe]] = {
+    "fifo": fifo,
+    "backfill": backfill,
+    "srtf": srtf,
+    "srsf": srsf,
+    "las": las,
+    "tiresias": tiresias,
+    "gittins": gittins,
+    "fair": fair,
+    "muri-srtf": muri_srtf,
+    "muri-srsf": muri_srsf,
+    "muri-tiresias": muri_tiresias,
+}

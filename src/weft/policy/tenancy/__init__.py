@@ -1,0 +1,1 @@
+"""Tenancy: quota, borrowing and reclaim over a tree of queues."""

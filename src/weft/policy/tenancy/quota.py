@@ -1,0 +1,121 @@
+"""Quota: who may take how much, who borrows, and what may be reclaimed from whom.
+
+Rules, for a queue and every ancestor of it:
+  * what its jobs hold never grows beyond its limit; without leave to borrow, nor beyond its
+    guarantee; a job that may not be preempted counts only on guarantees, else it could keep
+    for ever what was lent;
+  * a queue whose use would stay within its guarantee may reclaim: below the place where its
+    path and the victim's part, the claimant must stay within every guarantee and the victim's
+    queues must all be over theirs.
+Usage is given in from what is held; the ledger changes it only for the length of one round.
+"""
+
+from dataclasses import dataclass
+
+from weft.model.ids import QueueId
+from weft.model.queue import QueueTree
+
+NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTable:
+    """The queue tree as rows: path to the root, cap and guarantee of each queue."""
+
+    ids: tuple[QueueId, ...]
+    paths: tuple[tuple[int, ...], ...]
+    limits: tuple[int, ...]
+    caps: tuple[int, ...]
+    guaranteed: tuple[int, ...]
+    divided: bool
+    restricted: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, tree: QueueTree) -> "QuotaTable":
+        ids = tuple(queue.id for queue in tree.queues)
+        rows = {queue_id: row for row, queue_id in enumerate(ids)}
+        paths = tuple(tuple(rows[step.id] for step in tree.path(queue_id)) for queue_id in ids)
+        guaranteed = tuple(tree.guaranteed(queue_id) for queue_id in ids)
+        limits = tuple(NO_LIMIT if q.limit_gpus is None else q.limit_gpus for q in tree.queues)
+        caps = tuple(
+            limit if queue.borrowing or not tree.divided else min(limit, promised)
+            for queue, limit, promised in zip(tree.queues, limits, guaranteed, strict=True)
+        )
+        restricted = tuple(
+            tree.divided or any(caps[step] < NO_LIMIT for step in path) for path in paths
+        )
+        return cls(ids, paths, limits, caps, guaranteed, tree.divided, restricted)
+
+    def sums(self, own: list[int]) -> list[int]:
+        """Use of every queue, its descendants' included, from each queue's own."""
+        total = [0] * len(self.ids)
+        for row, gpus in enumerate(own):
+            if gpus:
+                for step in self.paths[row]:
+                    total[step] += gpus
+        return total
+
+
+class QuotaLedger:
+    """Use by queue during one round."""
+
+    __slots__ = ("table", "used")
+
+    def __init__(self, table: QuotaTable, own: list[int]) -> None:
+        self.table = table
+        self.used = table.sums(own)
+
+    def take(self, queue: int, gpus: int) -> None:
+        for step in self.table.paths[queue]:
+            self.used[step] += gpus
+
+    def give(self, queue: int, gpus: int) -> None:
+        self.take(queue, -gpus)
+
+    def refusing(self, queue: int, gpus: int, *, firm: bool = False) -> int | None:
+        """The queue on the path that has no room for `gpus` more, nearest the leaf first."""
+        table = self.table
+        if not table.restricted[queue]:
+            return None
+        caps = table.guaranteed if firm and table.divided else table.caps
+        for step in table.paths[queue]:
+            if self.used[step] + gpus > min(caps[step], table.caps[step]):
+                return step
+        return None
+
+    def never(self, queue: int, gpus: int, *, firm: bool = False) -> int | None:
+        """The queue on the path that could not hold `gpus` even if it were empty."""
+        table = self.table
+        caps = table.guaranteed if firm and table.divided else table.caps
+        for step in table.paths[queue]:
+            if gpus > min(caps[step], table.caps[step]):
+                return step
+        return None
+
+    def within_guarantee(self, queue: int, gpus: int) -> bool:
+        """Whether `gpus` more stay inside the guarantee of the queue and all its ancestors."""
+        return all(
+            self.used[step] + gpus <= self.table.guaranteed[step]
+            for step in self.table.paths[queue]
+        )
+
+    def may_reclaim(self, queue: int, gpus: int, victim: int) -> bool:
+        """Whether a job of `gpus` in `queue` may take back what a job of `victim` holds."""
+        mine, theirs = self._apart(queue, victim)
+        if not mine or not theirs:
+            return False
+        guaranteed = self.table.guaranteed
+        return all(self.used[step] + gpus <= guaranteed[step] for step in mine) and all(
+            self.used[step] > guaranteed[step] for step in theirs
+        )
+
+    def borrows(self, queue: int, victim: int) -> bool:
+        """Whether every queue of the victim below the common ancestor is over its guarantee."""
+        _, theirs = self._apart(queue, victim)
+        return all(self.used[step] > self.table.guaranteed[step] for step in theirs)
+
+    def _apart(self, queue: int, victim: int) -> tuple[list[int], list[int]]:
+        """The two paths below the place where they meet."""
+        mine, theirs = self.table.paths[queue], self.table.paths[victim]
+        shared = set(mine) & set(theirs)
+        return [s for s in mine if s not in shared], [s for s in theirs if s not in shared]

@@ -1,0 +1,1 @@
+"""The simulated world: a virtual clock, one heap, and the same brain as everywhere."""

@@ -1,0 +1,507 @@
+"""The simulated world: it obeys the brain's instructions and reports, in virtual time.
+
+One heap orders everything by (time, kind, sequence), a total order, so a run is a function of its
+inputs. A job's progress is continuous between events: work grows at the speed its placement
+gives. The world keeps its own account of which GPUs are in use and of which incarnation runs, and
+refuses what does not fit: a second guard that shares no code with the brain's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from weft.brain import invariants
+from weft.brain.brain import Brain
+from weft.brain.event import (
+    Event,
+    InstructionDone,
+    InstructionRefused,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobReported,
+    JobSubmitted,
+    NodeAdded,
+    NodeChanged,
+    NodeLost,
+    Phase,
+    Tick,
+    Verb,
+)
+from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wake
+from weft.brain.journal import Journal
+from weft.brain.nodes import NodeTable
+from weft.model.cluster import Cluster
+from weft.model.errors import InvariantBreach
+from weft.model.ids import JobId, NodeId
+from weft.model.job import Job
+from weft.model.placement import Placement
+from weft.model.state import State
+from weft.sim.chance import Chance
+from weft.sim.costs import COSTS, Costs
+from weft.sim.faults import NO_FAULTS, Faults
+from weft.sim.record import JobRecord, Record, Sitting
+
+IDLE_TICKS = 2_000
+
+
+class Checks(IntEnum):
+    """How much is verified after each event."""
+
+    OFF = 0
+    TOUCHED = 1
+    FULL = 2
+
+
+class _Turn(IntEnum):
+    """Order of what happens at one instant; ticks come last, so a round sees everything."""
+
+    WORLD = 0
+    JOB = 1
+    MESSAGE = 2
+    SUBMISSION = 3
+    TICK = 4
+
+
+class Run:
+    """One incarnation of a job: real processes, if this were a real world."""
+
+    __slots__ = (
+        "begun",
+        "broken",
+        "done",
+        "epoch",
+        "finish_at",
+        "job",
+        "mark",
+        "phase",
+        "placement",
+        "saved",
+        "speed",
+        "stop_verb",
+        "version",
+    )
+
+    def __init__(self, job: Job, epoch: int, placement: Placement, saved: float) -> None:
+        self.job = job
+        self.epoch = epoch
+        self.placement = placement
+        self.phase = Phase.STARTING
+        self.done = saved
+        self.saved = saved
+        self.speed = 0.0
+        self.mark = 0.0
+        self.begun = 0.0
+        self.version = 0
+        self.finish_at = float("inf")
+        self.broken = False
+        self.stop_verb = Verb.STOP
+
+    def progress(self, now: float) -> float:
+        return min(self.done + self.speed * (now - self.mark), self.job.work.amount)
+
+    def checkpointed(self, now: float) -> float:
+        """Work at the last checkpoint: what a crash leaves."""
+        interval = self.job.checkpoint_interval_seconds
+        if self.phase is Phase.STARTING or interval <= 0:
+            return self.saved
+        whole = int((now - self.begun) / interval) * interval
+        return min(self.saved + self.speed * whole, self.progress(now))
+
+
+class World:
+    """Runs one workload under one brain."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence[Job],
+        brain: Brain,
+        *,
+        costs: Costs = COSTS["free"],
+        faults: Faults = NO_FAULTS,
+        seed: int = 0,
+        journal: Journal | None = None,
+        checks: Checks = Checks.TOUCHED,
+        keep_sittings: bool = False,
+    ) -> None:
+        self.brain = brain
+        self.now = 0.0
+        self.costs = costs
+        self.faults = faults
+        self.journal = journal or Journal()
+        self.checks = checks
+        self.keep_sittings = keep_sittings
+        self.record = Record(brain.recipe.name, seed, cluster.gpus)
+        self._chance = Chance(seed)
+        self._jobs = sorted(jobs, key=lambda job: job.submit_seconds)
+        self._heap: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
+        self._sequence = 0
+        self._nodes = NodeTable()
+        self._used: dict[NodeId, int] = {}
+        self._runs: dict[JobId, Run] = {}
+        self._saved: dict[JobId, float] = {}
+        self._ended: dict[JobId, Event] = {}
+        self._messages = 0
+        self._idle = 0
+        self._sampled = float("-inf")
+        self._over = 0
+        for node in cluster.nodes:
+            self._at(0.0, _Turn.WORLD, self._planned, NodeAdded(0.0, node))
+        for event in faults.planned:
+            self._at(event.at, _Turn.WORLD, self._planned, event)
+        if self._jobs:
+            self._at(self._jobs[0].submit_seconds, _Turn.SUBMISSION, self._submit, 0)
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        horizon_seconds: float = float("inf"),
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Record:
+        """Until nothing is left to happen, or the horizon."""
+        heap = self._heap
+        while heap and heap[0][0] <= horizon_seconds:
+            self.step()
+            if progress is not None and self.record.events % 2048 == 0:
+                progress(self._over, len(self._jobs))
+            if self._idle > IDLE_TICKS:
+                break
+        return self._close()
+
+    def step(self) -> None:
+        """The next thing that happens."""
+        at, _, _, happen, what = heappop(self._heap)
+        self.now = at
+        happen(what)
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._heap)
+
+    def running(self) -> list[Run]:
+        return list(self._runs.values())
+
+    def _at(self, at: float, turn: _Turn, happen: Callable[[Any], None], what: Any) -> None:
+        self._sequence += 1
+        heappush(self._heap, (at, turn, self._sequence, happen, what))
+
+    def _deliver(self, event: Event) -> None:
+        instructions = self.brain.handle(event)
+        self.record.events += 1
+        self.journal.record(event, instructions)
+        if self.checks:
+            self._check(event)
+        for instruction in instructions:
+            self._send(instruction)
+
+    def _check(self, event: Event) -> None:
+        state, decision = self.brain.state, self.brain.decision
+        if self.checks is Checks.FULL or decision is not None:
+            invariants.demand(invariants.check(state, decision))
+        job = getattr(event, "job", None)
+        if type(job) is str:
+            invariants.demand(invariants.check_job(state, JobId(job)))
+
+    # --- things that happen ----------------------------------------------------------------------
+
+    def _submit(self, index: int) -> None:
+        self._charge()
+        job = self._jobs[index]
+        if index + 1 < len(self._jobs):
+            at = max(self._jobs[index + 1].submit_seconds, self.now)
+            self._at(at, _Turn.SUBMISSION, self._submit, index + 1)
+        seconds = job.work.amount / job.units_per_second(max(job.width.asked_gpus, 1))
+        self.record.jobs[job.id] = JobRecord(
+            job.id, job.tenant, job.width.asked_gpus, self.now, seconds
+        )
+        self._idle = 0
+        self._deliver(JobSubmitted(self.now, job))
+
+    def _tick(self, at: float) -> None:
+        if self.brain.round_is_due(at):
+            self._charge()
+        self._idle = 0 if self._runs else self._idle + 1
+        self._deliver(Tick(at))
+        self._sample()
+
+    def _planned(self, event: Event) -> None:
+        """Nodes come and go, queues are edited, jobs cancelled: the world first, then word of it."""
+        if isinstance(event, NodeAdded | NodeChanged):
+            self._nodes.put(event.node)
+            self._used.setdefault(event.node.id, 0)
+        elif isinstance(event, NodeLost):
+            self._break_node(event.node)
+        elif isinstance(event, JobCancelled):
+            self._idle = 0
+        self._deliver(event)
+
+    def _break_node(self, node: NodeId) -> None:
+        row = self._nodes.row.get(node)
+        if row is None:
+            return
+        self._nodes.lose(row)
+        for run in self._runs.values():
+            if node in run.placement.nodes and not run.broken:
+                self._break(run)
+
+    def _break(self, run: Run) -> None:
+        """Its processes make no more progress; what was not checkpointed is gone."""
+        run.done = run.checkpointed(self.now)
+        run.speed, run.mark, run.broken = 0.0, self.now, True
+        run.version += 1
+
+    def _started(self, run: Run) -> None:
+        if run.phase is not Phase.STARTING or self._runs.get(run.job.id) is not run:
+            return
+        run.phase = Phase.RUNNING
+        run.mark = run.begun = self.now
+        if not run.broken:
+            run.speed = self._nodes.units_per_second(run.job, run.placement)
+            self._foresee(run)
+        self._tell(InstructionDone(self.now, run.job.id, run.epoch, Verb.START))
+
+    def _foresee(self, run: Run) -> None:
+        """When this run ends, if nothing else happens: done, or failed before."""
+        run.version += 1
+        left = max(run.job.work.amount - run.done, 0.0)
+        run.finish_at = self.now + left / run.speed if run.speed > 0 else float("inf")
+        fails = self.faults.job_failure and self.now < self.faults.until_seconds
+        if fails and self._chance.uniform("fail", run.job.id, run.epoch) < self.faults.job_failure:
+            share = self._chance.uniform("fail at", run.job.id, run.epoch)
+            at = self.now + share * (run.finish_at - self.now)
+            self._at(at, _Turn.JOB, self._fail, (run, run.version))
+        elif run.finish_at < float("inf"):
+            self._at(run.finish_at, _Turn.JOB, self._finish, (run, run.version))
+
+    def _finish(self, what: tuple[Run, int]) -> None:
+        run, version = what
+        if run.version != version:
+            return
+        self._charge()
+        self._leave(run)
+        self._over += 1
+        self._end(run, JobFinished(self.now, run.job.id, run.epoch))
+
+    def _fail(self, what: tuple[Run, int]) -> None:
+        run, version = what
+        if run.version != version:
+            return
+        kept = run.checkpointed(self.now)
+        self._saved[run.job.id] = kept
+        self._leave(run)
+        self._end(run, JobFailed(self.now, run.job.id, run.epoch, kept))
+
+    def _stopped(self, run: Run) -> None:
+        if self._runs.get(run.job.id) is not run:
+            return
+        self._saved[run.job.id] = run.done
+        self._leave(run)
+        self._end(run, InstructionDone(self.now, run.job.id, run.epoch, run.stop_verb, run.done))
+
+    def _end(self, run: Run, event: Event) -> None:
+        self._ended[run.job.id] = event
+        self._tell(event)
+
+    def _leave(self, run: Run) -> None:
+        run.version += 1
+        del self._runs[run.job.id]
+        for seat in run.placement.seats:
+            self._used[seat.node] -= seat.gpus
+        if self.keep_sittings:
+            self.record.sittings += [
+                Sitting(run.job.id, run.job.tenant, seat.node, seat.gpus, run.begun, self.now)
+                for seat in run.placement.seats
+            ]
+
+    def _charge(self) -> None:
+        """Muri's rule: every running job loses its overhead at every event."""
+        if not self.costs.charged_at_every_event:
+            return
+        for run in list(self._runs.values()):
+            if run.phase is not Phase.RUNNING or run.finish_at <= self.now:
+                continue
+            useful = max(self.now - run.mark - self.costs.overhead_seconds(run.job), 0.0)
+            run.done = min(run.done + useful * run.speed, run.job.work.amount)
+            run.mark = self.now
+            self._foresee(run)
+            self._deliver(
+                JobReported(self.now, run.job.id, run.epoch, Phase.RUNNING, run.done)
+            )
+
+    # --- instructions ----------------------------------------------------------------------------
+
+    def _send(self, instruction: Instruction) -> None:
+        """Carry an instruction out, or lose, repeat or delay it on the way."""
+        if isinstance(instruction, Wake):
+            self._at(max(instruction.at, self.now), _Turn.TICK, self._tick, instruction.at)
+        elif not self.faults.lossy or self.now >= self.faults.until_seconds:
+            self._act(instruction)
+        else:
+            for delay in self._copies(self.faults.drop_instruction, self.faults.repeat_instruction):
+                self._at(self.now + delay, _Turn.MESSAGE, self._act, instruction)
+
+    def _act(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Start):
+            self._act_start(instruction)
+        elif isinstance(instruction, Preempt | Stop):
+            self._act_stop(instruction)
+        elif isinstance(instruction, Probe):
+            self._act_probe(instruction)
+
+    def _act_start(self, start: Start) -> None:
+        present = self._runs.get(start.job)
+        if present is not None and present.epoch == start.epoch:
+            if present.phase is Phase.RUNNING:
+                self._tell(InstructionDone(self.now, start.job, start.epoch, Verb.START))
+            return
+        ended = self._ended.get(start.job)
+        if ended is not None and ended.epoch >= start.epoch:  # type: ignore[union-attr]
+            self._tell(ended)
+            return
+        why = self._refusal(start, present)
+        if why:
+            self._tell(InstructionRefused(self.now, start.job, start.epoch, Verb.START, why))
+            return
+        self._begin(start)
+
+    def _refusal(self, start: Start, present: Run | None) -> str:
+        """Why this world will not start it: its own guard, apart from the brain's."""
+        if present is not None:
+            return f"epoch {present.epoch} still runs"
+        for seat in start.assignment.placement.seats:
+            row = self._nodes.row.get(seat.node)
+            if row is None or not self._nodes.columns.present[row]:
+                return f"node {seat.node} is not there"
+            if self._used[seat.node] + seat.gpus > self._nodes.specs[row].gpus:
+                return f"node {seat.node} is full"
+        fault = self.faults.refuse_start
+        if fault and self.now < self.faults.until_seconds:
+            if self._chance.uniform("refuse", start.job, start.epoch) < fault:
+                return "refused by chance"
+        return ""
+
+    def _begin(self, start: Start) -> None:
+        job = self._spec(start.job)
+        run = Run(job, start.epoch, start.assignment.placement, self._saved.get(job.id, 0.0))
+        self._runs[job.id] = run
+        for seat in run.placement.seats:
+            self._used[seat.node] += seat.gpus
+        line = self.record.jobs[job.id]
+        line.starts += 1
+        if line.first_start is None:
+            line.first_start = self.now
+            line.first_nodes = len(run.placement.nodes)
+        delay = self.costs.start.at(self._chance.uniform("start", job.id, start.epoch))
+        self._at(self.now + delay, _Turn.MESSAGE, self._started, run)
+
+    def _act_stop(self, stop: Preempt | Stop) -> None:
+        run = self._runs.get(stop.job)
+        if run is None or run.epoch != stop.epoch:
+            self._answer_absent(stop.job, stop.epoch, stop.verb)
+            return
+        if run.phase is Phase.STOPPING:
+            return
+        if not run.broken:
+            run.done = run.progress(self.now) if run.phase is Phase.RUNNING else run.done
+        run.phase, run.stop_verb = Phase.STOPPING, stop.verb
+        run.speed, run.mark = 0.0, self.now
+        run.version += 1
+        delay = self.costs.stop.at(self._chance.uniform("stop", stop.job, stop.epoch))
+        delay += self.faults.lease_seconds if run.broken else 0.0
+        self._at(self.now + delay, _Turn.MESSAGE, self._stopped, run)
+
+    def _answer_absent(self, job: JobId, epoch: int, verb: Verb) -> None:
+        ended = self._ended.get(job)
+        if ended is not None and ended.epoch == epoch:  # type: ignore[union-attr]
+            self._tell(ended)
+        else:
+            kept = self._saved.get(job, 0.0)
+            self._fence(job, epoch, InstructionDone(self.now, job, epoch, verb, kept))
+
+    def _fence(self, job: JobId, epoch: int, answer: Event) -> None:
+        """An epoch that was stopped before it was started must not start any more."""
+        self._ended[job] = answer
+        self._tell(answer)
+
+    def _act_probe(self, probe: Probe) -> None:
+        run = self._runs.get(probe.job)
+        ended = self._ended.get(probe.job)
+        if run is not None:
+            done = run.progress(self.now)
+            phase = run.phase
+            if run.broken and phase is not Phase.STOPPING:
+                phase = Phase.STOPPING
+            self._tell(
+                JobReported(self.now, probe.job, run.epoch, phase, done, run.placement)
+            )
+        elif ended is not None and ended.epoch == probe.epoch:  # type: ignore[union-attr]
+            self._tell(ended)
+        else:
+            kept = self._saved.get(probe.job, 0.0)
+            self._tell(JobReported(self.now, probe.job, probe.epoch, Phase.ABSENT, kept))
+
+    # --- reports -----------------------------------------------------------------------------------
+
+    def _tell(self, event: Event) -> None:
+        """Report to the brain, or lose, repeat or delay the report on the way."""
+        if not self.faults.lossy or self.now >= self.faults.until_seconds:
+            self._at(self.now, _Turn.MESSAGE, self._arrive, event)
+            return
+        for delay in self._copies(self.faults.drop_report, self.faults.repeat_report):
+            self._at(self.now + delay, _Turn.MESSAGE, self._arrive, event)
+
+    def _arrive(self, event: Event) -> None:
+        if event.at != self.now:
+            event = replace(event, at=self.now)
+        self._deliver(event)
+
+    def _copies(self, drop: float, repeat: float) -> list[float]:
+        """Delays of the copies that arrive: none, one or two."""
+        self._messages += 1
+        draw = self._chance.uniform("copies", self._messages)
+        count = 0 if draw < drop else 2 if draw < drop + repeat else 1
+        return [
+            self.faults.late_seconds * self._chance.uniform("late", self._messages, copy)
+            for copy in range(count)
+        ]
+
+    # --- the record --------------------------------------------------------------------------------
+
+    def _spec(self, job: JobId) -> Job:
+        slot = self.brain.state.slot_of.get(job)
+        if slot is None:
+            raise InvariantBreach(f"start of {job}, which the brain does not know", hint="replay")
+        return self.brain.state.spec(slot)
+
+    def _sample(self) -> None:
+        if self.brain.decision is None or self.now - self._sampled < 60.0:
+            return
+        self._sampled = self.now
+        jobs, size = self.brain.state.jobs, self.brain.state.size
+        waits = jobs.active[:size] & (jobs.state[:size] <= State.ADMITTED)
+        self.record.times.append(self.now)
+        self.record.used_gpus.append(sum(self._used.values()))
+        self.record.waiting_jobs.append(int(np.count_nonzero(waits)))
+        self.record.waiting_gpus.append(int(jobs.asked_gpus[:size][waits].sum()))
+
+    def _close(self) -> Record:
+        record = self.record
+        record.rounds = self.brain.rounds
+        record.end = self.now
+        record.journal_hash = self.journal.digest
+        for job, closed in self.brain.state.closed.items():
+            line = record.jobs[job]
+            line.ended = closed.at
+            line.outcome = closed.state.name.lower()
+            line.waits_seconds = closed.waits_seconds
+            line.preemptions = closed.preemptions
+            line.failures = closed.failures
+            line.attained_gpu_seconds = closed.attained_gpu_seconds
+        return record

@@ -1,0 +1,143 @@
+"""How a value stands in one cell of a job table, read and written by the same few rules.
+
+Lists are separated by `|`; a pair is `key:value`. Every reader of a cell raises `ValueError` with
+the problem in words, and every value that was written reads back as itself.
+
+    gpus        8             or 2..16 for a job that can be resized
+    gpu_types   V100          or V100|A100:1.8 with speeds relative to the job's reference type
+    curve       1:100|2:190   samples per second by width
+    plans       data=4 tensor=2 recompute|sharding=gradients offload
+"""
+
+import math
+from dataclasses import fields
+
+from weft.model.curve import Curve
+from weft.model.errors import SpecError
+from weft.model.ids import GpuType
+from weft.model.job import GpuSpeed, Width
+from weft.model.plan import ExecutionPlan, Sharding
+
+FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+DEGREES = ("data", "tensor", "pipeline", "accumulation_steps")
+SWITCHES = ("recompute", "offload")
+
+
+def write_cell(value: object) -> str:
+    """A plain value as text: nothing for None, whole floats without a point."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def read_flag(cell: str) -> bool:
+    flag = FLAGS.get(cell.strip().lower())
+    if flag is None:
+        raise ValueError("is neither true nor false")
+    return flag
+
+
+def read_width(cell: str) -> Width:
+    """`8`, or `2..16`, which asks for the larger end."""
+    least, dots, most = cell.partition("..")
+    low = _whole(least)
+    high = _whole(most) if dots else low
+    if low > high:
+        raise ValueError(f"the range {low}..{high} runs backwards")
+    return Width(low, high, high)
+
+
+def write_width(width: Width) -> str:
+    return f"{width.min_gpus}..{width.max_gpus}" if width.elastic else str(width.asked_gpus)
+
+
+def read_gpu_types(cell: str) -> tuple[GpuSpeed, ...]:
+    return tuple(_gpu_speed(part) for part in cell.split("|"))
+
+
+def write_gpu_types(types: tuple[GpuSpeed, ...]) -> str:
+    return "|".join(f"{accepted.type}:{write_cell(accepted.speed)}" for accepted in types)
+
+
+def read_curve(cell: str) -> Curve:
+    points = []
+    for part in cell.split("|"):
+        width, _, speed = part.partition(":")
+        points.append((_whole(width), _positive(speed)))
+    try:
+        return Curve(tuple(points))
+    except SpecError as error:
+        raise ValueError(str(error)) from error
+
+
+def write_curve(curve: Curve | None) -> str:
+    return (
+        "|".join(f"{width}:{write_cell(speed)}" for width, speed in curve.points) if curve else ""
+    )
+
+
+def read_plans(cell: str) -> tuple[ExecutionPlan, ...]:
+    return tuple(_plan(part) for part in cell.split("|"))
+
+
+def write_plans(plans: tuple[ExecutionPlan, ...]) -> str:
+    return "|".join(_plan_text(plan) for plan in plans)
+
+
+def _whole(text: str) -> int:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("is not a number of GPUs") from None
+    if not math.isfinite(number) or number < 0:
+        raise ValueError("is not a number of GPUs")
+    if not number.is_integer():
+        raise ValueError("asks for part of a GPU")
+    return int(number)
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a speed") from None
+    if not 0 < number < math.inf:
+        raise ValueError(f"'{text}' is not a speed above 0")
+    return number
+
+
+def _gpu_speed(part: str) -> GpuSpeed:
+    name, colon, speed = part.strip().rpartition(":")
+    if not colon:
+        name, speed = speed, "1"
+    if not name:
+        raise ValueError("names no GPU type")
+    return GpuSpeed(GpuType(name), _positive(speed))
+
+
+def _plan(part: str) -> ExecutionPlan:
+    plan: dict[str, int | bool | Sharding] = {}
+    for word in part.split():
+        key, _, value = word.partition("=")
+        if key in SWITCHES and not value:
+            plan[key] = True
+        elif key in DEGREES and value.isascii() and value.isdigit():
+            plan[key] = int(value)
+        elif key == "sharding" and value in tuple(Sharding):
+            plan[key] = Sharding(value)
+        else:
+            raise ValueError(f"has no plan word '{word}'")
+    return ExecutionPlan(**plan)  # type: ignore[arg-type]  # the branches above fit key and type
+
+
+def _plan_text(plan: ExecutionPlan) -> str:
+    words = []
+    for knob in fields(plan):
+        value = getattr(plan, knob.name)
+        if value != knob.default:
+            words.append(knob.name if value is True else f"{knob.name}={value}")
+    return " ".join(words)

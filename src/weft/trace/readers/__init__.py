@@ -1,0 +1,153 @@
+"""Readers of job files: one small translation of columns per format, and one door to them all.
+
+`read(path)` recognises a format by its header, or by the number of columns where there is none.
+A reader only says which column means what; typed cells, faults, order and identity are the same
+code for every format.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.model.errors import SpecError, TraceFault, UnknownName
+from weft.trace.faults import OnFault, check_choice
+from weft.trace.readers import (
+    elasticflow,
+    gavel,
+    listing,
+    muri,
+    own,
+    pollux,
+    rubick,
+    shockwave,
+    tiresias,
+)
+from weft.trace.readers.options import Options
+from weft.trace.reading import Reading
+from weft.trace.schema import REQUIRED
+from weft.trace.sheet import Sheet, load
+from weft.trace.workload import JobColumns, Workload, assemble
+
+__all__ = ["FORMATS", "Format", "read", "recognise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of job file: known by columns it must have, or by its numbered columns' meaning."""
+
+    name: str
+    about: str
+    translate: Callable[[Reading, Options], JobColumns]
+    columns: frozenset[str] = frozenset()
+    numbered: tuple[str, ...] = ()
+
+    def matches(self, sheet: Sheet) -> bool:
+        if self.numbered or sheet.numbered:
+            return sheet.numbered and len(sheet.header) == len(self.numbered)
+        return self.columns <= set(sheet.header)
+
+    @property
+    def shape(self) -> str:
+        if self.numbered:
+            return f"{len(self.numbered)} tab-separated columns without a header"
+        return ", ".join(sorted(self.columns))
+
+
+OWN = "weft"
+FORMATS: tuple[Format, ...] = (
+    Format(OWN, "the project's own job table", own.translate, REQUIRED),
+    Format("listing", "public traces in one shape", listing.translate, listing.COLUMNS),
+    Format("muri", "iterations and stage times in ms", muri.translate, muri.COLUMNS),
+    Format("tiresias", "job lists of Tiresias", tiresias.translate, tiresias.COLUMNS),
+    Format("elasticflow", "jobs with deadlines", elasticflow.translate, elasticflow.COLUMNS),
+    Format("pollux", "arrivals of Pollux and Sia", pollux.translate, pollux.COLUMNS),
+    Format("rubick", "jobs with execution plans", rubick.translate, rubick.COLUMNS),
+    Format("gavel", "steps by job type", gavel.translate, numbered=gavel.HEADER),
+    Format("shockwave", "steps and durations", shockwave.translate, numbered=shockwave.HEADER),
+)
+
+
+def read(
+    path: str | Path,
+    *,
+    format: str | None = None,
+    on_fault: OnFault = "raise",
+    columns: Mapping[str, str] | None = None,
+    durations: Mapping[str, float] | None = None,
+    throughputs: Path | None = None,
+) -> Workload:
+    """The jobs of a file.
+
+    `columns` maps names of our schema to the file's own; `durations` gives seconds by model where
+    the file has none; `throughputs` is the table that turns Gavel's steps into seconds.
+    """
+    check_choice(on_fault)
+    options = Options(durations=_checked(durations or {}), throughputs=throughputs)
+    sheet = load(Path(path))
+    if columns:
+        sheet = own.map_columns(sheet, columns)
+        format = _own(format)
+    chosen = _named(format, sheet) if format else recognise(sheet)
+    reading = Reading(sheet.renamed(chosen.numbered) if chosen.numbered else sheet)
+    return assemble(reading, chosen.translate(reading, options), on_fault)
+
+
+def recognise(sheet: Sheet) -> Format:
+    """The format whose columns the sheet has; the one that demands most of them wins."""
+    fitting = [known for known in FORMATS if known.matches(sheet)]
+    if not fitting:
+        raise TraceFault(_unknown(sheet), hint=_known())
+    return max(fitting, key=lambda known: len(known.columns))
+
+
+def _named(name: str, sheet: Sheet) -> Format:
+    chosen = next((known for known in FORMATS if known.name == name), None)
+    if chosen is None:
+        raise UnknownName(f"no trace format '{name}'", hint=_known())
+    if not chosen.matches(sheet):
+        raise TraceFault(
+            f"{sheet.path.name} is not in format '{name}', which has {chosen.shape}",
+            hint="leave the format out to have it recognised, or map columns={'ours': 'yours'}",
+        )
+    return chosen
+
+
+def _own(format: str | None) -> str:
+    if format not in (None, OWN):
+        raise SpecError(
+            f"columns are mapped to the project's own table, not to format '{format}'",
+            hint="give columns or a format, not both",
+        )
+    return OWN
+
+
+def _checked(durations: Mapping[str, float]) -> Mapping[str, float]:
+    for model, seconds in durations.items():
+        if not 0 <= seconds < float("inf"):
+            raise SpecError(
+                f"a duration of {seconds} s for '{model}'", hint="give seconds of 0 or more"
+            )
+    return durations
+
+
+def _unknown(sheet: Sheet) -> str:
+    if sheet.numbered:
+        return f"{sheet.path.name}: a trace of {len(sheet.header)} columns is in no known format"
+    named = [known for known in FORMATS if known.columns]
+    nearest = max(
+        named, key=lambda known: len(known.columns & set(sheet.header)) / len(known.columns)
+    )
+    header = ", ".join(sheet.header)
+    return f"{sheet.path.name}: the header ({header}) is of no known format{_lack(nearest, sheet)}"
+
+
+def _lack(wanted: Format, sheet: Sheet) -> str:
+    absent = sorted(wanted.columns - set(sheet.header))
+    if not absent or len(absent) == len(wanted.columns):
+        return ""
+    return f"; for '{wanted.name}' it lacks {', '.join(absent)}"
+
+
+def _known() -> str:
+    listed = "; ".join(f"{known.name} ({known.about})" for known in FORMATS)
+    return f"known formats: {listed}; for your own table give columns={{'gpus': 'your column'}}"

@@ -1,0 +1,140 @@
+"""The project's own job table, and a cluster's own log once its columns are named.
+
+A log needs no conversion: `columns={"gpus": "AllocGPUS", "submit_seconds": "t_submit"}` says which
+of its columns stands for which of ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from weft.model.errors import SpecError, UnknownName
+from weft.model.job import Locality, Width, Work, WorkUnit
+from weft.trace.cells import read_curve, read_flag, read_gpu_types, read_plans, read_width
+from weft.trace.readers.options import Options
+from weft.trace.reading import Reading
+from weft.trace.schema import COLUMNS, SCHEMA_VERSION, Column, Kind
+from weft.trace.sheet import Sheet
+from weft.trace.workload import JobColumns, works_of_seconds
+
+# Columns that are read by name below; all others that become one field follow the schema.
+BY_NAME = frozenset({"job_id", "tenant", "submit_seconds", "duration_seconds", "samples", "gpus"})
+CODES = {"gpu_types": read_gpu_types, "curve": read_curve, "plans": read_plans}
+
+
+def translate(reading: Reading, options: Options) -> JobColumns:
+    """Columns of our schema as they stand."""
+    _check_version(reading)
+    return JobColumns(
+        ids=reading.texts("job_id", missing="name every job"),
+        submit_seconds=reading.numbers("submit_seconds", missing="write when it was submitted"),
+        widths=_widths(reading),
+        works=_works(reading, options.durations),
+        tenants=reading.texts("tenant"),
+        more=_fields(reading, "job") | {"locality": _localities(reading)},
+        recorded=_fields(reading, "recorded"),
+    )
+
+
+def map_columns(sheet: Sheet, columns: Mapping[str, str]) -> Sheet:
+    """The sheet with the caller's columns under our names; what is not mapped keeps its own."""
+    known = [column.name for column in COLUMNS]
+    for ours, theirs in columns.items():
+        if ours not in known:
+            raise UnknownName(f"a job table has no '{ours}'", hint=f"columns: {', '.join(known)}")
+        if theirs not in sheet.header:
+            hint = f"its columns: {', '.join(sheet.header)}"
+            raise UnknownName(f"{sheet.path.name} has no column '{theirs}'", hint=hint)
+    renames = {theirs: ours for ours, theirs in columns.items()}
+    hidden = {ours: f"{ours} (not used)" for ours in columns}
+    return sheet.renamed(
+        tuple(renames.get(name) or hidden.get(name, name) for name in sheet.header)
+    )
+
+
+def _check_version(reading: Reading) -> None:
+    for index, version in enumerate(reading.wholes("schema_version", least=1)):
+        if version is not None and version > SCHEMA_VERSION:
+            problem = f"is newer than this Weft, which reads up to {SCHEMA_VERSION}"
+            reading.log.error(
+                index, "schema_version", str(version), problem=problem, remedy="upgrade Weft"
+            )
+
+
+def _widths(reading: Reading) -> list[Width | None]:
+    widths = reading.parsed(
+        "gpus", read_width, missing="write its GPUs", remedy="write whole GPUs: 4, or 2..8"
+    )
+    asked = reading.wholes("asked_gpus")
+    for index, (width, gpus) in enumerate(zip(widths, asked, strict=True)):
+        if width is None or gpus is None:
+            continue
+        try:
+            widths[index] = replace(width, asked_gpus=gpus)
+        except SpecError as error:
+            reading.log.error(index, "asked_gpus", str(gpus), problem=str(error), remedy=error.hint)
+    return widths
+
+
+def _works(reading: Reading, durations: Mapping[str, float]) -> list[Work | None]:
+    seconds = reading.numbers("duration_seconds", remedy="write seconds at the asked width")
+    samples = reading.numbers("samples", remedy="write the samples it trains")
+    for index, (duration, count) in enumerate(zip(seconds, samples, strict=True)):
+        if duration is not None and count is not None:
+            problem = "is given beside a duration"
+            reading.log.error(
+                index, "samples", f"{count:g}", problem=problem, remedy="give one of the two"
+            )
+    works = works_of_seconds(
+        reading,
+        "duration_seconds",
+        seconds,
+        models=reading.texts("model"),
+        durations=durations,
+        instead=[None if count is None else Work(count, WorkUnit.SAMPLES) for count in samples],
+    )
+    known = reading.parsed("work_known", read_flag, remedy="write true or false")
+    return [
+        replace(work, known=False) if work and flag is False else work
+        for work, flag in zip(works, known, strict=True)
+    ]
+
+
+def _localities(reading: Reading) -> list[Locality | None]:
+    by_nodes = reading.numbers("node_doubling_slowdown")
+    by_racks = reading.numbers("rack_doubling_slowdown")
+    return [_locality(nodes, racks) for nodes, racks in zip(by_nodes, by_racks, strict=True)]
+
+
+def _locality(by_nodes: float | None, by_racks: float | None) -> Locality | None:
+    if by_nodes is None and by_racks is None:
+        return None
+    default = Locality()
+    return Locality(
+        default.per_node_doubling if by_nodes is None else by_nodes,
+        default.per_rack_doubling if by_racks is None else by_racks,
+    )
+
+
+def _fields(reading: Reading, owner: str) -> dict[str, Sequence[Any]]:
+    found: dict[str, Sequence[Any]] = {}
+    for column in COLUMNS:
+        parent, _, name = column.becomes.partition(".")
+        plain = parent == owner and "." not in name and column.name not in BY_NAME
+        if plain and reading.has(column.name):
+            found[name] = _cells(reading, column)
+    return found
+
+
+def _cells(reading: Reading, column: Column) -> Sequence[Any]:
+    remedy = f"write {column.kind}: {column.meaning}"
+    if column.kind is Kind.TEXT:
+        absent = None if column.becomes.startswith("job.") else ""
+        return [cell or absent for cell in reading.texts(column.name)]
+    if column.kind is Kind.FLAG:
+        return reading.parsed(column.name, read_flag, remedy=remedy)
+    if column.kind is Kind.WHOLE:
+        return reading.wholes(column.name, least=column.least, remedy=remedy)
+    if column.kind is Kind.NUMBER:
+        return reading.numbers(column.name, least=column.least, remedy=remedy)
+    return reading.parsed(column.name, CODES[column.name], remedy=remedy)

@@ -1,0 +1,128 @@
+"""A sheet being read: typed columns come out, and every cell that does not fit is noted.
+
+A column that the file lacks reads as empty cells; whether an empty cell is a fault is said by
+`missing`, the remedy for it. Equal cells are parsed once, because a trace of 10^5 jobs has a few
+dozen different widths, tenants and models.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from weft.trace.faults import FaultLog
+from weft.trace.sheet import Sheet
+
+T = TypeVar("T")
+
+
+class Reading:
+    """One sheet with the log of its faults."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.sheet = sheet
+        self.log = FaultLog(sheet.path.name, sheet.rows)
+        for index, cells in sheet.ragged.items():
+            self.log.error(
+                index,
+                "",
+                "",
+                problem=f"has {cells} cells where the file has {len(sheet.header)} columns",
+                remedy="give every row one cell per column",
+            )
+
+    def __len__(self) -> int:
+        return len(self.sheet.rows)
+
+    def has(self, column: str) -> bool:
+        return column in self.sheet.columns
+
+    def texts(self, column: str, *, missing: str | None = None) -> Sequence[str]:
+        cells = self.sheet.columns.get(column)
+        if cells is None:
+            cells = [""] * len(self)
+        if missing is not None:
+            for index, cell in enumerate(cells):
+                if not cell:
+                    self._missing(index, column, missing)
+        return cells
+
+    def numbers(
+        self,
+        column: str,
+        *,
+        least: float = 0.0,
+        per: float = 1.0,
+        missing: str | None = None,
+        remedy: str = "write a finite number",
+    ) -> list[float | None]:
+        """Finite numbers of at least `least`, divided by `per` (1000 where the file counts ms)."""
+
+        def number(cell: str) -> float:
+            return _number(cell, least) / per
+
+        return self.parsed(column, number, missing=missing, remedy=remedy)
+
+    def wholes(
+        self,
+        column: str,
+        *,
+        least: float = 0.0,
+        missing: str | None = None,
+        remedy: str = "write a whole number",
+    ) -> list[int | None]:
+        def whole(cell: str) -> int:
+            value = _number(cell, least)
+            if not value.is_integer():
+                raise ValueError("is not a whole number")
+            return int(value)
+
+        return self.parsed(column, whole, missing=missing, remedy=remedy)
+
+    def parsed(
+        self,
+        column: str,
+        parse: Callable[[str], T],
+        *,
+        missing: str | None = None,
+        remedy: str,
+    ) -> list[T | None]:
+        """Each cell through `parse`, whose `ValueError` becomes a fault; None where it failed."""
+        cells = self.texts(column)
+        if missing is None and not any(cells):
+            return [None] * len(self)
+        known: dict[str, T] = {}
+        values: list[T | None] = []
+        for index, cell in enumerate(cells):
+            value = known.get(cell)
+            if value is None and cell.strip():
+                value = self._parse(index, column, parse, remedy)
+                if value is not None:
+                    known[cell] = value
+            elif value is None and missing is not None:
+                self._missing(index, column, missing)
+            values.append(value)
+        return values
+
+    def _parse(self, index: int, column: str, parse: Callable[[str], T], remedy: str) -> T | None:
+        cell = self.sheet.columns[column][index]
+        try:
+            return parse(cell)
+        except ValueError as error:
+            self.log.error(index, column, cell, problem=str(error), remedy=remedy)
+        return None
+
+    def _missing(self, index: int, column: str, remedy: str) -> None:
+        if index not in self.sheet.ragged:
+            self.log.error(index, column, "", problem="is missing", remedy=remedy)
+
+
+def _number(cell: str, least: float) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        raise ValueError("is not a number") from None
+    if not math.isfinite(value):
+        raise ValueError("is not a finite number")
+    if value < least:
+        raise ValueError("is negative" if least == 0 else f"is less than {least:g}")
+    return value

@@ -1,0 +1,117 @@
+"""A sheet: a table file as text, before anybody says what its columns mean.
+
+CSV and TSV with a header, `.trace` files (tab-separated, no header: their columns are numbered),
+each plain or gzipped, and Parquet. A sheet keeps the row numbers of the file, so that a fault
+found much later can still be pointed at. What makes a whole file unreadable is raised here and
+cannot be skipped: no header, a column named twice, bytes that are no text.
+"""
+
+import csv
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
+
+from weft.model.errors import TraceFault
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Columns of text by name; `ragged` maps a row's position to its number of cells."""
+
+    path: Path
+    header: tuple[str, ...]
+    columns: Mapping[str, Sequence[str]]
+    rows: Sequence[int]
+    ragged: Mapping[int, int] = field(default_factory=dict)
+    numbered: bool = False
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.name.removesuffix(".gz").removesuffix(_kind(self.path))
+
+    def renamed(self, header: tuple[str, ...]) -> "Sheet":
+        """The same cells under other column names, in order."""
+        columns = dict(zip(header, self.columns.values(), strict=True))
+        return replace(self, header=header, columns=columns)
+
+
+def load(path: Path) -> Sheet:
+    """The file as a sheet, by its ending."""
+    kind = _kind(path)
+    try:
+        if kind == ".parquet":
+            from weft.trace import parquet
+
+            return parquet.load(path)
+        with _open(path) as stream:
+            return _load_text(path, stream, kind)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceFault(f"{path}: cannot be read: {error}", hint="check path and file") from error
+    except UnicodeDecodeError as error:
+        raise TraceFault(f"{path}: is not UTF-8 text", hint="save it as UTF-8") from error
+    except csv.Error as error:
+        raise TraceFault(f"{path}: is not CSV: {error}", hint="check its quotes") from error
+
+
+def check_header(path: Path, header: Sequence[str]) -> None:
+    """Raise where a column has no name or shares it with another."""
+    if not all(header):
+        raise TraceFault(f"{path.name} row 1: a column has no name", hint="name every column")
+    twice = [name for name, count in Counter(header).items() if count > 1]
+    if twice:
+        raise TraceFault(
+            f"{path.name} row 1: column '{twice[0]}' is named twice",
+            hint="rename or remove one of them",
+        )
+
+
+def _kind(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+
+
+def _open(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _load_text(path: Path, stream: TextIO, kind: str) -> Sheet:
+    if kind == ".trace":
+        reader = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        reader = csv.reader(stream, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    records: list[list[str]] = []
+    rows: list[int] = []
+    for record in reader:
+        if record and (len(record) > 1 or record[0].strip()):
+            records.append(record)
+            rows.append(reader.line_num)
+    if not records:
+        raise TraceFault(f"{path.name}: is empty", hint="give a file with a header and rows")
+    if kind == ".trace":
+        header = tuple(str(number) for number in range(1, len(records[0]) + 1))
+        return _sheet(path, header, records, rows, numbered=True)
+    header = tuple(name.strip() for name in records[0])
+    check_header(path, header)
+    return _sheet(path, header, records[1:], rows[1:])
+
+
+def _sheet(
+    path: Path,
+    header: tuple[str, ...],
+    records: list[list[str]],
+    rows: list[int],
+    *,
+    numbered: bool = False,
+) -> Sheet:
+    width = len(header)
+    ragged = {index: len(cells) for index, cells in enumerate(records) if len(cells) != width}
+    for index in ragged:
+        records[index] = (records[index] + [""] * width)[:width]
+    cells: Iterable[Sequence[str]] = zip(*records, strict=True) if records else [()] * width
+    return Sheet(path, header, dict(zip(header, cells, strict=True)), rows, ragged, numbered)

@@ -1,0 +1,42 @@
+"""What every test shares: how hypothesis searches, and where recorded traces lie.
+
+Tests never sleep and never open a network socket (pytest-socket refuses it). Time comes from the
+events that a test sends, chance from the seed that it names.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Shared machines are slow at times: no verdict may depend on how long an example took.
+settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=True,
+    max_examples=200,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that asks for the traces, so that `-m "not traces"` leaves none behind."""
+    for item in items:
+        if "traces" in getattr(item, "fixturenames", ()):
+            item.add_marker("traces")
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of recorded traces that the environment names; without one the test is skipped."""
+    folder = os.environ.get("WEFT_TRACES")
+    if not folder:
+        pytest.skip("WEFT_TRACES not set")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(f"WEFT_TRACES is not a folder: {path}")
+    return path

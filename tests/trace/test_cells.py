@@ -1,0 +1,91 @@
+"""What is written into a cell reads back as itself, and what is not understood says so."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.model.curve import Curve
+from weft.model.ids import GpuType
+from weft.model.job import GpuSpeed, Width
+from weft.model.plan import ExecutionPlan, Sharding
+from weft.trace import cells
+
+speeds = st.floats(min_value=1e-6, max_value=1e6)
+plans = st.builds(
+    ExecutionPlan,
+    data=st.integers(0, 64),
+    tensor=st.integers(1, 8),
+    pipeline=st.integers(1, 8),
+    sharding=st.sampled_from(Sharding),
+    accumulation_steps=st.integers(1, 16),
+    recompute=st.booleans(),
+    offload=st.booleans(),
+)
+
+
+@given(st.integers(0, 512), st.integers(0, 512))
+def test_widths(least: int, more: int) -> None:
+    width = Width(least, least + more, least + more)
+    assert cells.read_width(cells.write_width(width)) == width
+
+
+@given(st.lists(st.tuples(st.sampled_from(["V100", "A100:80G"]), speeds), min_size=1, max_size=3))
+def test_gpu_types(pairs: list[tuple[str, float]]) -> None:
+    types = tuple(GpuSpeed(GpuType(name), speed) for name, speed in pairs)
+    assert cells.read_gpu_types(cells.write_gpu_types(types)) == types
+
+
+@given(st.dictionaries(st.integers(1, 1024), speeds, min_size=1, max_size=6))
+def test_curves(points: dict[int, float]) -> None:
+    curve = Curve(tuple(sorted(points.items())))
+    assert cells.read_curve(cells.write_curve(curve)) == curve
+
+
+@given(st.lists(plans, min_size=1, max_size=3).map(tuple))
+def test_plans(chosen: tuple[ExecutionPlan, ...]) -> None:
+    assert cells.read_plans(cells.write_plans(chosen)) == chosen
+
+
+def test_a_gpu_type_alone_has_speed_one() -> None:
+    assert cells.read_gpu_types("V100|A100:1.8") == (
+        GpuSpeed(GpuType("V100")),
+        GpuSpeed(GpuType("A100"), 1.8),
+    )
+
+
+@pytest.mark.parametrize(("cell", "flag"), [("true", True), ("No", False), ("1", True)])
+def test_flags(cell: str, flag: bool) -> None:
+    assert cells.read_flag(cell) is flag
+
+
+@pytest.mark.parametrize(
+    ("read", "cell", "problem"),
+    [
+        (cells.read_flag, "maybe", "neither true nor false"),
+        (cells.read_width, "2..", "not a number of GPUs"),
+        (cells.read_width, "1.5", "part of a GPU"),
+        (cells.read_gpu_types, "V100:fast", "'fast' is not a speed"),
+        (cells.read_gpu_types, "V100:0", "'0' is not a speed above 0"),
+        (cells.read_gpu_types, "V100|", "names no GPU type"),
+        (cells.read_curve, "1:x", "'x' is not a speed"),
+        (cells.read_curve, "4:1|2:1", "rising widths"),
+        (cells.read_plans, "data=x", "no plan word 'data=x'"),
+        (cells.read_plans, "zero", "no plan word 'zero'"),
+        (cells.read_plans, "sharding=all", "no plan word 'sharding=all'"),
+    ],
+)
+def test_a_cell_that_is_not_understood(
+    read: Callable[[str], object], cell: str, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        read(cell)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [(None, ""), (True, "true"), (3.0, "3"), (0.1, "0.1"), (1e22, str(10**22)), ("a", "a")],
+)
+def test_plain_values(value: object, cell: str) -> None:
+    assert cells.write_cell(value) == cell

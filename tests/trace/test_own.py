@@ -1,0 +1,157 @@
+"""The project's own table: what each column becomes, and a user's columns under our names."""
+
+import pytest
+
+from weft.model.errors import SpecError, TraceFault, UnknownName
+from weft.model.ids import GpuType
+from weft.model.job import GpuSpeed, Locality, Width, Work, WorkUnit
+from weft.model.plan import ExecutionPlan
+from weft.trace.readers import read
+from weft.trace.workload import Recorded
+
+from .conftest import Write
+
+LEAST = "job_id,submit_seconds,duration_seconds,gpus"
+
+
+def test_the_least_table(file: Write) -> None:
+    (job,) = read(file(LEAST, "j,3,60,4")).jobs
+    assert (job.id, job.submit_seconds) == ("j", 3.0)
+    assert (job.work, job.width) == (Work(60.0), Width.fixed(4))
+    assert (job.tenant, job.queue) == ("default", "default")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "field", "value"),
+    [
+        ("tenant", "vision", "tenant", "vision"),
+        ("queue", "research", "queue", "research"),
+        ("priority", "-3", "priority", -3),
+        ("preemptible", "no", "preemptible", False),
+        ("shareable", "true", "shareable", True),
+        ("cpus_per_gpu", "6.5", "cpus_per_gpu", 6.5),
+        ("memory_gib_per_gpu", "64", "memory_gib_per_gpu", 64.0),
+        ("max_nodes", "2", "max_nodes", 2),
+        ("checkpoint_interval_seconds", "600", "checkpoint_interval_seconds", 600.0),
+        ("max_retries", "0", "max_retries", 0),
+        ("model", "bert", "model", "bert"),
+        ("gpu_types", "V100", "gpu_types", (GpuSpeed(GpuType("V100")),)),
+        ("plans", "tensor=2", "plans", (ExecutionPlan(tensor=2),)),
+        ("work_known", "false", "work", Work(60.0, known=False)),
+        ("asked_gpus", "4", "width", Width.fixed(4)),
+        ("node_doubling_slowdown", "0", "locality", Locality(0.0, 0.1)),
+        ("rack_doubling_slowdown", "0", "locality", Locality(0.15, 0.0)),
+    ],
+)
+def test_what_a_column_becomes(
+    file: Write, column: str, cell: str, field: str, value: object
+) -> None:
+    (job,) = read(file(f"{LEAST},{column}", f"j,3,60,4,{cell}")).jobs
+    assert getattr(job, field) == value
+
+
+def test_an_empty_cell_takes_the_default(file: Write) -> None:
+    header = f"{LEAST},queue,priority,preemptible,gpu_types,plans,max_retries"
+    (plain,) = read(file(LEAST, "j,3,60,4")).jobs
+    (empty,) = read(file(header, "j,3,60,4,,,,,,")).jobs
+    assert empty == plain
+
+
+def test_an_elastic_job_asks_for_the_larger_end_or_says_what(file: Write) -> None:
+    jobs = read(file(f"{LEAST},asked_gpus", "a,0,60,2..16,", "b,0,60,2..16,8")).jobs
+    assert [job.width for job in jobs] == [Width(2, 16, 16), Width(2, 16, 8)]
+
+
+def test_asking_outside_the_range_is_a_fault(file: Write) -> None:
+    with pytest.raises(TraceFault, match=r"width 2\.\.4 does not hold the asked 8"):
+        read(file(f"{LEAST},asked_gpus", "a,0,60,2..4,8"))
+
+
+def test_work_in_samples_needs_a_curve(file: Write) -> None:
+    header = "job_id,submit_seconds,gpus,samples,curve"
+    (job,) = read(file(header, "j,0,2,1e6,1:100|2:190")).jobs
+    assert job.work == Work(1e6, WorkUnit.SAMPLES)
+    assert job.units_per_second(2) == 190
+    with pytest.raises(TraceFault, match="counts samples but has no curve"):
+        read(file(header, "j,0,2,1e6,"))
+
+
+def test_samples_beside_a_duration_are_a_fault(file: Write) -> None:
+    with pytest.raises(TraceFault, match="is given beside a duration"):
+        read(file(f"{LEAST},samples,curve", "j,0,60,1,5,1:1"))
+
+
+def test_how_a_job_fared_is_recorded_beside_it(file: Write) -> None:
+    header = f"{LEAST},status,failure_reason,attempts,queue_seconds,deadline_seconds"
+    workload = read(file(header, "a,0,60,1,failed,OOM,3,12.5,90", "b,0,60,1,,,,,"))
+    assert workload.recorded == {
+        "a": Recorded(
+            status="failed",
+            failure_reason="OOM",
+            attempts=3,
+            queue_seconds=12.5,
+            deadline_seconds=90.0,
+        )
+    }
+
+
+def test_durations_by_model_fill_what_the_file_leaves_out(file: Write) -> None:
+    path = file(f"{LEAST},model", "a,0,,1,bert", "b,1,60,1,bert")
+    jobs = read(path, durations={"bert": 500.0}).jobs
+    assert [job.work.amount for job in jobs] == [500.0, 60.0]
+
+
+def test_a_file_of_a_later_schema_is_refused(file: Write) -> None:
+    with pytest.raises(TraceFault, match="newer than this Weft"):
+        read(file(f"{LEAST},schema_version", "j,0,60,1,2"))
+
+
+SLURM = "JobID,User,Submit,Elapsed,AllocGPUS,gpus"
+MAPPED = {
+    "job_id": "JobID",
+    "tenant": "User",
+    "submit_seconds": "Submit",
+    "duration_seconds": "Elapsed",
+    "gpus": "AllocGPUS",
+}
+
+
+def test_a_log_is_read_under_mapped_columns(file: Write) -> None:
+    (job,) = read(file(SLURM, "17,alice,3,60,4,gres:4"), columns=MAPPED).jobs
+    assert (job.id, job.tenant, job.width) == ("17", "alice", Width.fixed(4))
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"gpu": "AllocGPUS"}, "a job table has no 'gpu'"),
+        ({"gpus": "GPUs"}, "has no column 'GPUs'"),
+    ],
+)
+def test_a_mapping_names_columns_that_exist(
+    file: Write, columns: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(UnknownName, match=problem):
+        read(file(SLURM, "17,alice,3,60,4,x"), columns=columns)
+
+
+def test_a_mapping_means_our_own_table_whatever_else_the_file_looks_like(file: Write) -> None:
+    listing = "job_id,tenant,submit_time_s,duration_s,num_gpus,kind"
+    path = file(listing, "j,a,3,60,4,T4")
+    with pytest.raises(TraceFault, match="is not in format 'weft'"):
+        read(path, columns={"gpu_types": "kind"})
+    with pytest.raises(SpecError, match="not to format 'listing'"):
+        read(path, columns={"gpu_types": "kind"}, format="listing")
+    mapped = {
+        "gpus": "num_gpus",
+        "submit_seconds": "submit_time_s",
+        "duration_seconds": "duration_s",
+        "gpu_types": "kind",
+    }
+    (job,) = read(path, columns=mapped, format="weft").jobs
+    assert job.gpu_types == (GpuSpeed(GpuType("T4")),)
+
+
+def test_a_byte_order_mark_and_blank_lines_do_no_harm(file: Write) -> None:
+    (job,) = read(file(f"\ufeff{LEAST}", "", "j,3,60,4", "")).jobs
+    assert job.id == "j"
