@@ -25,7 +25,12 @@ class Breach:
 
 
 def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
-    """Every promise that can be read off the state, and off the decision that led to it."""
+    """Every promise that can be read off the state, and off the decision that led to it.
+
+    A decision that hands out nothing moves no seat, so only the reasons can have gone wrong.
+    """
+    if decision is not None and not (decision.grants or decision.preemptions):
+        return _unexplained(state)
     breaches = [
         *_oversubscribed(state),
         *_partial_gangs(state),

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.brain.reservation import Reservation, reserve
 from weft.brain.state import REASON_ROW, BrainState
+from weft.brain.victims import Victim, Victims, seated
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Ints, Snapshot
@@ -54,17 +55,6 @@ class Outcome:
     wake: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
-    """A running job that may have to yield: its place in the ranking and its seats."""
-
-    slot: int
-    position: int
-    width: int
-    queue: int
-    seats: tuple[tuple[int, int, float, float], ...]
-
-
 def decide(state: BrainState, now: float, recipe: Recipe) -> Outcome:
     """Run one round on the state as it stands; changes nothing."""
     return Round(state, now, recipe).run()
@@ -83,11 +73,13 @@ class Round:
         self.free = int(self.room.gpus.sum())
         self.free_at_begin = self.free
         self.lost = _lost_gpus(state)
-        self.ledger = QuotaLedger(state.quota, self._own_use())
+        self.ledger = QuotaLedger(state.quota, _own_use(state))
         self.outcome = Outcome()
         self.failed: dict[int, int] = {}
         self.offers: dict[int, Offer] = {}
-        self.victims: list[Victim] | None = None
+        self._victims: Victims | None = None
+        self._hopeless: set[int] = set()
+        self._restricted = any(state.quota.restricted)
         self.running: Ints = np.zeros(0, np.int64)
         self.running_at: Ints = np.zeros(0, np.int64)
         self.reservation: Reservation | None = None
@@ -203,6 +195,8 @@ class Round:
         site = self.fabric.site(kind)
         if width > site.largest_ever_gpus:
             return ReasonCode.CONSTRAINT_NEVER
+        if not self._restricted:
+            return None
         queue = int(self.snapshot.jobs.queue[slot])
         firm = not kind.preemptible
         if self.ledger.never(queue, width, firm=firm) is not None:
@@ -223,7 +217,9 @@ class Round:
                 self._grant(Granted(slot, width, offer.shares), kind, ())
                 return None
             self.offers[key] = offer
-        found = self._offer_with_victims(index, slot, kind, width, claim=claim)
+        found = self._offer_with_victims(
+            index, slot, key, kind=kind, width=width, claim=claim
+        )
         if found is None:
             if offer is not None:
                 return ReasonCode.LOCALITY_WAIT
@@ -245,13 +241,17 @@ class Round:
         )
 
     def _patience_is_over(self, slot: int, offer: Offer) -> bool:
-        remaining = float(self.snapshot.remaining_seconds(np.array([slot]))[0])
-        bound = self.recipe.patience.bound_seconds(offer.slowdown, remaining)
+        bound = self.recipe.patience.bound_seconds(offer.slowdown, self._remaining(slot))
         left = bound - self._locality_waited(slot) - self.recipe.rounds.spacing_seconds
         if left <= 0:
             return True
         self.outcome.wake = min(self.outcome.wake or np.inf, self.now + left)
         return False
+
+    def _remaining(self, slot: int) -> float:
+        """Seconds that a waiting job has left."""
+        jobs = self.snapshot.jobs
+        return float((jobs.work_total[slot] - jobs.work_done[slot]) / jobs.pace[slot])
 
     def _locality_waited(self, slot: int) -> float:
         jobs = self.snapshot.jobs
@@ -282,22 +282,33 @@ class Round:
     # --- those who must yield ------------------------------------------------------------------------
 
     def _offer_with_victims(
-        self, index: int, slot: int, kind: Kind, width: int, *, claim: bool
+        self, index: int, slot: int, key: int, *, kind: Kind, width: int, claim: bool
     ) -> tuple[Offer, list[Victim]] | None:
         """The tightest offer that the fewest, worst-ranked running jobs can make room for."""
         forced, self._quota_victims = self._quota_victims, []
-        if self.recipe.yielding is None and not claim:
+        if (self.recipe.yielding is None and not claim) or key in self._hopeless:
             return None
         eligible = self._eligible(index, slot, width, claim=claim)
-        eligible = forced + [victim for victim in eligible if victim not in forced]
-        if not eligible or width > self.free + sum(victim.width for victim in eligible):
+        if eligible is None:
+            self._hopeless.add(key)
             return None
+        eligible = forced + [victim for victim in eligible if victim not in forced]
+        found = self._search(slot, kind, width, forced=forced, eligible=eligible)
+        if found is None:
+            self._hopeless.add(key)
+        return found
+
+    def _search(
+        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], eligible: list[Victim]
+    ) -> tuple[Offer, list[Victim]] | None:
+        """Release more and more of the eligible, worst first, until an offer is good enough."""
         trial, released, step = self.room.copy(), len(forced), 1
         for victim in forced:
             trial.give(victim.seats)
+        free = self.free + sum(victim.width for victim in forced)
         while True:
             offer = None
-            if int(trial.gpus.sum()) >= width:
+            if free >= width:
                 offer = self.recipe.place(trial, self.fabric, kind, width)
             if offer is not None and (offer.slowdown <= 1.0 or self._patience_is_over(slot, offer)):
                 return offer, self._needed(offer, kind, forced, eligible[len(forced) : released])
@@ -305,54 +316,62 @@ class Round:
                 return None
             for victim in eligible[released : released + step]:
                 trial.give(victim.seats)
+                free += victim.width
             released, step = min(released + step, len(eligible)), step * 2
 
-    def _eligible(self, index: int, slot: int, width: int, *, claim: bool) -> list[Victim]:
-        """Running jobs that may have to yield to this one, worst rank first."""
+    def _eligible(self, index: int, slot: int, width: int, *, claim: bool) -> list[Victim] | None:
+        """Running jobs that may have to yield to this one, worst rank first; None if too few."""
         position = self.positions[index]
-        yielding = self.recipe.yielding is not None
+        victims = self._candidates()
         if not self.state.quota.divided:
-            victims = self._victims()
-            return victims[: _count_behind(victims, position)]
+            count = victims.count_behind(position)
+            if not count or self.free + victims.gpus_of(count) < width:
+                return None
+            if self._one_node_must_do(slot, width, count):
+                return None
+            return victims.worst(count)
+        yielding = self.recipe.yielding is not None
         queue = int(self.snapshot.jobs.queue[slot])
-        eligible = []
-        for victim in self._victims():
-            behind = yielding and victim.position > position
-            if victim.queue == queue:
-                lawful = behind
-            elif claim and self.ledger.may_reclaim(queue, width, victim.queue):
-                lawful = True
-            else:
-                lawful = behind and self.ledger.borrows(queue, victim.queue)
-            if lawful:
-                eligible.append(victim)
-        return eligible
+        return [
+            victim
+            for victim in victims.worst(len(victims.slots))
+            if self._lawful(queue, width, victim, behind=yielding and victim.position > position, claim=claim)
+        ]
 
-    def _victims(self) -> list[Victim]:
-        """All running jobs that could be asked to yield at all, worst rank first."""
-        if self.victims is None:
+    def _one_node_must_do(self, slot: int, width: int, count: int) -> bool:
+        """Whether the job is to sit on one node, and no node could be cleared for it."""
+        if width > int(self.fabric.nodes.gpus.max(initial=0)):
+            return False
+        kind = self.state.kinds[int(self.snapshot.jobs.kind[slot])]
+        if kind.locality.per_node_doubling <= 0 and kind.max_nodes != 1:
+            return False
+        reach = self._candidates().reach(count, self.room.gpus)
+        return int(reach.max(initial=0)) < width
+
+    def _lawful(self, queue: int, width: int, victim: Victim, *, behind: bool, claim: bool) -> bool:
+        """Whether the queues' rights allow that this job yields."""
+        if victim.queue == queue:
+            return behind and self._ran_enough(victim)
+        if claim and self.ledger.may_reclaim(queue, width, victim.queue):
+            return True
+        return behind and self._ran_enough(victim) and self.ledger.borrows(queue, victim.queue)
+
+    def _ran_enough(self, victim: Victim) -> bool:
+        yielding = self.recipe.yielding
+        if yielding is None:
+            return False
+        started = float(self.snapshot.jobs.started[victim.slot])
+        return self.now - started >= yielding.min_run_seconds
+
+    def _candidates(self) -> Victims:
+        """All running jobs that could be asked to yield at all."""
+        if self._victims is None:
             jobs, yielding = self.snapshot.jobs, self.recipe.yielding
             may = jobs.preemptible[self.running]
             if yielding is not None and yielding.min_run_seconds and not self.state.quota.divided:
                 may = may & (self.now - jobs.started[self.running] >= yielding.min_run_seconds)
-            slots = self.running[may][::-1].tolist()
-            positions = self.running_at[may][::-1].tolist()
-            self.victims = [
-                self._victim(slot, position)
-                for slot, position in zip(slots, positions, strict=True)
-            ]
-        return self.victims
-
-    def _victim(self, slot: int, position: int) -> Victim:
-        assignment = self.state.assignments[slot]
-        assert assignment is not None
-        rows = self.state.node_row
-        seats = tuple(
-            (rows[seat.node], seat.gpus, seat.cpus, seat.memory_gib)
-            for seat in assignment.placement.seats
-        )
-        queue = int(self.snapshot.jobs.queue[slot])
-        return Victim(slot, position, assignment.width, queue, seats)
+            self._victims = Victims(self.state, self.running[may], self.running_at[may])
+        return self._victims
 
     def _needed(
         self, offer: Offer, kind: Kind, forced: list[Victim], released: list[Victim]
@@ -383,7 +402,8 @@ class Round:
         index = int(np.flatnonzero(self.outcome.waiting == slot)[0])
         position = self.positions[index]
         chosen: list[Victim] = []
-        for victim in self._victims():
+        victims = self._candidates()
+        for victim in victims.worst(len(victims.slots)):
             refusing = self.ledger.refusing(queue, width, firm=firm)
             if refusing is None:
                 break
@@ -406,12 +426,13 @@ class Round:
             )
             self.outcome.preempted[victim.slot] = (granted.slot, reclaim)
         if victims:
-            gone = {victim.slot for victim in victims}
-            self.victims = [v for v in self._victims() if v.slot not in gone]
+            self._candidates().remove(victims)
             if sum(victim.width for victim in victims) > granted.width:
                 self.failed.clear()
+                self._hopeless.clear()
         self.room.take(kind, granted.shares)
-        self.ledger.take(int(self.snapshot.jobs.queue[granted.slot]), granted.width)
+        if self._restricted:
+            self.ledger.take(int(self.snapshot.jobs.queue[granted.slot]), granted.width)
         self.free -= granted.width
         self.offers.clear()
         self.outcome.grants.append(granted)
@@ -422,8 +443,7 @@ class Round:
         """Nodes kept for a blocked gang, unless this job would be gone in time."""
         if self.reservation is None:
             return None
-        seconds = float(self.snapshot.remaining_seconds(np.array([slot]))[0])
-        if self.now + seconds <= self.reservation.at:
+        if self.now + self._remaining(slot) <= self.reservation.at:
             return None
         return self.reservation.nodes
 
@@ -445,7 +465,7 @@ class Round:
         """Place all ranked jobs on an empty cluster, as if nobody held anything."""
         jobs = self.snapshot.jobs
         for slot in self.running.tolist():
-            self.room.give(self._victim(slot, 0).seats)
+            self.room.give(seated(self.state, slot).seats)
         reasons: list[int] = []
         unplaced: list[int] = []
         widths = self.recipe.size(self.snapshot, self.outcome.ranked).tolist()
@@ -473,7 +493,7 @@ class Round:
         if not running:
             self.outcome.grants.append(granted)
             return
-        now = self._victim(granted.slot, 0).seats
+        now = seated(self.state, granted.slot).seats
         if tuple((node, gpus) for node, gpus, *_ in now) != granted.shares:
             self.outcome.moves.append(granted)
 
@@ -486,11 +506,6 @@ class Round:
         if width > self.fabric.site(kind).largest_ever_gpus:
             return ReasonCode.CONSTRAINT_NEVER
         return ReasonCode.CAPACITY_BUSY
-
-    def _own_use(self) -> list[int]:
-        if not any(self.state.quota.restricted):
-            return [0] * len(self.state.quota.ids)
-        return self.state.own_use()
 
 
 _CAN_BLOCK = frozenset(
@@ -539,18 +554,12 @@ def free_room(state: BrainState) -> Room:
     return Room(gpus, cpus, memory)
 
 
+def _own_use(state: BrainState) -> list[int]:
+    if not any(state.quota.restricted):
+        return [0] * len(state.quota.ids)
+    return state.own_use()
+
+
 def _lost_gpus(state: BrainState) -> int:
     fabric = state.fabric
     return int(fabric.nodes.gpus[~fabric.usable].sum())
-
-
-def _count_behind(victims: list[Victim], position: int) -> int:
-    """How many of the worst-first victims rank behind `position`."""
-    low, high = 0, len(victims)
-    while low < high:
-        middle = (low + high) // 2
-        if victims[middle].position > position:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -5,7 +5,7 @@ shrinks while a round hands it out. Thousands of waiting jobs are therefore a fe
 and that, more than any array, is what makes a round cheap.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.model.ids import QueueId
 from weft.model.job import GpuSpeed, Job, Locality, Width
@@ -25,6 +25,16 @@ class Kind:
     locality: Locality
     max_nodes: int | None
     preemptible: bool
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Kinds are looked up in every round: the hash is computed once."""
+        parts = (self.queue, self.width, self.cpus, self.cpus_per_gpu, self.memory_gib)
+        more = (self.memory_gib_per_gpu, self.gpu_types, self.locality, self.max_nodes)
+        object.__setattr__(self, "_hash", hash((parts, more, self.preemptible)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def counts_host(self) -> bool:

@@ -1,0 +1,87 @@
+"""Victims: running jobs that may have to yield in a round, worst rank first.
+
+Only a few of them are ever looked at closely, so each becomes an object when it is; how many rank
+behind a given job, and how many GPUs they hold together, are answered from columns.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.brain.state import BrainState
+from weft.model.snapshot import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running job with its place in the ranking and its seats (node, GPUs, CPUs, memory)."""
+
+    slot: int
+    position: int
+    width: int
+    queue: int
+    seats: tuple[tuple[int, int, float, float], ...]
+
+
+class Victims:
+    """Candidates in order, worst first; shrinks as they are chosen."""
+
+    def __init__(self, state: BrainState, slots: Ints, positions: Ints) -> None:
+        """`slots` and `positions` come best rank first."""
+        self._state = state
+        self.slots: list[int] = slots[::-1].tolist()
+        self._positions = positions[::-1]
+        self._seen: dict[int, Victim] = {}
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._negated = (-self._positions).tolist()
+        widths = self._state.jobs.width[np.array(self.slots, np.int64)]
+        self._gpus = [0, *np.cumsum(widths).tolist()]
+
+    def count_behind(self, position: int) -> int:
+        """How many rank behind that position."""
+        return bisect_left(self._negated, -position)
+
+    def gpus_of(self, count: int) -> int:
+        """GPUs that the worst `count` hold together."""
+        return self._gpus[count]
+
+    def reach(self, count: int, free: Ints) -> Ints:
+        """Free GPUs by node if the worst `count` were gone."""
+        seats, rows = self._state.seats, self._state.seat_count
+        gone = np.zeros(self._state.size + 1, bool)
+        gone[self.slots[:count]] = True
+        given = seats.gpus[:rows] * gone[seats.slot[:rows]]
+        return free + np.bincount(seats.node[:rows], given, minlength=len(free)).astype(np.int64)
+
+    def worst(self, count: int) -> list[Victim]:
+        return [self[index] for index in range(count)]
+
+    def __getitem__(self, index: int) -> Victim:
+        slot = self.slots[index]
+        found = self._seen.get(slot)
+        if found is None:
+            found = self._seen[slot] = seated(self._state, slot, int(self._positions[index]))
+        return found
+
+    def remove(self, victims: Iterable[Victim]) -> None:
+        gone = {victim.slot for victim in victims}
+        keep = [index for index, slot in enumerate(self.slots) if slot not in gone]
+        self.slots = [self.slots[index] for index in keep]
+        self._positions = self._positions[keep]
+        self._refresh()
+
+
+def seated(state: BrainState, slot: int, position: int = 0) -> Victim:
+    """The job in that slot, with its seats."""
+    assignment = state.assignments[slot]
+    assert assignment is not None, f"slot {slot} has no seats"
+    rows = state.node_row
+    seats = tuple(
+        (rows[seat.node], seat.gpus, seat.cpus, seat.memory_gib)
+        for seat in assignment.placement.seats
+    )
+    return Victim(slot, position, assignment.width, int(state.jobs.queue[slot]), seats)
