@@ -30,7 +30,8 @@ from weft.brain.event import (
     WorkerLost,
 )
 from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wake
-from weft.brain.round import Granted, Outcome, decide
+from weft.brain.outcome import Granted, Outcome
+from weft.brain.round import decide
 from weft.brain.state import PENDING, REASON_ROW, BrainState
 from weft.model.decision import Assignment, Decision, Grant, Preemption
 from weft.model.ids import JobId, NodeId
@@ -338,7 +339,7 @@ class Brain:
 
     # --- rounds --------------------------------------------------------------------------------
 
-    def _on_tick(self, event: Tick) -> None:  # noqa: ARG002
+    def _on_tick(self, event: Tick) -> None:
         if self._wake_at is not None and self.now >= self._wake_at:
             self._wake_at = None
         self._probe_silent()
@@ -369,7 +370,10 @@ class Brain:
             soonest = self.now + max(self.recipe.rounds.spacing_seconds, SHORTEST_SPACING_SECONDS)
             self._round_by(max(outcome.wake, soonest))
         self.decision = Decision(
-            self.now, tuple(grants), tuple(self._preemptions(outcome)), reservation=self._kept(outcome)
+            self.now,
+            tuple(grants),
+            tuple(self._preemptions(outcome)),
+            reservation=self._kept(outcome),
         )
 
     def _remember(self, outcome: Outcome) -> None:

@@ -36,12 +36,16 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
+    """A job was submitted; the same id again means nothing new."""
+
     at: float
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class JobCancelled:
+    """Its owner wants it no more."""
+
     at: float
     job: JobId
 
@@ -90,18 +94,24 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeAdded:
+    """A node is there, for the first time or again."""
+
     at: float
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
+    """A node was cordoned, resized or relabelled."""
+
     at: float
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLost:
+    """A node is gone or out of reach; what ran there makes no more progress."""
+
     at: float
     node: NodeId
 
@@ -127,6 +137,8 @@ class InstructionDone:
 
 @dataclass(frozen=True, slots=True)
 class InstructionRefused:
+    """The world would not do it, and nothing of it was done."""
+
     at: float
     job: JobId
     epoch: int

@@ -1,19 +1,27 @@
 """Why a job waits: every gate that holds it now, with numbers, most helpful first.
 
-The round books a waiting second to the first gate that said no. A person wants all of them. The
-same gates are asked again here, each for itself; a gate that alone stands between the job and its
+The round books a waiting second to the first gate that said no. A person wants all of them, so the
+same gates are asked again, each for itself: a gate that alone stands between the job and its
 seats comes first, then those that miss the larger share of what they ask for.
 """
 
 import numpy as np
 
+from weft.brain import gates
+from weft.brain.desk import Desk
 from weft.brain.round import Round
 from weft.brain.state import REASONS, BrainState
 from weft.model.ids import JobId
-from weft.model.kind import Kind
 from weft.model.reason import Reason, ReasonCode
 from weft.model.state import State
+from weft.policy.place.packing import Offer
 from weft.policy.recipe import Recipe
+
+Numbers = dict[str, float | int | str]
+
+TIMED = frozenset(
+    {ReasonCode.ROUND_PENDING, ReasonCode.BACKOFF_RETRY, ReasonCode.BACKOFF_REFUSED}
+)
 
 
 def reasons(
@@ -23,130 +31,133 @@ def reasons(
     slot = state.slot_of.get(job)
     if slot is None or state.state_of(slot) not in (State.QUEUED, State.ADMITTED):
         return []
-    row = int(state.jobs.reason[slot])
-    booked = REASONS[row - 1] if row else ReasonCode.ROUND_PENDING
-    return Examination(state, now, recipe, slot).reasons(booked, next_round)
+    booked = REASONS[int(state.jobs.reason[slot]) - 1]
+    return Examination(Desk(state, now, recipe), slot, next_round).reasons(booked)
 
 
 class Examination:
     """One look at one waiting job with all gates."""
 
-    def __init__(self, state: BrainState, now: float, recipe: Recipe, slot: int) -> None:
-        self.state = state
-        self.now = now
-        self.slot = slot
-        self.round = Round(state, now, recipe)
-        self.kind: Kind = state.kinds[int(state.jobs.kind[slot])]
-        self.need = int(recipe.size(self.round.snapshot, np.array([slot]))[0])
+    def __init__(self, desk: Desk, slot: int, next_round: float | None) -> None:
+        self._desk = desk
+        self._slot = slot
+        self._next_round = next_round
+        self._kind = desk.kind(slot)
+        self._queue = desk.queue(slot)
+        self._need = int(desk.recipe.size(desk.snapshot, np.array([slot]))[0])
+        self._offer: Offer | None = desk.recipe.place(
+            desk.room, desk.fabric, self._kind, self._need
+        )
 
-    def reasons(self, booked: ReasonCode, next_round: float | None) -> list[Reason]:
-        first = self._render(booked, next_round)
-        others = [reason for reason in self._standing() if reason.code is not booked]
-        found = [first, *others]
-        if len(found) == 1:
-            return found
-        return [first, *sorted(others, key=lambda reason: -reason.shortage)]
+    def reasons(self, booked: ReasonCode) -> list[Reason]:
+        """The booked one first if it alone stands; else by what each is short of."""
+        first = self._render(booked)
+        others = [self._render(code) for code in self._standing() if code is not booked]
+        if booked in TIMED:
+            return [first, *others]
+        return sorted([first, *others], key=lambda reason: -reason.shortage)
 
-    def _standing(self) -> list[Reason]:
+    def _standing(self) -> list[ReasonCode]:
         """Quota and supply, each asked as if the other were no obstacle."""
+        if self._queue < 0:
+            return [ReasonCode.CONSTRAINT_QUEUE]
+        never = gates.never(self._desk, self._kind, self._queue, self._need)
+        if never is not None:
+            return [never]
         found = []
-        ledger, queue = self.round.ledger, int(self.state.jobs.queue[self.slot])
-        if queue >= 0 and ledger.refusing(queue, self.need, firm=not self.kind.preemptible) is not None:
-            firm = not self.kind.preemptible
-            found.append(self._render(ReasonCode.QUOTA_FIRM if firm else ReasonCode.QUOTA_LIMIT))
-        supply = self._supply()
-        if supply is not None:
-            found.append(self._render(supply))
+        quota = gates.quota(self._desk, self._kind, self._queue, self._need)
+        if quota is not None:
+            found.append(quota)
+        if self._offer is None:
+            found.append(gates.supply(self._desk, self._kind, self._need))
         return found
 
-    def _supply(self) -> ReasonCode | None:
-        if self.need > self.round.fabric.site(self.kind).largest_ever_gpus:
-            return ReasonCode.CONSTRAINT_NEVER
-        room, fabric = self.round.room, self.round.fabric
-        if self.round.recipe.place(room, fabric, self.kind, self.need) is not None:
-            return None
-        return self.round._shortage(self.kind, self.need)
+    def _render(self, code: ReasonCode) -> Reason:
+        numbers = self._numbers(code)
+        return Reason(code, numbers, shortage=self._shortage(code, numbers))
 
-    def _render(self, code: ReasonCode, next_round: float | None = None) -> Reason:
-        numbers = self._numbers(code, next_round)
-        available = numbers.get("free", numbers.get("largest", 0))
-        short = max(self.need - float(available), 0.0) / max(self.need, 1)
-        return Reason(code, numbers, shortage=short)
+    def _shortage(self, code: ReasonCode, numbers: Numbers) -> float:
+        """Share of the need that this gate misses: the larger, the more it helps to lift it."""
+        need = max(self._need, 1)
+        if code in (ReasonCode.QUOTA_LIMIT, ReasonCode.QUOTA_FIRM):
+            over = float(numbers["used"]) + self._need - float(numbers["limit"])
+            return min(max(over, 0.0) / need, 1.0)
+        available = numbers["largest"] if code is ReasonCode.FRAGMENTED else numbers["free"]
+        return max(self._need - float(available), 0.0) / need
 
-    def _numbers(self, code: ReasonCode, next_round: float | None) -> dict[str, float | int | str]:
-        jobs, site = self.state.jobs, self.round.fabric.site(self.kind)
-        suitable = self.round.suitable_free(self.kind)
-        numbers: dict[str, float | int | str] = {
-            "need": self.need,
+    def _numbers(self, code: ReasonCode) -> Numbers:
+        desk, jobs = self._desk, self._desk.snapshot.jobs
+        suitable = desk.suitable_free(self._kind)
+        at = max(float(jobs.not_before[self._slot]), self._next_round or desk.now)
+        numbers: Numbers = {
+            "need": self._need,
             "free": suitable,
-            "total": site.total_gpus,
-            "largest": self._largest_now(site.largest_gpus, code),
-            "other": self.round.free - suitable,
-            "lost": self.round.lost,
-            "queue": self.kind.queue,
-            "at": float(max(jobs.not_before[self.slot], next_round or self.now)),
-            "failures": int(jobs.failures[self.slot]),
-            "refusals": int(jobs.refusals[self.slot]),
-            "ahead": self._ahead(),
+            "total": desk.fabric.site(self._kind).total_gpus,
+            "largest": self._largest(code),
+            "other": desk.free - suitable,
+            "lost": desk.lost_gpus(),
+            "at": at,
+            "failures": int(jobs.failures[self._slot]),
+            "refusals": int(jobs.refusals[self._slot]),
         }
-        return numbers | self._quota_numbers() | self._locality_numbers() | self._kept_numbers()
+        numbers |= self._quota_numbers() | self._locality_numbers()
+        if code is ReasonCode.PRIORITY_BEHIND:
+            numbers["ahead"] = self._ahead()
+        if code is ReasonCode.RESERVED:
+            numbers |= self._kept_numbers()
+        return numbers
 
-    def _largest_now(self, largest_ever: int, code: ReasonCode) -> int:
-        """The widest gang of this kind that could be placed now (or ever)."""
+    def _largest(self, code: ReasonCode) -> int:
+        """The widest gang of this kind that could be placed now; or ever, where that is asked."""
+        desk = self._desk
+        ever = desk.fabric.site(self._kind).largest_ever_gpus
         if code is ReasonCode.CONSTRAINT_NEVER:
-            return largest_ever
-        low, high = 0, min(self.round.free, largest_ever)
+            return ever
+        low, high = 0, min(desk.free, ever)
         while low < high:
             middle = (low + high + 1) // 2
-            if self.round.recipe.place(self.round.room, self.round.fabric, self.kind, middle):
+            if desk.recipe.place(desk.room, desk.fabric, self._kind, middle) is not None:
                 low = middle
             else:
                 high = middle - 1
         return low
 
     def _ahead(self) -> int:
-        round_ = self.round
-        waiting = round_.snapshot.slots(State.QUEUED)
-        ranking = round_.recipe.order(round_.snapshot, waiting)
-        ordered = waiting[ranking.sorted(round_.snapshot, waiting)]
-        found = np.flatnonzero(ordered == self.slot)
-        return int(found[0]) if len(found) else 0
+        desk = self._desk
+        waiting = desk.snapshot.slots(State.QUEUED)
+        ranking = desk.recipe.order(desk.snapshot, waiting)
+        ordered = waiting[ranking.sorted(desk.snapshot, waiting)]
+        return int(np.flatnonzero(ordered == self._slot)[0])
 
-    def _quota_numbers(self) -> dict[str, float | int | str]:
-        ledger, queue = self.round.ledger, int(self.state.jobs.queue[self.slot])
-        if queue < 0:
-            return {"used": 0, "limit": 0}
-        firm = not self.kind.preemptible
-        step = ledger.never(queue, self.need, firm=firm)
-        if step is None:
-            step = ledger.refusing(queue, self.need, firm=firm)
-        if step is None:
-            step = queue
+    def _quota_numbers(self) -> Numbers:
+        ledger, firm = self._desk.ledger, not self._kind.preemptible
+        if self._queue < 0:
+            return {"queue": self._kind.queue, "used": 0, "limit": 0}
         table = ledger.table
-        limit = table.guaranteed[step] if firm and table.divided else table.caps[step]
+        step = ledger.never(self._queue, self._need, firm=firm)
+        if step is None:
+            step = ledger.refusing(self._queue, self._need, firm=firm)
+        if step is None:
+            step = self._queue
+        cap = table.caps[step]
+        limit = min(cap, table.guaranteed[step]) if firm and table.divided else cap
         return {"queue": table.ids[step], "used": ledger.used[step], "limit": limit}
 
-    def _locality_numbers(self) -> dict[str, float | int | str]:
-        fewest = self.round.fabric.fewest_nodes(self.kind, self.need) or 1
-        offer = self.round.recipe.place(self.round.room, self.round.fabric, self.kind, self.need)
+    def _locality_numbers(self) -> Numbers:
+        desk, offer = self._desk, self._offer
+        fewest = desk.fabric.fewest_nodes(self._kind, self._need) or 1
         if offer is None:
-            return {"nodes": 0, "slowdown": 1.0, "fewest": fewest, "bound": 0.0}
-        remaining = float(self.round.snapshot.remaining_seconds(np.array([self.slot]))[0])
-        bound = self.round.recipe.patience.bound_seconds(offer.slowdown, remaining)
-        return {
-            "nodes": len(offer.shares),
-            "slowdown": offer.slowdown,
-            "fewest": fewest,
-            "bound": bound,
-        }
+            return {"nodes": fewest, "slowdown": 1.0, "fewest": fewest, "bound": 0.0}
+        bound = desk.recipe.patience.bound_seconds(
+            offer.slowdown, desk.remaining_seconds(self._slot)
+        )
+        nodes = len(offer.shares)
+        return {"nodes": nodes, "slowdown": offer.slowdown, "fewest": fewest, "bound": bound}
 
-    def _kept_numbers(self) -> dict[str, float | int | str]:
-        kept = self.round.run().reservation if self.round.recipe.reserving else None
+    def _kept_numbers(self) -> Numbers:
+        desk = self._desk
+        kept = Round(Desk(desk.state, desk.now, desk.recipe)).run().reservation
         if kept is None:
             return {"reserved": 0, "holder": "nobody"}
-        free = free_gpus_on(self.round, kept.nodes)
-        return {"reserved": free, "holder": self.state.spec(kept.slot).id}
-
-
-def free_gpus_on(round_: Round, nodes: np.ndarray) -> int:
-    return int(round_.room.gpus[nodes].sum())
+        reserved = int(desk.room.gpus[kept.nodes].sum())
+        return {"reserved": reserved, "holder": desk.state.spec(kept.slot).id}

@@ -27,30 +27,40 @@ class JobInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Start(JobInstruction):
+    """Start this incarnation on these seats, which are free."""
+
     verb: ClassVar[Verb] = Verb.START
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Resize(JobInstruction):
+    """Change the width while it trains."""
+
     verb: ClassVar[Verb] = Verb.RESIZE
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Replan(JobInstruction):
+    """Change the execution plan."""
+
     verb: ClassVar[Verb] = Verb.REPLAN
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Regroup(JobInstruction):
+    """Change the company it keeps on its GPUs."""
+
     verb: ClassVar[Verb] = Verb.REGROUP
     assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Move(JobInstruction):
+    """Change its nodes while it trains."""
+
     verb: ClassVar[Verb] = Verb.MOVE
     assignment: Assignment
 
@@ -65,6 +75,8 @@ class Preempt(JobInstruction):
 
 @dataclass(frozen=True, slots=True)
 class Stop(JobInstruction):
+    """End this incarnation and give up the seats."""
+
     verb: ClassVar[Verb] = Verb.STOP
     why: str
 
@@ -78,6 +90,8 @@ class Probe(JobInstruction):
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
+    """Take no new seats on this node."""
+
     verb: ClassVar[Verb] = Verb.CORDON
     node: NodeId
     why: str
@@ -91,6 +105,4 @@ class Wake:
     at: float
 
 
-Instruction = (
-    Start | Resize | Replan | Regroup | Move | Preempt | Stop | Probe | Cordon | Wake
-)
+Instruction = Start | Resize | Replan | Regroup | Move | Preempt | Stop | Probe | Cordon | Wake

@@ -5,7 +5,7 @@ the same instructions, bit for bit, on any machine and under any hash seed. The 
 the lines is the run's fingerprint.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import BinaryIO
 
@@ -15,17 +15,20 @@ from weft.brain.event import Event
 from weft.brain.instruction import Instruction
 
 FORMAT = "weft-journal/1"
+HEADER_STYLE = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
 
 
 class Journal:
     """Hashes every record; keeps them too if a stream is given."""
 
-    def __init__(self, stream: BinaryIO | None = None, header: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, stream: BinaryIO | None = None, header: dict[str, object] | None = None
+    ) -> None:
         self._stream = stream
         self._hash = blake2b(digest_size=16)
         self.records = 0
         if header is not None:
-            self._write(orjson.dumps({"format": FORMAT, **header}, option=orjson.OPT_SORT_KEYS))
+            self._write(orjson.dumps({"format": FORMAT, **header}, option=HEADER_STYLE))
 
     def record(self, event: Event, instructions: Sequence[Instruction]) -> None:
         self.records += 1
@@ -47,7 +50,3 @@ def encode(event: Event, instructions: Sequence[Instruction]) -> bytes:
         (type(event).__name__, event, [(i.verb, i) for i in instructions]),
         option=orjson.OPT_APPEND_NEWLINE,
     )
-
-
-def lines(stream: BinaryIO) -> Iterator[bytes]:
-    yield from stream

@@ -164,7 +164,8 @@ class BrainState:
         jobs.submitted[slot] = job.submit_seconds
         jobs.mark[slot] = at
         jobs.work_total[slot] = job.work.amount if job.work.known else np.nan
-        jobs.pace[slot] = job.units_per_second(job.width.asked_gpus) if job.width.asked_gpus else 1.0
+        asked = job.width.asked_gpus
+        jobs.pace[slot] = job.units_per_second(asked) if asked else 1.0
         jobs.reason[slot] = PENDING
         jobs.waiting_since[slot] = at
         jobs.rank[slot] = -1

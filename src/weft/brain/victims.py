@@ -39,7 +39,7 @@ class Victims:
     def _refresh(self) -> None:
         self._negated = (-self._positions).tolist()
         widths = self._state.jobs.width[np.array(self.slots, np.int64)]
-        self._gpus = [0, *np.cumsum(widths).tolist()]
+        self._gpus: list[int] = [0, *np.cumsum(widths).tolist()]
 
     def count_behind(self, position: int) -> int:
         """How many rank behind that position."""

@@ -89,7 +89,8 @@ class ReasonCode(Enum):
     CONSTRAINT_TYPE = (
         "Constraint.GpuType",
         Cause.CONSTRAINT,
-        "{free} GPUs of the accepted types are free, {other} of other types; this job needs {need}.",
+        "{free} GPUs of the accepted types are free, {other} of other types; this job needs "
+        "{need}.",
         "accept another GPU type",
     )
     CONSTRAINT_QUEUE = (

@@ -10,7 +10,7 @@ from enum import Enum
 
 from weft.policy.order.ranking import Order
 from weft.policy.place.packing import Place, best_fit
-from weft.policy.place.patience import Patience
+from weft.policy.place.patience import PATIENT, Patience
 from weft.policy.share.alone import Share, alone
 from weft.policy.size.requested import Size, as_requested
 
@@ -62,7 +62,7 @@ class Recipe:
     size: Size = as_requested
     share: Share = alone
     place: Place = best_fit
-    patience: Patience = Patience()
+    patience: Patience = PATIENT
     rounds: Rounds = Rounds()
     passing: Passing = Passing.ANYBODY
     yielding: Yielding | None = None

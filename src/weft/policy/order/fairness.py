@@ -55,5 +55,5 @@ def _share_before(amount: Ints | Floats, tenant: Ints, capacity: Ints | Floats) 
     running = np.cumsum(amount) - amount
     first = np.flatnonzero(np.r_[True, tenant[1:] != tenant[:-1]])
     lengths = np.diff(np.r_[first, len(amount)])
-    result: Floats = (running - np.repeat(running[first], lengths)) / total
-    return result
+    before = (running - np.repeat(running[first], lengths)).astype(np.float64)
+    return before / total

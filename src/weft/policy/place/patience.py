@@ -18,3 +18,6 @@ class Patience:
         """Longest wait that the avoided slowdown pays for; the cap where T is unknown (NaN)."""
         worth = (slowdown - 1.0) * remaining_seconds
         return worth if worth < self.cap_seconds else self.cap_seconds
+
+
+PATIENT = Patience()

@@ -13,5 +13,5 @@ class Share(Protocol):
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Mapping[int, Group]: ...
 
 
-def alone(snapshot: Snapshot, slots: Ints) -> Mapping[int, Group]:  # noqa: ARG001
+def alone(snapshot: Snapshot, slots: Ints) -> Mapping[int, Group]:
     return {}

@@ -1,0 +1,91 @@
+"""`python -m benchmarks SUITE [-o json] [--short]`: measure, show, and fail if a bar does.
+
+A suite is a module with `rows(traces, *, short)`, loaded when asked for. Exit status: 0 if every
+bar holds, 1 if one does not, 2 if the suite cannot run. Suites that replay recorded traces find
+them through WEFT_TRACES; without it they cannot run, or say so in a row under `--short`.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.row import Row, told
+from benchmarks.table import show
+
+Rows = Callable[..., Iterable[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Where a suite lives and what it is about."""
+
+    module: str
+    about: str
+    needs_traces: bool
+
+
+SUITES = {
+    "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
+    "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
+    "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one suite; the process's exit status."""
+    options = _parser().parse_args(arguments)
+    suite = SUITES[options.suite]
+    traces = _traces()
+    if suite.needs_traces and traces is None:
+        if not options.short:
+            print(f"{options.suite}: set WEFT_TRACES to the folder of traces", file=sys.stderr)
+            return 2
+        rows = [told(f"skipped: {options.suite} needs WEFT_TRACES", None, "")]
+    else:
+        rows = _measured(suite, traces, short=options.short)
+    if options.output == "json":
+        print(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+    else:
+        show(rows)
+    failed = sum(not row.holds for row in rows)
+    if failed:
+        print(f"{options.suite}: {failed} of {len(rows)} rows fail their bar", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _measured(suite: Suite, traces: Path | None, *, short: bool) -> list[Row]:
+    """All rows; each is also told on stderr as it comes, because a full suite takes minutes."""
+    measure: Rows = importlib.import_module(suite.module).rows
+    rows = []
+    for row in measure(traces, short=short):
+        verdict = "" if row.bar is None else f" ({row.bar}: {'ok' if row.holds else 'FAILS'})"
+        print(f"· {row.name}: {row.value} {row.unit}{verdict}", file=sys.stderr, flush=True)
+        rows.append(row)
+    return rows
+
+
+def _traces() -> Path | None:
+    folder = os.environ.get("WEFT_TRACES")
+    return Path(folder) if folder else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    about = "\n".join(f"  {name:<12} {suite.about}" for name, suite in SUITES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=f"Measure Weft against its bars.\n\nsuites:\n{about}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("suite", choices=SUITES, metavar="SUITE")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("--short", action="store_true", help="a minute instead of many")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The desk: what a round has before it while it hands seats out.
+
+A working copy of the free columns and of the queues' use, changed by every grant; the state
+behind it stays as it is until the round is over.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.brain.outcome import Granted
+from weft.brain.state import REASON_ROW, BrainState
+from weft.brain.victims import Victim
+from weft.model.kind import Kind
+from weft.model.reason import ReasonCode
+from weft.model.snapshot import Bools, Floats, Ints, Snapshot
+from weft.policy.place.packing import Offer
+from weft.policy.place.room import Room
+from weft.policy.recipe import Recipe
+from weft.policy.tenancy.quota import QuotaLedger
+
+PATIENT_ROW = REASON_ROW[ReasonCode.LOCALITY_WAIT]
+
+
+class Desk:
+    """State, snapshot and recipe, and what is left to give."""
+
+    def __init__(self, state: BrainState, now: float, recipe: Recipe) -> None:
+        self.state = state
+        self.now = now
+        self.recipe = recipe
+        self.snapshot: Snapshot = state.snapshot(now)
+        self.fabric = state.fabric
+        self.room = free_room(state)
+        self.free = int(self.room.gpus.sum())
+        self.free_at_begin = self.free
+        self.restricted = any(state.quota.restricted)
+        self.divided = state.quota.divided
+        own = state.own_use() if self.restricted else [0] * len(state.quota.ids)
+        self.ledger = QuotaLedger(state.quota, own)
+        self.reserved: Bools | None = None
+        self.reserved_until = 0.0
+
+    def kind(self, slot: int) -> Kind:
+        return self.state.kinds[int(self.snapshot.jobs.kind[slot])]
+
+    def queue(self, slot: int) -> int:
+        return int(self.snapshot.jobs.queue[slot])
+
+    def offer(self, slot: int, kind: Kind, width: int) -> Offer | None:
+        """A placement on what is free, off the nodes that are kept for others."""
+        if width > self.free:
+            return None
+        avoid = self.reserved
+        if avoid is not None and self.now + self.remaining_seconds(slot) <= self.reserved_until:
+            avoid = None
+        return self.recipe.place(self.room, self.fabric, kind, width, avoid=avoid)
+
+    def take(self, granted: Granted, kind: Kind) -> None:
+        self.room.take(kind, granted.shares)
+        self.free -= granted.width
+        if self.restricted:
+            self.ledger.take(self.queue(granted.slot), granted.width)
+
+    def give(self, victims: Sequence[Victim]) -> None:
+        for victim in victims:
+            self.room.give(victim.seats)
+            self.free += victim.width
+            if self.restricted:
+                self.ledger.give(victim.queue, victim.width)
+
+    def remaining_seconds(self, slot: int) -> float:
+        """Seconds that a waiting job has left; NaN where nobody knows."""
+        jobs = self.snapshot.jobs
+        return float((jobs.work_total[slot] - jobs.work_done[slot]) / jobs.pace[slot])
+
+    def patience_left_seconds(self, slot: int, offer: Offer) -> float:
+        """How much longer the job waits for a tighter placement than this one."""
+        jobs = self.snapshot.jobs
+        bound = self.recipe.patience.bound_seconds(offer.slowdown, self.remaining_seconds(slot))
+        waited = float(jobs.locality_waited[slot])
+        if jobs.reason[slot] == PATIENT_ROW:
+            waited += self.now - float(jobs.waiting_since[slot])
+        return bound - waited - self.recipe.rounds.spacing_seconds
+
+    def suitable_free(self, kind: Kind) -> int:
+        """Free GPUs on nodes that suit the kind."""
+        tiers = self.fabric.site(kind).tiers
+        return int(sum(self.room.offered(kind, tier).sum() for tier in tiers))
+
+    def lost_gpus(self) -> int:
+        """GPUs on nodes that are lost or cordoned."""
+        return int(self.fabric.nodes.gpus[~self.fabric.usable].sum())
+
+
+def free_room(state: BrainState) -> Room:
+    """What can be given away: seats being left are owed to the pledges first."""
+    fabric, seats, count = state.fabric, state.seats, state.seat_count
+    usable = fabric.usable
+    gpus = fabric.nodes.gpus - _committed(state, seats.gpus[:count]).astype(np.int64)
+    gpus = np.where(usable, gpus, 0).clip(min=0)
+    if not state.counts_host:
+        plenty: Floats = np.where(usable, np.inf, 0.0)
+        return Room(gpus, plenty, plenty)
+    cpus = np.where(usable, fabric.nodes.cpus - _committed(state, seats.cpus[:count]), 0.0)
+    memory = fabric.nodes.memory_gib - _committed(state, seats.memory_gib[:count])
+    return Room(gpus, cpus, np.where(usable, memory, 0.0))
+
+
+def _committed(state: BrainState, amounts: Ints | Floats) -> Floats:
+    """By node: what is held, or pledged beyond what is being released."""
+    seats, count, nodes = state.seats, state.seat_count, state.fabric.count
+    where = seats.node[:count]
+    releasing, pledged = seats.releasing[:count], seats.pledged[:count]
+    if not (releasing.any() or pledged.any()):
+        return np.bincount(where, amounts, minlength=nodes)
+    firm = np.bincount(where, amounts * ~(releasing | pledged), minlength=nodes)
+    leaving = np.bincount(where, amounts * releasing, minlength=nodes)
+    coming = np.bincount(where, amounts * pledged, minlength=nodes)
+    committed: Floats = firm + np.maximum(leaving, coming)
+    return committed

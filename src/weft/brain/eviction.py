@@ -1,0 +1,194 @@
+"""Eviction: seats for a job from running jobs that must yield to it.
+
+Two rights exist. A recipe may let running jobs yield to those that rank before them, once they
+have run for a while; and a queue within its guarantee may reclaim what it has lent. Either way
+the worst-ranked go first, as few as make room for the tightest placement, and nobody is
+stopped unless the job that needs the seats is granted them.
+"""
+
+import numpy as np
+
+from weft.brain import gates
+from weft.brain.desk import Desk
+from weft.brain.outcome import Outcome
+from weft.brain.victims import Victim, Victims
+from weft.model.kind import Kind
+from weft.model.snapshot import Ints
+from weft.policy.place.packing import Offer
+
+ROUNDING = 1e-9
+
+
+class Eviction:
+    """The search for victims in one round."""
+
+    def __init__(self, desk: Desk, outcome: Outcome, running: Ints, positions: Ints) -> None:
+        self._desk = desk
+        self._outcome = outcome
+        self._hopeless: set[int] = set()
+        jobs, yielding = desk.snapshot.jobs, desk.recipe.yielding
+        may = jobs.preemptible[running]
+        if yielding is not None and yielding.min_run_seconds and not desk.divided:
+            may = may & (desk.now - jobs.started[running] >= yielding.min_run_seconds)
+        self.victims = Victims(desk.state, running[may], positions[may])
+
+    def room_in_quota(
+        self, position: int, queue: int, kind: Kind, width: int
+    ) -> list[Victim] | None:
+        """Worse-ranked jobs under the refusing queue whose end makes room in it; None if none."""
+        desk = self._desk
+        if gates.quota(desk, kind, queue, width) is None:
+            return []
+        if desk.recipe.yielding is None:
+            return None
+        firm, chosen = not kind.preemptible, []
+        for victim in self.victims.worst(self.victims.count_behind(position)):
+            refusing = desk.ledger.refusing(queue, width, firm=firm)
+            if refusing is None:
+                break
+            if refusing in desk.state.quota.paths[victim.queue] and self._ran_enough(victim):
+                chosen.append(victim)
+                desk.ledger.give(victim.queue, victim.width)
+        enough = desk.ledger.refusing(queue, width, firm=firm) is None
+        for victim in chosen:
+            desk.ledger.take(victim.queue, victim.width)
+        return chosen if enough else None
+
+    def find(
+        self,
+        slot: int,
+        key: int,
+        position: int,
+        *,
+        kind: Kind,
+        width: int,
+        forced: list[Victim],
+        claim: bool,
+    ) -> tuple[Offer, list[Victim]] | None:
+        """An offer that is good enough, and those who must go for it (the `forced` anyway).
+
+        What fails for a key fails for all who come after it: they have fewer victims.
+        """
+        if key in self._hopeless:
+            return None
+        eligible = self._eligible(slot, position, width, claim=claim)
+        found = None
+        if forced or eligible:
+            eligible = forced + [victim for victim in eligible if victim not in forced]
+            found = self._search(slot, kind, width, forced=forced, eligible=eligible)
+        if found is None:
+            self._hopeless.add(key)
+        return found
+
+    def evict(self, victims: list[Victim], beneficiary: int, width: int) -> bool:
+        """Put their seats on the desk; whether more is free afterwards than is asked for."""
+        desk = self._desk
+        queue = desk.queue(beneficiary)
+        for victim in victims:
+            reclaim = desk.divided and victim.queue != queue
+            self._outcome.preempted[victim.slot] = (beneficiary, reclaim)
+        desk.give(victims)
+        self.victims.remove(victims)
+        spare = sum(victim.width for victim in victims) > width
+        if spare:
+            self._hopeless.clear()
+        return spare
+
+    def _eligible(self, slot: int, position: int, width: int, *, claim: bool) -> list[Victim]:
+        """Running jobs that may have to yield to this one, worst rank first."""
+        desk = self._desk
+        count = self.victims.count_behind(position)
+        if desk.divided:
+            queue = desk.queue(slot)
+            everybody = self.victims.worst(len(self.victims.slots))
+            return [
+                victim
+                for index, victim in enumerate(everybody)
+                if self._lawful(queue, width, victim, behind=index < count, claim=claim)
+            ]
+        if not count or desk.free + self.victims.gpus_of(count) < width:
+            return []
+        if self._no_node_can_be_cleared(slot, width, count):
+            return []
+        return self.victims.worst(count)
+
+    def _no_node_can_be_cleared(self, slot: int, width: int, count: int) -> bool:
+        """For a job that is to sit on one node: a quick no before a long search."""
+        desk = self._desk
+        kind = desk.kind(slot)
+        spreads = kind.locality.per_node_doubling <= 0 and kind.max_nodes != 1
+        if spreads or width > int(desk.fabric.nodes.gpus.max(initial=0)):
+            return False
+        reach = self.victims.reach(count, desk.room.gpus)
+        return int(reach.max(initial=0)) < width
+
+    def _lawful(self, queue: int, width: int, victim: Victim, *, behind: bool, claim: bool) -> bool:
+        """Whether the queues' rights allow that this job yields."""
+        ledger = self._desk.ledger
+        if claim and victim.queue != queue and ledger.may_reclaim(queue, width, victim.queue):
+            return True
+        if not behind or not self._ran_enough(victim):
+            return False
+        return victim.queue == queue or ledger.borrows(queue, victim.queue)
+
+    def _ran_enough(self, victim: Victim) -> bool:
+        yielding = self._desk.recipe.yielding
+        if yielding is None:
+            return False
+        started = float(self._desk.snapshot.jobs.started[victim.slot])
+        return self._desk.now - started >= yielding.min_run_seconds
+
+    def _search(
+        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], eligible: list[Victim]
+    ) -> tuple[Offer, list[Victim]] | None:
+        """Release more and more of the eligible, worst first, until an offer is good enough."""
+        desk = self._desk
+        trial, released, step = desk.room.copy(), len(forced), 1
+        for victim in forced:
+            trial.give(victim.seats)
+        free = desk.free + sum(victim.width for victim in forced)
+        while True:
+            offer = None
+            if free >= width:
+                offer = desk.recipe.place(trial, desk.fabric, kind, width, avoid=desk.reserved)
+            if offer is not None and self._good_enough(slot, offer):
+                return offer, self._needed(offer, kind, forced, eligible[len(forced) : released])
+            if released == len(eligible):
+                return None
+            for victim in eligible[released : released + step]:
+                trial.give(victim.seats)
+                free += victim.width
+            released, step = min(released + step, len(eligible)), step * 2
+
+    def _good_enough(self, slot: int, offer: Offer) -> bool:
+        return offer.slowdown <= 1.0 or self._desk.patience_left_seconds(slot, offer) <= 0
+
+    def _needed(
+        self, offer: Offer, kind: Kind, forced: list[Victim], released: list[Victim]
+    ) -> list[Victim]:
+        """Leave out those without whom the offer stands as well, best-ranked first."""
+        nodes = {node for node, _ in offer.shares}
+        kept = [v for v in released if any(node in nodes for node, *_ in v.seats)]
+        for victim in sorted(kept, key=lambda v: v.position):
+            fewer = [other for other in kept if other is not victim]
+            if self._stands(offer, kind, forced + fewer):
+                kept = fewer
+        return forced + kept
+
+    def _stands(self, offer: Offer, kind: Kind, victims: list[Victim]) -> bool:
+        trial = self._desk.room.copy()
+        for victim in victims:
+            trial.give(victim.seats)
+        trial.take(kind, offer.shares)
+        nodes = [node for node, _ in offer.shares]
+        return bool(
+            (trial.gpus[nodes] >= 0).all()
+            and (trial.cpus[nodes] >= -ROUNDING).all()
+            and (trial.memory_gib[nodes] >= -ROUNDING).all()
+        )
+
+
+def nobody(desk: Desk, outcome: Outcome) -> Eviction:
+    """An eviction without candidates."""
+    none = np.zeros(0, np.int64)
+    return Eviction(desk, outcome, none, none)

@@ -1,0 +1,45 @@
+"""What one round found, by slot: who gets seats, who yields, and why the others wait."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.brain.reservation import Reservation
+from weft.model.snapshot import Ints
+from weft.policy.order.ranking import Ranking
+from weft.policy.place.room import Share
+
+
+def _nobody() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Seats for one job."""
+
+    slot: int
+    width: int
+    shares: tuple[Share, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """`reasons` are rows of reasons, aligned with `waiting`; `preempted` maps a victim to the
+    job that gets its seats and whether they were lent."""
+
+    grants: list[Granted] = field(default_factory=list)
+    moves: list[Granted] = field(default_factory=list)
+    preempted: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    waiting: Ints = field(default_factory=_nobody)
+    reasons: Ints = field(default_factory=_nobody)
+    candidates: Ints = field(default_factory=_nobody)
+    ranked: Ints = field(default_factory=_nobody)
+    ranking: Ranking | None = None
+    reservation: Reservation | None = None
+    wake: float | None = None
+
+    def wake_by(self, at: float) -> None:
+        """Ask for a round at that time at the latest."""
+        if self.wake is None or at < self.wake:
+            self.wake = at

@@ -1,0 +1,1 @@
+"""Experiments over the simulated world: run, compare, replay, ask why, and show it on a page."""

@@ -1,0 +1,163 @@
+"""Recipes side by side over the same seeds, in parallel processes.
+
+Every recipe sees the same workload and the same chances for a seed, so differences are taken pair
+by pair and their intervals are much narrower than those of the recipes themselves.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import numpy as np
+
+from weft.lab.experiment import Experiment, run
+from weft.lab.interval import Interval, interval
+from weft.lab.recipe_spec import make_recipe
+from weft.lab.summary import Summary
+from weft.model.errors import SpecError
+
+SCHEMA = "weft-compare/1"
+QUANTILE_POINTS = 101
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A column of the comparison: a field of the summary and how people call it."""
+
+    field: str
+    title: str
+    unit: str
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("mean_jct_seconds", "mean JCT", "s"),
+    Metric("median_jct_seconds", "median JCT", "s"),
+    Metric("p95_jct_seconds", "p95 JCT", "s"),
+    Metric("p99_jct_seconds", "p99 JCT", "s"),
+    Metric("mean_start_delay_seconds", "start delay", "s"),
+    Metric("makespan_seconds", "makespan", "s"),
+    Metric("utilisation", "utilisation", "1"),
+    Metric("mean_slowdown", "slowdown", "×"),
+    Metric("preemptions_per_job", "preemptions/job", "1"),
+    Metric("jain_index", "Jain index", "1"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One recipe under one seed, small enough to come back from another process."""
+
+    recipe: str
+    seed: int
+    summary: Summary
+    jct_quantiles_seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One recipe over all seeds; `versus_first` are paired differences to the first recipe."""
+
+    recipe: str
+    metrics: dict[str, Interval]
+    versus_first: dict[str, Interval]
+    unfinished: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The table, and the trials it was made of in the order recipe, seed."""
+
+    experiment: Experiment
+    seeds: tuple[int, ...]
+    rows: tuple[Row, ...]
+    trials: tuple[Trial, ...]
+
+    def trials_of(self, recipe: str) -> tuple[Trial, ...]:
+        return tuple(trial for trial in self.trials if trial.recipe == recipe)
+
+
+def compare(
+    experiment: Experiment,
+    *,
+    recipes: Sequence[str],
+    seeds: Sequence[int],
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Every recipe under every seed."""
+    _check(recipes, seeds)
+    planned = [
+        replace(experiment, recipe=recipe, seed=seed) for seed in seeds for recipe in recipes
+    ]
+    done: list[Trial] = []
+    for trial in _trials(planned, min(workers, len(planned))):
+        done.append(trial)
+        if progress is not None:
+            progress(len(done), len(planned))
+    done.sort(key=lambda trial: (recipes.index(trial.recipe), seeds.index(trial.seed)))
+    return Comparison(
+        experiment=experiment,
+        seeds=tuple(seeds),
+        rows=tuple(_row(recipe, done, recipes[0]) for recipe in recipes),
+        trials=tuple(done),
+    )
+
+
+def run_trial(experiment: Experiment) -> Trial:
+    """What a worker process does."""
+    outcome = run(experiment)
+    jcts = [line.jct_seconds for line in outcome.record.jobs.values() if line.ended is not None]
+    shares = np.linspace(0.0, 1.0, QUANTILE_POINTS)
+    quantiles = np.quantile(np.array(jcts, float), shares).tolist() if jcts else []
+    return Trial(
+        recipe=experiment.recipe,
+        seed=experiment.seed,
+        summary=outcome.summary,
+        jct_quantiles_seconds=tuple(quantiles),
+    )
+
+
+def _check(recipes: Sequence[str], seeds: Sequence[int]) -> None:
+    """Everything that can be wrong with the names is said before the first minute is spent."""
+    if not recipes or not seeds:
+        raise SpecError("nothing to compare", hint="give at least one recipe and one seed")
+    for name, things in (("recipe", recipes), ("seed", seeds)):
+        if len(set(things)) < len(things):
+            raise SpecError(f"a {name} is given twice", hint=f"give every {name} once")
+    for recipe in recipes:
+        make_recipe(recipe)
+
+
+def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
+    """Trials as they end. Workers are spawned, so that they share nothing by accident."""
+    if workers <= 1:
+        yield from map(run_trial, planned)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(run_trial, experiment) for experiment in planned]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _row(recipe: str, trials: Sequence[Trial], first: str) -> Row:
+    own = [trial.summary for trial in trials if trial.recipe == recipe]
+    base = [trial.summary for trial in trials if trial.recipe == first]
+    return Row(
+        recipe=recipe,
+        metrics={m.field: interval([_value(s, m) for s in own]) for m in METRICS},
+        versus_first={
+            m.field: interval([_value(a, m) - _value(b, m) for a, b in zip(own, base, strict=True)])
+            for m in METRICS
+        },
+        unfinished=sum(summary.unfinished for summary in own),
+    )
+
+
+def _value(summary: Summary, metric: Metric) -> float:
+    value: float = getattr(summary, metric.field)
+    return value

@@ -1,0 +1,57 @@
+"""Where a workload comes from: a file, or the generator, which makes another one for each seed.
+
+A source is a small value that travels to worker processes; each of them loads the jobs itself.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from weft.trace.faults import OnFault
+from weft.trace.generator import generate
+from weft.trace.readers import read
+from weft.trace.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromFile:
+    """Jobs of a file: the same for every seed."""
+
+    path: str
+    format: str | None = None
+    on_fault: OnFault = "raise"
+
+    def load(self, *, seed: int, gpus: int) -> Workload:
+        return _read(self)
+
+    @property
+    def label(self) -> str:
+        return Path(self.path).name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """So many jobs like Philly's, as dense as `load` says, or spread over `days`."""
+
+    jobs: int = 1000
+    load_factor: float | None = 0.9
+    days: float | None = None
+
+    def load(self, *, seed: int, gpus: int) -> Workload:
+        load = None if self.days is not None else self.load_factor
+        return generate(jobs=self.jobs, seed=seed, days=self.days, load=load, gpus=gpus)
+
+    @property
+    def label(self) -> str:
+        dense = (
+            f"over {self.days:g} days" if self.days is not None else f"load {self.load_factor:g}"
+        )
+        return f"{self.jobs:,} generated jobs, {dense}"
+
+
+Source = FromFile | Generated
+
+
+@lru_cache(maxsize=4)
+def _read(source: FromFile) -> Workload:
+    return read(source.path, format=source.format, on_fault=source.on_fault)

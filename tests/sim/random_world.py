@@ -1,0 +1,563 @@
+"""A whole world from one integer: cluster, queues, jobs, recipe, costs, and a plan of faults.
+
+`draw(seed)` decides everything that can be decided beforehand, `RandomWorld` plays it. Each seed
+turns a random half of the fault kinds off (swarm testing: a fault that is always there hides
+what happens without it). The brain may be thrown away at any moment and rebuilt from what the
+world knows: nodes, queues, jobs that are not over, the epoch that was last recorded for each, and
+what runs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from heapq import heapify
+from random import Random
+from typing import Any
+
+from tests.sim.checks import Auditor
+from weft.brain.brain import Brain, Settings
+from weft.brain.event import (
+    Event,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobReported,
+    JobSubmitted,
+    NodeAdded,
+    NodeChanged,
+    NodeLost,
+    Phase,
+    QueueChanged,
+    WorkerLost,
+)
+from weft.brain.instruction import Instruction, Start
+from weft.brain.journal import Journal
+from weft.model.cluster import Cluster, Gpu, Node
+from weft.model.errors import SpecError
+from weft.model.ids import DEFAULT_QUEUE, GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
+from weft.model.job import INDIFFERENT, GpuSpeed, Job, Locality, Width, Work
+from weft.model.queue import Queue, QueueTree
+from weft.model.state import State
+from weft.policy.recipe import Recipe, Rounds
+from weft.policy.recipes import RECIPES
+from weft.sim.costs import FREE, TACC, Costs, constant
+from weft.sim.faults import Faults
+from weft.sim.world import Checks, Run, World, _Turn
+
+NOWHERE_QUEUE = QueueId("nowhere")
+"""A queue that jobs may name and that does not exist, unless an edit creates it."""
+
+
+class Fault(StrEnum):
+    """Kinds of trouble; a seed uses a random half of them."""
+
+    NODE_LOST = "node lost"
+    NODE_CORDONED = "node cordoned"
+    NODE_SHRUNK = "node shrunk"
+    WORKER_LOST = "worker lost"
+    JOB_FAILED = "job failed"
+    REPORT_DROPPED = "report dropped"
+    REPORT_REPEATED = "report repeated"
+    REPORT_LATE = "report late"
+    INSTRUCTION_DROPPED = "instruction dropped"
+    INSTRUCTION_REPEATED = "instruction repeated"
+    INSTRUCTION_LATE = "instruction late"
+    START_REFUSED = "start refused"
+    QUOTA_EDITED = "quota edited"
+    JOB_CANCELLED = "job cancelled"
+    JOB_RESUBMITTED = "job resubmitted"
+    BRAIN_CRASHED = "brain crashed"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed decides before anything runs."""
+
+    seed: int
+    kinds: frozenset[Fault]
+    cluster: Cluster
+    tree: QueueTree
+    jobs: tuple[Job, ...]
+    recipe: Recipe
+    settings: Settings
+    costs: Costs
+    faults: Faults
+    crashes: tuple[float, ...]
+    worker_losses: tuple[tuple[float, float], ...]
+    guarded: bool
+
+    def brain(self) -> Brain:
+        return Brain(self.recipe, tree=self.tree, settings=self.settings)
+
+    def __str__(self) -> str:
+        gpus = " ".join(str(node.gpus) for node in self.cluster.nodes)
+        return (
+            f"seed {self.seed}: {self.recipe.name}, {self.recipe.rounds}, "
+            f"{len(self.jobs)} submissions, nodes of {gpus} GPUs, {self.costs.name} costs, "
+            f"{'divided' if self.tree.divided else 'undivided'} tree of {len(self.tree.queues)}, "
+            f"{', '.join(sorted(self.kinds))}"
+        )
+
+
+# --- drawing -----------------------------------------------------------------------------------
+
+
+def draw(seed: int) -> Plan:
+    """Everything that follows from the seed."""
+    rng = Random(seed)
+    kinds = frozenset(rng.sample(list(Fault), len(Fault) // 2))
+    cluster = _cluster(rng)
+    tree = _tree(rng, cluster.gpus)
+    span = rng.choice((300.0, 1500.0, 4000.0))
+    jobs = _jobs(rng, cluster, tree, span, resubmit=Fault.JOB_RESUBMITTED in kinds)
+    until = span * rng.uniform(1.0, 2.5)
+    return Plan(
+        seed=seed,
+        kinds=kinds,
+        cluster=cluster,
+        tree=tree,
+        jobs=jobs,
+        recipe=_recipe(rng),
+        settings=_settings(rng, kinds),
+        costs=_costs(rng),
+        faults=_faults(rng, kinds, until, _planned(rng, kinds, cluster, tree, jobs, until)),
+        crashes=_moments(rng, 5, until) if Fault.BRAIN_CRASHED in kinds else (),
+        worker_losses=tuple((at, rng.random()) for at in _moments(rng, 6, until))
+        if Fault.WORKER_LOST in kinds
+        else (),
+        guarded=rng.random() < 0.5,
+    )
+
+
+def _moments(rng: Random, most: int, until: float) -> tuple[float, ...]:
+    return tuple(sorted(rng.uniform(0.0, until) for _ in range(rng.randint(1, most))))
+
+
+def _cluster(rng: Random) -> Cluster:
+    types = [GpuType("a100"), GpuType("v100")][: rng.choice((1, 1, 2))]
+    sizes = rng.choice(((1, 2, 4), (4,), (8,), (2, 8), (0, 4, 8)))
+    racks, pools = rng.randint(1, 3), rng.choice((1, 1, 1, 2))
+    hosts = rng.random() < 0.3
+    nodes = []
+    for index in range(rng.randint(2, 12)):
+        gpus = rng.choice(sizes) if index else max(sizes)
+        nodes.append(
+            Node(
+                id=NodeId(f"n{index}"),
+                gpus=gpus,
+                gpu=Gpu(rng.choice(types)),
+                cpus=float(rng.choice((4, 8, 4 * max(gpus, 1)))) if hosts else None,
+                memory_gib=float(rng.choice((32, 16 * max(gpus, 1)))) if hosts else None,
+                rack=RackId(f"r{rng.randrange(racks)}"),
+                pool=PoolId(f"p{rng.randrange(pools)}"),
+            )
+        )
+    return Cluster(tuple(nodes))
+
+
+def _tree(rng: Random, gpus: int) -> QueueTree:
+    """One to three levels; half of the trees state no guarantee at all."""
+    divided, limited = rng.random() < 0.5, rng.random() < 0.6
+    levels = rng.randint(1, 3)
+    queues = [Queue(id=DEFAULT_QUEUE)]
+    parents: list[QueueId | None] = [None]
+    for level in range(1, levels + 1):
+        names = [QueueId(f"q{level}-{index}") for index in range(rng.randint(1, 3))]
+        queues += [Queue(id=name, parent=rng.choice(parents)) for name in names]
+        parents = [*names]
+    tree = QueueTree(tuple(queues))
+    for queue in reversed(queues):
+        tree = _edited(rng, tree, queue, gpus, divided=divided, limited=limited)
+    return tree
+
+
+def _edited(
+    rng: Random, tree: QueueTree, queue: Queue, gpus: int, *, divided: bool, limited: bool
+) -> QueueTree:
+    """The tree with that queue's numbers drawn anew, unless they would be unlawful."""
+    try:
+        return tree.with_queue(_redrawn(rng, queue, gpus, divided=divided, limited=limited))
+    except SpecError:
+        return tree
+
+
+def _redrawn(rng: Random, queue: Queue, gpus: int, *, divided: bool, limited: bool) -> Queue:
+    guaranteed = rng.randint(0, max(gpus // 2, 1)) if divided and rng.random() < 0.7 else None
+    limit = rng.randint(0, gpus + 1) if limited and rng.random() < 0.5 else None
+    return replace(
+        queue,
+        guaranteed_gpus=guaranteed,
+        limit_gpus=limit,
+        borrowing=not divided or rng.random() < 0.75,
+    )
+
+
+def _jobs(
+    rng: Random, cluster: Cluster, tree: QueueTree, span: float, *, resubmit: bool
+) -> tuple[Job, ...]:
+    at, jobs = 0.0, []
+    count = rng.randint(10, 60)
+    for index in range(count):
+        if rng.random() < 0.7:
+            at += rng.expovariate(count / span)
+        jobs.append(_job(rng, cluster, tree, index, at))
+        if resubmit and rng.random() < 0.15:
+            again = _job(rng, cluster, tree, rng.randrange(len(jobs)), at)
+            jobs.append(replace(again, submit_seconds=at + rng.choice((0.0, 60.0, span / 2))))
+    return tuple(jobs)
+
+
+def _job(rng: Random, cluster: Cluster, tree: QueueTree, index: int, at: float) -> Job:
+    queue = rng.choice(tree.queues).id if rng.random() < 0.96 else NOWHERE_QUEUE
+    hosts = cluster.nodes[0].cpus is not None and rng.random() < 0.6
+    width = _width(rng, cluster)
+    return Job(
+        id=JobId(f"j{index}"),
+        width=width,
+        work=Work(_work_seconds(rng), known=rng.random() < 0.8),
+        submit_seconds=at,
+        tenant=TenantId(f"t{rng.randrange(3)}"),
+        queue=queue,
+        priority=rng.choice((0, 0, 0, 0, 0, 0, 1, 2, -1)),
+        cpus=float(rng.randint(1, 4)) if not width.max_gpus else 0.0,
+        cpus_per_gpu=float(rng.choice((1, 2, 4))) if hosts else 0.0,
+        memory_gib_per_gpu=float(rng.choice((0, 8, 16))) if hosts else 0.0,
+        gpu_types=_accepted(rng),
+        locality=rng.choice((INDIFFERENT, Locality(), Locality(0.5, 0.5))),
+        max_nodes=rng.choice((None, None, None, None, 1, 2)),
+        checkpoint_interval_seconds=rng.choice((0.0, 20.0, 120.0, 1800.0)),
+        preemptible=rng.random() < 0.85,
+        max_retries=rng.choice((0, 1, 3, 3, 6)),
+    )
+
+
+def _width(rng: Random, cluster: Cluster) -> Width:
+    kind = rng.random()
+    if kind < 0.04:
+        return Width.fixed(0)
+    if kind < 0.08:
+        return Width.fixed(cluster.gpus + rng.randint(0, 2))
+    if kind < 0.20:
+        return Width.fixed(rng.randint(1, cluster.gpus))
+    if kind < 0.30:
+        low = rng.randint(1, 4)
+        asked = low + rng.randint(0, 3)
+        return Width(low, asked + rng.randint(0, 3), asked)
+    return Width.fixed(rng.choice((1, 1, 1, 2, 2, 3, 4, 8)))
+
+
+def _work_seconds(rng: Random) -> float:
+    if rng.random() < 0.08:
+        return 0.0
+    return round(min(rng.lognormvariate(5.0, 1.3), 6000.0), rng.choice((0, 3)))
+
+
+def _accepted(rng: Random) -> tuple[GpuSpeed, ...]:
+    if rng.random() < 0.75:
+        return ()
+    names = rng.sample(("a100", "v100", "h999"), rng.randint(1, 2))
+    return tuple(GpuSpeed(GpuType(name), rng.choice((0.5, 1.0, 2.0))) for name in names)
+
+
+def _recipe(rng: Random) -> Recipe:
+    name = rng.choice([name for name in RECIPES if not name.startswith("muri")])
+    spacing = rng.choice((0.0, 1.0, 10.0, 60.0))
+    arguments: dict[str, Any] = {"spacing": spacing}
+    if name == "backfill":
+        arguments |= {"reserve": rng.random() < 0.7, "reserve_after": rng.choice((0.0, 300.0))}
+    elif name != "fifo":
+        arguments["min_run"] = rng.choice((0.0, 30.0, 300.0, 900.0))
+    recipe = RECIPES[name](**arguments)
+    if rng.random() < 0.15:
+        rounds = Rounds(spacing_seconds=spacing, period_seconds=rng.choice((15.0, 60.0)))
+        recipe = replace(recipe, rounds=rounds)
+    return recipe
+
+
+def _settings(rng: Random, kinds: frozenset[Fault]) -> Settings:
+    listens = Fault.REPORT_DROPPED in kinds or rng.random() < 0.3
+    return Settings(
+        answer_seconds=rng.choice((10.0, 40.0, 120.0)),
+        silence_seconds=rng.choice((20.0, 60.0, 200.0)) if listens else None,
+        backoff_seconds=rng.choice((1.0, 10.0, 60.0)),
+        backoff_cap_seconds=300.0,
+        refusals_before_backoff=rng.randint(1, 3),
+    )
+
+
+def _costs(rng: Random) -> Costs:
+    start = rng.choice((FREE, constant(5.0), TACC))
+    stop = rng.choice((FREE, constant(2.0), constant(30.0)))
+    return Costs("random", start=start, stop=stop)
+
+
+def _faults(
+    rng: Random, kinds: frozenset[Fault], until: float, planned: tuple[Event, ...]
+) -> Faults:
+    def rate(kind: Fault, *choices: float) -> float:
+        drawn = rng.choice(choices)
+        return drawn if kind in kinds else 0.0
+
+    late = bool(kinds & {Fault.REPORT_LATE, Fault.INSTRUCTION_LATE})
+    return Faults(
+        job_failure=rate(Fault.JOB_FAILED, 0.05, 0.3),
+        refuse_start=rate(Fault.START_REFUSED, 0.05, 0.3),
+        drop_report=rate(Fault.REPORT_DROPPED, 0.02, 0.2),
+        repeat_report=rate(Fault.REPORT_REPEATED, 0.1, 0.5),
+        drop_instruction=rate(Fault.INSTRUCTION_DROPPED, 0.02, 0.2),
+        repeat_instruction=rate(Fault.INSTRUCTION_REPEATED, 0.1, 0.5),
+        late_seconds=rng.choice((1.0, 30.0, 200.0)) if late else 0.0,
+        lease_seconds=rng.choice((0.0, 20.0, 60.0)),
+        until_seconds=until,
+        planned=planned,
+    )
+
+
+def _planned(
+    rng: Random,
+    kinds: frozenset[Fault],
+    cluster: Cluster,
+    tree: QueueTree,
+    jobs: tuple[Job, ...],
+    until: float,
+) -> tuple[Event, ...]:
+    """Events that simply happen; every node is whole again when the faults are over."""
+    events: list[Event] = []
+    for node in cluster.nodes:
+        events += _node_troubles(rng, kinds, node, until)
+    if Fault.JOB_CANCELLED in kinds:
+        for job in rng.sample(jobs, max(len(jobs) // 6, 1)):
+            at = max(job.submit_seconds + rng.choice((-1.0, 0.0, 5.0, 61.0, 300.0, 1000.0)), 0.0)
+            events += [JobCancelled(at, job.id)] * rng.choice((1, 1, 2))
+    if Fault.QUOTA_EDITED in kinds:
+        events += _quota_edits(rng, tree, cluster.gpus, until)
+    return tuple(sorted(events, key=lambda event: event.at))
+
+
+def _node_troubles(
+    rng: Random, kinds: frozenset[Fault], node: Node, until: float
+) -> Iterable[Event]:
+    """At most one trouble at a time: lost, cordoned or shrunk, and then whole again."""
+    troubles = [Fault.NODE_LOST, Fault.NODE_CORDONED, Fault.NODE_SHRUNK]
+    at = 0.0
+    while True:
+        at += rng.expovariate(2.0 / until)
+        back = at + rng.choice((0.0, 5.0, 40.0, until / 5))
+        if back >= until:
+            return
+        trouble = rng.choice(troubles)
+        if trouble in kinds:
+            if trouble is Fault.NODE_LOST:
+                yield NodeLost(at, node.id)
+                yield NodeAdded(back, node)
+            else:
+                changed = node.with_cordon(True)
+                if trouble is Fault.NODE_SHRUNK:
+                    changed = replace(node, gpus=rng.randint(0, node.gpus))
+                yield NodeChanged(at, changed)
+                yield NodeChanged(back, node)
+        at = back
+
+
+def _quota_edits(rng: Random, tree: QueueTree, gpus: int, until: float) -> Iterable[Event]:
+    divided = tree.divided or rng.random() < 0.2
+    for at in _moments(rng, 8, until):
+        queue = rng.choice(tree.queues)
+        if rng.random() < 0.1:
+            queue = Queue(id=NOWHERE_QUEUE)
+        edited = _edited(rng, tree, queue, gpus, divided=divided, limited=True)
+        if edited is not tree:
+            tree = edited
+            yield QueueChanged(at, tree.get(queue.id))
+
+
+# --- playing -----------------------------------------------------------------------------------
+
+
+class RandomWorld(World):
+    """The simulated world, with a brain that can crash and an auditor that looks at every step."""
+
+    def __init__(self, plan: Plan, *, journal: Journal | None = None, audit: bool = True) -> None:
+        super().__init__(
+            plan.cluster,
+            plan.jobs,
+            plan.brain(),
+            costs=plan.costs,
+            faults=plan.faults,
+            seed=plan.seed,
+            journal=journal,
+            checks=Checks.FULL if audit else Checks.OFF,
+        )
+        self.plan = plan
+        self.tree = plan.tree
+        self.counts: Counter[Fault] = Counter()
+        self.auditor = Auditor(self) if audit else None
+        self.epochs: dict[JobId, int] = {}
+        self.cancelled: set[JobId] = set()
+        self.over: dict[JobId, State] = {}
+        self.crashes = 0
+        self._reporting = False
+        for at in plan.crashes:
+            self._at(at, _Turn.WORLD, self._crash, None)
+        for at, draw_ in plan.worker_losses:
+            self._at(at, _Turn.WORLD, self._lose_worker, draw_)
+
+    def step(self) -> None:
+        super().step()
+        if self.auditor is not None:
+            self.auditor.look()
+
+    @property
+    def specs(self) -> dict[JobId, Job]:
+        """Every job that was submitted, as first submitted."""
+        return self._specs
+
+    def saved(self, job: JobId) -> float:
+        return self._saved.get(job, 0.0)
+
+    def finished(self, job: JobId) -> bool:
+        return isinstance(self._ended.get(job), JobFinished)
+
+    @property
+    def nodes(self) -> dict[NodeId, Node]:
+        return {node.id: node for node in self._nodes.specs}
+
+    def is_present(self, node: NodeId) -> bool:
+        return bool(self._nodes.columns.present[self._nodes.row[node]])
+
+    # --- what happens --------------------------------------------------------------------------
+
+    def _deliver(self, event: Event) -> None:
+        if isinstance(event, JobCancelled) and event.job in self._specs:
+            self.cancelled.add(event.job)
+        if isinstance(event, QueueChanged):
+            self.tree = self.tree.with_queue(event.queue)
+        if self.auditor is not None:
+            self.auditor.before(event)
+        super()._deliver(event)
+        for job, closed in self.brain.state.closed.items():
+            self.over.setdefault(job, closed.state)
+        if self.auditor is not None:
+            self.auditor.heard(event, self.brain._out)
+
+    def _submit(self, index: int) -> None:
+        job = self._jobs[index].id
+        if job in self._specs:
+            self.counts[Fault.JOB_RESUBMITTED] += 1
+        super()._submit(index)
+
+    def _planned(self, event: Event) -> None:
+        self.counts[_KIND_OF_EVENT.get(type(event), Fault.QUOTA_EDITED)] += 1
+        if isinstance(event, NodeChanged) and not event.node.cordoned:
+            self.counts[Fault.NODE_SHRUNK] += 1
+        super()._planned(event)
+
+    def _send(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Start):
+            self.epochs[instruction.job] = instruction.epoch
+        self._reporting = False
+        super()._send(instruction)
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, JobFailed):
+            self.counts[Fault.JOB_FAILED] += 1
+        self._reporting = True
+        super()._tell(event)
+
+    def _copies(self, drop: float, repeat: float) -> list[float]:
+        delays = super()._copies(drop, repeat)
+        dropped, repeated, late = _MESSAGE_FAULTS[self._reporting]
+        if len(delays) != 1:
+            self.counts[repeated if delays else dropped] += 1
+        if late not in self.plan.kinds:
+            return [0.0] * len(delays)
+        self.counts[late] += len(delays)
+        return delays
+
+    def _refusal(self, start: Start, present: Run | None) -> str:
+        """The world's own guard; half of the worlds have none, and the brain's must do."""
+        why = super()._refusal(start, present)
+        if why == "refused by chance":
+            self.counts[Fault.START_REFUSED] += 1
+        if why.endswith(("still runs", "is full")) and not self.plan.guarded:
+            excused = self.auditor is not None and self.auditor.excuses(start)
+            return why if excused else ""
+        return why
+
+    def _begin(self, start: Start) -> None:
+        if self.auditor is not None:
+            self.auditor.begins(start)
+        super()._begin(start)
+
+    def _leave(self, run: Run) -> None:
+        if self.auditor is not None:
+            self.auditor.leaves(run)
+        super()._leave(run)
+
+    def _lose_worker(self, draw_: float) -> None:
+        """One process of one run dies; the others wait for it."""
+        runs = [run for run in self._runs.values() if run.phase is not Phase.STOPPING]
+        runs = [run for run in runs if not run.broken]
+        if not runs:
+            return
+        run = runs[int(draw_ * len(runs))]
+        self.counts[Fault.WORKER_LOST] += 1
+        self._break(run)
+        self._deliver(WorkerLost(self.now, run.job.id, run.epoch, run.placement.nodes[0]))
+
+    # --- a crash of the brain ------------------------------------------------------------------
+
+    def _crash(self, _: None) -> None:
+        """Throw the brain away; what it had said and nobody had acted on yet is void."""
+        self.counts[Fault.BRAIN_CRASHED] += 1
+        self.crashes += 1
+        self._heap = [entry for entry in self._heap if entry[3] != self._act]
+        heapify(self._heap)
+        self.brain = Brain(self.plan.recipe, settings=self.plan.settings)
+        if self.auditor is not None:
+            self.auditor.forget_brain()
+        for event in self._account():
+            self._deliver(event)
+        if self.auditor is not None:
+            self.auditor.rebuilt()
+
+    def _account(self) -> list[Event]:
+        """What the world says when asked for everything."""
+        now = self.now
+        events: list[Event] = [NodeAdded(now, node) for node in self._nodes.specs]
+        events += [NodeLost(now, n) for n in self._nodes.ids if not self.is_present(n)]
+        events += [QueueChanged(now, queue) for queue in self.tree.queues]
+        for job in self._specs.values():
+            if not self._is_over(job.id):
+                events += [JobSubmitted(now, job), self._look_at(job.id)]
+        for run in self._runs.values():
+            if run.broken and run.phase is not Phase.STOPPING:
+                events.append(WorkerLost(now, run.job.id, run.epoch, run.placement.nodes[0]))
+        events += [JobCancelled(now, job) for job in self._specs if job in self.cancelled]
+        return events
+
+    def _is_over(self, job: JobId) -> bool:
+        if self.finished(job) or (job in self.cancelled and job not in self._runs):
+            self.over.setdefault(job, State.SUCCEEDED if self.finished(job) else State.CANCELLED)
+        return job in self.over
+
+    def _look_at(self, job: JobId) -> JobReported:
+        run = self._runs.get(job)
+        if run is None:
+            epoch = self.epochs.get(job, 0)
+            return JobReported(self.now, job, epoch, Phase.ABSENT, self.saved(job))
+        done = run.progress(self.now)
+        return JobReported(self.now, job, run.epoch, run.phase, done, run.placement)
+
+
+_KIND_OF_EVENT: dict[type, Fault] = {
+    NodeAdded: Fault.NODE_LOST,
+    NodeLost: Fault.NODE_LOST,
+    NodeChanged: Fault.NODE_CORDONED,
+    JobCancelled: Fault.JOB_CANCELLED,
+}
+_MESSAGE_FAULTS = {
+    True: (Fault.REPORT_DROPPED, Fault.REPORT_REPEATED, Fault.REPORT_LATE),
+    False: (Fault.INSTRUCTION_DROPPED, Fault.INSTRUCTION_REPEATED, Fault.INSTRUCTION_LATE),
+}
