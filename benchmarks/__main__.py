@@ -59,13 +59,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(suite: Suite, traces: Path | None, *, short: bool) -> list[Row]:
-    """All rows; each is also told on stderr as it comes, because a full suite takes minutes."""
+    """All rows; on a terminal each is named as it comes, because a full suite takes minutes."""
     measure: Rows = importlib.import_module(suite.module).rows
     rows = []
     for row in measure(traces, short=short):
-        verdict = "" if row.bar is None else f" ({row.bar}: {'ok' if row.holds else 'FAILS'})"
-        print(f"· {row.name}: {row.value} {row.unit}{verdict}", file=sys.stderr, flush=True)
         rows.append(row)
+        if sys.stderr.isatty():
+            print(f"  {row.name}", file=sys.stderr, flush=True)
     return rows
 
 

@@ -122,7 +122,7 @@ def _run_until(jobs: Columns, on: Ints, now: float, at: float, result: Result) -
 
 
 def _chosen(jobs: Columns, live: Ints, now: float, gpus: int, rule: Rule) -> Bools:
-    """Who is to run: those who may not be displaced, then by rank, passing over what is too wide."""
+    """Who is to run: first those who may not be displaced, then by rank whoever fits."""
     width = jobs.width[live]
     if int(width.sum()) <= gpus:
         return np.ones(len(live), bool)

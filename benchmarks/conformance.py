@@ -17,6 +17,7 @@ from benchmarks.gittins_oracle import brute_force_index
 from benchmarks.row import Row
 from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
+from weft.model.ids import JobId
 from weft.model.job import INDIFFERENT, Job, Width, Work
 from weft.policy.order.gittins_index import GittinsTable
 from weft.policy.recipes import RECIPES
@@ -33,12 +34,13 @@ PUBLISHED_JCT_SECONDS = {
 }
 PUBLISHED_P99_SECONDS = {"srtf": 4_538_891, "srsf": 4_189_699, "tiresias": 4_983_397}
 TOLERANCE = 0.01
-SHORT_TRACES = (3,)
+TAIL_TRACE = 3
+GITTINS_TOLERANCE = 1e-9
 
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """Twelve averages, three tails and three Gittins tables."""
-    wanted = SHORT_TRACES if short else (1, 2, 3, 4)
+    wanted = (TAIL_TRACE,) if short else (1, 2, 3, 4)
     tasks = [(traces, recipe, trace) for trace in wanted for recipe in PUBLISHED_JCT_SECONDS]
     with ProcessPoolExecutor(2) as pool:
         for (_, recipe, trace), jcts in zip(tasks, pool.map(_replay, tasks), strict=True):
@@ -61,14 +63,15 @@ def _replay(task: tuple[Path, str, int]) -> list[float]:
     return sorted(job.jct_seconds for job in record.jobs.values() if job.jct_seconds is not None)
 
 
-def muri_jobs(folder: Path, trace: int) -> tuple[list[Job], dict[str, float]]:
+def muri_jobs(folder: Path, trace: int) -> tuple[list[Job], dict[JobId, float]]:
     """Jobs whose work is iterations × iteration time × 1.015, and each one's start overhead."""
     table = read_muri(
         folder / f"trace{trace}.csv",
         start_overheads=folder / "start_overheads.csv",
         on_fault="skip",
     )
-    jobs, overheads = [], {}
+    jobs: list[Job] = []
+    overheads: dict[JobId, float] = {}
     for row in table.rows:
         seconds = row.iterations * row.iteration_seconds * ITERATION_FACTOR
         jobs.append(
@@ -88,7 +91,7 @@ def muri_jobs(folder: Path, trace: int) -> tuple[list[Job], dict[str, float]]:
 def _replay_rows(recipe: str, trace: int, jcts: list[float]) -> Iterator[Row]:
     published = PUBLISHED_JCT_SECONDS[recipe][trace - 1]
     yield _close(f"{recipe} trace{trace} average JCT", float(np.mean(jcts)), published)
-    if trace == 3:
+    if trace == TAIL_TRACE:
         tail = jcts[int(0.99 * len(jcts))]
         yield _close(f"{recipe} trace3 p99 JCT", tail, PUBLISHED_P99_SECONDS[recipe])
 
@@ -119,8 +122,8 @@ def _gittins_rows(traces: Path, *, short: bool) -> Iterator[Row]:
             name=f"Gittins index on yarn-gput{count}",
             value=error,
             unit="largest relative error",
-            bar="<= 1e-9",
-            holds=error <= 1e-9,
+            bar=f"<= {GITTINS_TOLERANCE:g}",
+            holds=error <= GITTINS_TOLERANCE,
             peer="brute force",
             peer_value=None,
         )

@@ -128,7 +128,7 @@ def _prefix(listing: Path, folder: Path, count: int) -> Path:
     return shorter
 
 
-# --- verdicts --------------------------------------------------------------------------------------
+# --- verdicts -------------------------------------------------------------------------------------
 
 
 def _judged(outcomes: dict[str, Outcome], count: int, *, timed: bool) -> Iterator[Row]:
@@ -175,15 +175,17 @@ def _right(name: str, outcome: Outcome, count: int) -> Iterator[Row]:
 def _cost(cluster: str, recipe: str, outcome: Outcome, *, timed: bool) -> Iterator[Row]:
     name = f"{cluster}/{recipe}"
     wall = outcome.read_seconds + outcome.wall_seconds
-    label = f"{name} wall, reading included"
+    label, peer, cpu = f"{name} wall, reading included", "processor, s", outcome.cpu_seconds
     if timed and recipe == "las":
-        yield at_most(label, wall, "s", WALL_BARS_SECONDS[cluster])
+        bar = WALL_BARS_SECONDS[cluster]
+        yield at_most(label, wall, "s", bar, peer=peer, peer_value=cpu)
     else:
-        yield told(label, wall, "s")
+        yield told(label, wall, "s", peer=peer, peer_value=cpu)
     yield at_most(f"{name} peak memory", outcome.peak_mib, "MiB", PEAK_BAR_MIB)
-    yield told(f"{name} mean completion time", outcome.mean_jct_seconds / 3600, "h")
     if outcome.bare_cpu_seconds:
         yield from _beside_bare(cluster, outcome, timed=timed)
+    else:
+        yield told(f"{name} mean completion time", outcome.mean_jct_seconds / 3600, "h")
 
 
 def _beside_bare(cluster: str, outcome: Outcome, *, timed: bool) -> Iterator[Row]:

@@ -9,7 +9,6 @@ import resource
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import perf_counter, process_time
 
 import numpy as np
@@ -213,7 +212,7 @@ def _locality(jobs: list[Job], record: Record, ledger: Ledger) -> dict[str, floa
         waits = record.jobs[job.id].waits_seconds
         waited = waits[LOCALITY_COLUMN] if waits else 0.0
         longest = max(longest, waited)
-        over += waited > _locality_bound(job, ledger) + 1e-6  # noqa: PLR2004 - rounding of sums
+        over += waited > _locality_bound(job, ledger) + 1e-6
     return {
         "node_jobs_on_one_node": whole.get(1, 0) / max(sum(whole.values()), 1),
         "two_node_jobs_mean_nodes": sum(nodes * count for nodes, count in double.items())

@@ -58,11 +58,15 @@ def exactly(name: str, value: int, unit: str, bar: int) -> Row:
 
 def below_peer(name: str, value: float, unit: str, *, peer: str, peer_value: float) -> Row:
     """A figure that must be less than the one beside it."""
-    holds = value < peer_value
     return Row(
-        name=name, value=value, unit=unit, bar="< peer", holds=holds, peer=peer,
+        name=name,
+        value=value,
+        unit=unit,
+        bar="< peer",
+        holds=value < peer_value,
+        peer=peer,
         peer_value=peer_value,
-    )  # fmt: skip
+    )
 
 
 def broken(name: str, why: str) -> Row:

@@ -92,7 +92,7 @@ def a_node(
     gpus: int = 8,
     *,
     type: str = "gpu",
-    rack: str = "rack",
+    rack: str = "r0",
     pool: str = "pool",
     cpus: float | None = None,
     memory_gib: float | None = None,
@@ -160,7 +160,7 @@ class Scene:
         self._settings: Settings | None = None
         self._brain: Brain | None = None
         self._answers = True
-        self._wakes: list[float] = []
+        self._wakes: list[float] = []  # when the brain asked to be woken, soonest first
 
     # --- the stage: only before the first event
 
@@ -200,9 +200,8 @@ class Scene:
     def wait(self, seconds: float) -> Self:
         """Time passes, and the brain is woken whenever it has asked for it."""
         end = self.now + seconds
-        while (due := self._next_wake()) is not None and due <= end:
-            self.now = max(self.now, due)
-            self.send(Tick(self.now))
+        while self._wakes and self._wakes[0] <= end:
+            self._wake()
         self.now = end
         return self
 
@@ -210,10 +209,8 @@ class Scene:
         """Leap to the next round and hold it."""
         brain, before = self.brain, self.brain.rounds
         while brain.rounds == before:
-            due = self._next_wake()
-            assert due is not None, "the brain has asked for no further round"
-            self.now = max(self.now, due)
-            self.send(Tick(self.now))
+            assert self._wakes, "the brain has asked for no further round"
+            self._wake()
         return self
 
     def cancel(self, job: str) -> Self:
@@ -341,6 +338,7 @@ class Scene:
             if brain.decision is not None:
                 self.rounds.append(answered)
             self._wakes += [wake.at for wake in answered if isinstance(wake, Wake)]
+            self._wakes.sort()
             if self._answers:
                 inbox += [a for a in map(self._acknowledge, answered) if a is not None]
         return self
@@ -361,13 +359,9 @@ class Scene:
         elapsed = self.now - float(columns.mark[slot])
         return float(columns.work_done[slot]) + float(columns.speed[slot]) * elapsed
 
-    def _next_wake(self) -> float | None:
-        """The earliest moment the brain still waits to be woken at."""
-        _ = self.brain
-        if not self._wakes:
-            return None
-        self._wakes.sort()
-        return self._wakes.pop(0)
+    def _wake(self) -> None:
+        self.now = max(self.now, self._wakes.pop(0))
+        self.send(Tick(self.now))
 
 
 # --- what is expected -----------------------------------------------------------------------------
@@ -379,11 +373,11 @@ def starts_on(*nodes: str, gpus: tuple[int, ...] = ()) -> Expectation:
     """Told to start, on exactly these nodes (and so many GPUs of each)."""
 
     def expectation(scene: Scene, job: str) -> None:
-        start = scene.last(Start, job)
-        assert sorted(start.assignment.placement.nodes) == sorted(nodes)
+        placement = scene.last(Start, job).assignment.placement
+        by_node: dict[str, int] = {seat.node: seat.gpus for seat in placement.seats}
+        assert sorted(by_node) == sorted(nodes), f"{job} starts on {by_node}"
         if gpus:
-            by_node = {seat.node: seat.gpus for seat in start.assignment.placement.seats}
-            assert tuple(by_node[NodeId(node)] for node in nodes) == gpus
+            assert tuple(by_node[node] for node in nodes) == gpus, f"{job} starts on {by_node}"
 
     return expectation
 
@@ -407,25 +401,27 @@ def waits_because(code: ReasonCode, **numbers: float | str) -> Expectation:
         first = scene.reasons(job)[0]
         assert first.code is code, f"{job}: {first.code.name}: {first.text}"
         assert first.text and first.remedy
-        given_numbers = {name: first.numbers[name] for name in numbers}
-        assert given_numbers == numbers
+        told = {name: first.numbers[name] for name in numbers}
+        assert told == numbers, f"{job}: {first.text} {told}"
 
     return expectation
 
 
 def also_waits_because(code: ReasonCode) -> Expectation:
     def expectation(scene: Scene, job: str) -> None:
-        assert code in [reason.code for reason in scene.reasons(job)]
+        told = [reason.code for reason in scene.reasons(job)]
+        assert code in told, f"{job}: {told}"
 
     return expectation
 
 
 def yields_to(beneficiary: str) -> Expectation:
     def expectation(scene: Scene, job: str) -> None:
-        assert scene.last(Preempt, job).beneficiary == beneficiary
+        told = scene.last(Preempt, job).beneficiary
+        assert told == beneficiary, f"{job} yields to {told}"
 
     return expectation
 
 
 def is_never_preempted(scene: Scene, job: str) -> None:
-    assert scene.all(Preempt, job) == []
+    assert scene.all(Preempt, job) == [], f"{job} was preempted"

@@ -21,7 +21,6 @@ from weft.brain.event import (
     Event,
     JobCancelled,
     JobFailed,
-    JobFinished,
     JobReported,
     JobSubmitted,
     NodeAdded,
@@ -397,7 +396,10 @@ class RandomWorld(World):
         self.cancelled: set[JobId] = set()
         self.over: dict[JobId, State] = {}
         self.crashes = 0
+        self.heard: Event | None = None
         self._reporting = False
+        self._finished: set[JobId] = set()
+        self._submitted = 0
         for at in plan.crashes:
             self._at(at, _Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:
@@ -413,11 +415,22 @@ class RandomWorld(World):
         """Every job that was submitted, as first submitted."""
         return self._specs
 
+    @property
+    def submits(self) -> bool:
+        """Whether jobs are still to come."""
+        return self._submitted < len(self._jobs)
+
+    def running_ids(self) -> dict[JobId, Run]:
+        return self._runs
+
+    def run_of(self, job: JobId) -> Run | None:
+        return self._runs.get(job)
+
     def saved(self, job: JobId) -> float:
         return self._saved.get(job, 0.0)
 
     def finished(self, job: JobId) -> bool:
-        return isinstance(self._ended.get(job), JobFinished)
+        return job in self._finished
 
     @property
     def nodes(self) -> dict[NodeId, Node]:
@@ -429,12 +442,15 @@ class RandomWorld(World):
     # --- what happens --------------------------------------------------------------------------
 
     def _deliver(self, event: Event) -> None:
+        if isinstance(event, JobSubmitted) and self.crashes and event.job.id in self.over:
+            return  # a store still knows what a new brain never heard of: the name is taken
         if isinstance(event, JobCancelled) and event.job in self._specs:
             self.cancelled.add(event.job)
         if isinstance(event, QueueChanged):
             self.tree = self.tree.with_queue(event.queue)
         if self.auditor is not None:
             self.auditor.before(event)
+        self.heard = event
         super()._deliver(event)
         for job, closed in self.brain.state.closed.items():
             self.over.setdefault(job, closed.state)
@@ -442,15 +458,17 @@ class RandomWorld(World):
             self.auditor.heard(event, self.brain._out)
 
     def _submit(self, index: int) -> None:
+        self._submitted = index + 1
         job = self._jobs[index].id
         if job in self._specs:
             self.counts[Fault.JOB_RESUBMITTED] += 1
         super()._submit(index)
 
     def _planned(self, event: Event) -> None:
-        self.counts[_KIND_OF_EVENT.get(type(event), Fault.QUOTA_EDITED)] += 1
         if isinstance(event, NodeChanged) and not event.node.cordoned:
-            self.counts[Fault.NODE_SHRUNK] += 1
+            self.counts[Fault.NODE_SHRUNK] += event.node.gpus < self.nodes[event.node.id].gpus
+        elif type(event) in _KIND_OF_EVENT:
+            self.counts[_KIND_OF_EVENT[type(event)]] += 1
         super()._planned(event)
 
     def _send(self, instruction: Instruction) -> None:
@@ -489,6 +507,16 @@ class RandomWorld(World):
         if self.auditor is not None:
             self.auditor.begins(start)
         super()._begin(start)
+
+    def _finish(self, what: tuple[Run, int]) -> None:
+        if what[0].version == what[1]:
+            self._finished.add(what[0].job.id)
+        super()._finish(what)
+
+    def _break(self, run: Run) -> None:
+        if self.auditor is not None:
+            self.auditor.breaks(run)
+        super()._break(run)
 
     def _leave(self, run: Run) -> None:
         if self.auditor is not None:
@@ -552,10 +580,10 @@ class RandomWorld(World):
 
 
 _KIND_OF_EVENT: dict[type, Fault] = {
-    NodeAdded: Fault.NODE_LOST,
     NodeLost: Fault.NODE_LOST,
     NodeChanged: Fault.NODE_CORDONED,
     JobCancelled: Fault.JOB_CANCELLED,
+    QueueChanged: Fault.QUOTA_EDITED,
 }
 _MESSAGE_FAULTS = {
     True: (Fault.REPORT_DROPPED, Fault.REPORT_REPEATED, Fault.REPORT_LATE),

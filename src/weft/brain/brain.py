@@ -75,6 +75,7 @@ class Brain:
         self._last_round = float("-inf")
         self._round_at: float | None = None
         self._wake_at: float | None = None
+        self._backoff_until = float("-inf")
         self._unanswered: dict[int, float] = {}
         self._silent: dict[int, float] = {}
         self._out: list[Instruction] = []
@@ -186,49 +187,53 @@ class Brain:
             self._expect_answer(slot)
 
     def _found_absent(self, slot: int, state: State, event: JobReported) -> None:
-        if state is State.STOPPING:
-            self._stopped(slot, event.work_done)
-        elif state is State.STARTING:
+        """Nothing was there when the world looked; this may be old news, so it frees nothing.
+
+        What must go is stopped once more: the answer to that is given for good.
+        """
+        if state is State.STARTING:
             assignment = self.state.assignments[slot]
             assert assignment is not None
             self._out.append(Start(event.job, event.epoch, assignment))
             self._expect_answer(slot)
+        elif state is State.STOPPING:
+            self._out.append(Stop(event.job, event.epoch, "asked before"))
+            self._expect_answer(slot)
         else:
-            self._on_failed(JobFailed(event.at, event.job, event.epoch, event.work_done))
+            self._stop(slot, after=State.QUEUED, why="not found")
 
     def _meet_stranger(self, event: JobReported, slot: int | None) -> None:
         """An incarnation we do not know: adopt it where that is safe, else it must go."""
-        adopt = (
-            slot is not None
-            and event.placement is not None
-            and event.phase in (Phase.STARTING, Phase.RUNNING)
-            and self.state.state_of(slot) is State.QUEUED
-            and self._has_room(event.placement)
-        )
-        if adopt:
-            assert slot is not None and event.placement is not None
-            self._adopt(slot, event, event.placement)
-        elif event.phase is not Phase.ABSENT:
-            if slot is not None and self.state.state_of(slot) is State.QUEUED:
-                self.state.jobs.epoch[slot] = event.epoch
+        waits = slot is not None and self.state.state_of(slot) is State.QUEUED
+        if slot is not None and waits:
+            self.state.jobs.epoch[slot] = event.epoch
+            self.state.jobs.work_done[slot] = event.work_done
+        if event.phase is Phase.ABSENT:
+            return
+        placement = event.placement
+        known = placement and all(node in self.state.node_row for node in placement.nodes)
+        if slot is not None and waits and placement and known:
+            self._adopt(slot, event, placement)
+        else:
             self._out.append(Stop(event.job, event.epoch, "unknown"))
 
     def _adopt(self, slot: int, event: JobReported, placement: Placement) -> None:
-        state = self.state
-        state.jobs.epoch[slot] = event.epoch
+        """It holds its seats whether we like it or not; where they are not there, it must go."""
+        state, room = self.state, self._has_room(placement)
         state.seat(slot, Assignment(placement.width, placement), pledged=False)
         state.book_wait(slot, self.now, 0)
         state.move(slot, State.STARTING)
-        state.jobs.work_done[slot] = event.work_done
-        if event.phase is Phase.RUNNING:
+        if event.phase is Phase.STOPPING or not room:
+            self._stop(slot, after=State.QUEUED, why="found stopping, or without room")
+        elif event.phase is Phase.RUNNING:
             self._started(slot)
         else:
             self._expect_answer(slot)
 
     def _has_room(self, placement: Placement) -> bool:
         for seat in placement.seats:
-            row = self.state.node_row.get(seat.node)
-            if row is None or not self.state.nodes.present[row]:
+            row = self.state.node_row[seat.node]
+            if not self.state.nodes.present[row]:
                 return False
             held = sum(self.state.held_on[row].values())
             if held + seat.gpus > int(self.state.nodes.gpus[row]):
@@ -349,9 +354,18 @@ class Brain:
         self._last_round = self.now
         self.rounds += 1
         self._apply(decide(self.state, self.now, self.recipe))
-        period = self.recipe.rounds.period_seconds
-        if period is not None and self.state.slot_of:
-            self._round_by(self.now + period)
+        self._round_again()
+
+    def _round_again(self) -> None:
+        """The next round, if nothing happens before: a period on, or when a backoff ends."""
+        rounds = self.recipe.rounds
+        if rounds.period_seconds is not None:
+            if self.state.slot_of:
+                self._round_by(self.now + rounds.period_seconds)
+        elif self.now < self._backoff_until:
+            soonest = self.state.next_backoff(self.now)
+            if soonest is not None:
+                self._round_by(max(soonest, self.now + rounds.spacing_seconds))
 
     def _apply(self, outcome: Outcome) -> None:
         self._remember(outcome)
@@ -391,10 +405,11 @@ class Brain:
             jobs.level_base[some] = jobs.attained_gpu_seconds[some]
 
     def _grant(self, granted: Granted, vacated: set[int]) -> Grant:
-        """Start at once, or pledge where any seat is on a node that somebody still leaves."""
+        """Start at once, or pledge where a node or the quota is still being left by somebody."""
         slot = granted.slot
         assignment = self._assignment(granted)
-        if any(node in vacated for node, _ in granted.shares):
+        left = any(node in vacated for node, _ in granted.shares)
+        if left or not self.state.quota_fits(slot, granted.width):
             self.state.book_wait(slot, self.now, RELEASING)
             self.state.move(slot, State.ADMITTED)
             self.state.seat(slot, assignment, pledged=True)
@@ -411,9 +426,13 @@ class Brain:
         self._out.append(Start(self.state.spec(slot).id, epoch, assignment))
         self._expect_answer(slot)
 
-    def _start_admitted(self) -> None:
-        """Start those whose pledged seats have become free."""
-        for slot in list(self.state.admitted):
+    def _start_admitted(self, nodes: list[int] | None = None) -> None:
+        """Start those whose pledged seats have become free, on these nodes if they are named."""
+        slots = list(self.state.admitted)
+        if nodes is not None and not any(self.state.quota.restricted):
+            near = {slot for node in nodes for slot in self.state.pledged_on[node]}
+            slots = [slot for slot in slots if slot in near]
+        for slot in slots:
             if self.state.seats_are_free(slot):
                 assignment = self.state.assignments[slot]
                 assert assignment is not None
@@ -451,9 +470,10 @@ class Brain:
     def _free_seats(self, slot: int) -> None:
         self._forget(slot)
         self.state.next_assignment.pop(slot, None)
-        if self.state.release(slot):
+        nodes = self.state.release(slot)
+        if nodes:
             if self.state.admitted:
-                self._start_admitted()
+                self._start_admitted(nodes)
             self._want_round()
 
     def _requeue(self, slot: int, reason: int, delay_seconds: float) -> None:
@@ -467,8 +487,7 @@ class Brain:
             state.begin_wait(slot, self.now, NO_QUEUE)
         state.jobs.not_before[slot] = self.now + delay_seconds
         self._want_round()
-        if delay_seconds:
-            self._round_by(self.now + delay_seconds)
+        self._backoff_until = max(self._backoff_until, self.now + delay_seconds)
 
     def _close(self, slot: int, state: State) -> None:
         self._forget(slot)

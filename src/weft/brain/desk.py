@@ -107,7 +107,7 @@ def free_room(state: BrainState) -> Room:
     return Room(gpus, cpus, np.where(usable, memory, 0.0))
 
 
-def _committed(state: BrainState, amounts: Ints | Floats) -> Floats:
+def _committed(state: BrainState, amounts: Ints | Floats) -> Floats | Ints:
     """By node: what is held, or pledged beyond what is being released."""
     seats, count, nodes = state.seats, state.seat_count, state.fabric.count
     where = seats.node[:count]
@@ -117,5 +117,4 @@ def _committed(state: BrainState, amounts: Ints | Floats) -> Floats:
     firm = np.bincount(where, amounts * ~(releasing | pledged), minlength=nodes)
     leaving = np.bincount(where, amounts * releasing, minlength=nodes)
     coming = np.bincount(where, amounts * pledged, minlength=nodes)
-    committed: Floats = firm + np.maximum(leaving, coming)
-    return committed
+    return firm + np.maximum(leaving, coming)

@@ -11,7 +11,7 @@ import numpy as np
 from weft.brain import gates
 from weft.brain.desk import Desk
 from weft.brain.outcome import Outcome
-from weft.brain.victims import Victim, Victims
+from weft.brain.victims import NEVER, Victim, Victims
 from weft.model.kind import Kind
 from weft.model.snapshot import Ints
 from weft.policy.place.packing import Offer
@@ -71,14 +71,44 @@ class Eviction:
         """
         if key in self._hopeless:
             return None
-        eligible = self._eligible(slot, position, width, claim=claim)
-        found = None
-        if forced or eligible:
+        if not forced and self._simple(kind, width):
+            found = self._clear_one_node(position, kind, width)
+        else:
+            eligible = self._eligible(slot, position, width, claim=claim)
             eligible = forced + [victim for victim in eligible if victim not in forced]
             found = self._search(slot, kind, width, forced=forced, eligible=eligible)
         if found is None:
             self._hopeless.add(key)
         return found
+
+    def _simple(self, kind: Kind, width: int) -> bool:
+        """One GPU type, GPUs only, no rights of queues, and one node is the place to be."""
+        desk = self._desk
+        tiers = desk.fabric.site(kind).tiers
+        return (
+            not desk.divided
+            and not kind.counts_host
+            and len(tiers) == 1
+            and tiers[0].mask is None
+            and 0 < width <= int(tiers[0].capacity.max(initial=0))
+            and (kind.locality.per_node_doubling > 0 or width == 1 or kind.max_nodes == 1)
+        )
+
+    def _clear_one_node(
+        self, position: int, kind: Kind, width: int
+    ) -> tuple[Offer, list[Victim]] | None:
+        desk = self._desk
+        count = self.victims.count_behind(position)
+        if not count or desk.free + self.victims.gpus_of(count) < width:
+            return None
+        free = np.where(desk.fabric.usable, desk.room.gpus, -NEVER)
+        found = self.victims.one_node(count, free, width)
+        if found is None:
+            return None
+        node, victims = found
+        speed = desk.fabric.site(kind).tiers[0].speed
+        offer = Offer(((node, width),), 1, 1.0, speed)
+        return offer, self._needed(offer, kind, [], victims) if len(victims) > 1 else victims
 
     def evict(self, victims: list[Victim], beneficiary: int, width: int) -> bool:
         """Put their seats on the desk; whether more is free afterwards than is asked for."""
@@ -108,19 +138,7 @@ class Eviction:
             ]
         if not count or desk.free + self.victims.gpus_of(count) < width:
             return []
-        if self._no_node_can_be_cleared(slot, width, count):
-            return []
         return self.victims.worst(count)
-
-    def _no_node_can_be_cleared(self, slot: int, width: int, count: int) -> bool:
-        """For a job that is to sit on one node: a quick no before a long search."""
-        desk = self._desk
-        kind = desk.kind(slot)
-        spreads = kind.locality.per_node_doubling <= 0 and kind.max_nodes != 1
-        if spreads or width > int(desk.fabric.nodes.gpus.max(initial=0)):
-            return False
-        reach = self.victims.reach(count, desk.room.gpus)
-        return int(reach.max(initial=0)) < width
 
     def _lawful(self, queue: int, width: int, victim: Victim, *, behind: bool, claim: bool) -> bool:
         """Whether the queues' rights allow that this job yields."""

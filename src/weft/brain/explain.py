@@ -19,9 +19,7 @@ from weft.policy.recipe import Recipe
 
 Numbers = dict[str, float | int | str]
 
-TIMED = frozenset(
-    {ReasonCode.ROUND_PENDING, ReasonCode.BACKOFF_RETRY, ReasonCode.BACKOFF_REFUSED}
-)
+TIMED = frozenset({ReasonCode.ROUND_PENDING, ReasonCode.BACKOFF_RETRY, ReasonCode.BACKOFF_REFUSED})
 
 
 def reasons(

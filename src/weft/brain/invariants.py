@@ -58,7 +58,7 @@ def check_job(state: BrainState, job: JobId) -> list[Breach]:
             continue
         held += gpus
         used = sum(state.held_on[node].values())
-        if used > int(state.nodes.gpus[node]) and state.nodes.present[node]:
+        if used > int(state.nodes.gpus[node]) and not _is_cleared(state, node):
             breaches.append(_too_much(state, node, used))
     return breaches + _gang(state, slot, held, pledged)
 
@@ -71,17 +71,28 @@ def demand(breaches: list[Breach]) -> None:
 
 
 def _oversubscribed(state: BrainState) -> list[Breach]:
-    """No GPU in two seats; what is promised beyond what stops fits as well."""
+    """No GPU in two seats; what is promised beyond what stops fits as well.
+
+    A node that lost GPUs is cleared: until all of its jobs have stopped they hold more than it has.
+    """
     count, rows = state.seat_count, len(state.node_ids)
     seats, nodes = state.seats, state.nodes
     node, gpus = seats.node[:count], seats.gpus[:count]
     capacity, present = nodes.gpus[:rows], nodes.present[:rows]
     held = np.bincount(node, gpus * ~seats.pledged[:count], minlength=rows)
     staying = np.bincount(node, gpus * ~seats.releasing[:count], minlength=rows)
-    if not ((held > capacity) | (staying > capacity)).any():
+    too_much = (staying > capacity) | ((held > capacity) & (staying > 0))
+    if not too_much.any():
         return []
-    broken = np.flatnonzero(((held > capacity) | (staying > capacity)) & present)
+    broken = np.flatnonzero(too_much & present)
     return [_too_much(state, row, int(max(held[row], staying[row]))) for row in broken.tolist()]
+
+
+def _is_cleared(state: BrainState, node: int) -> bool:
+    """Whether the node is gone, or everybody who holds GPUs on it is leaving."""
+    rows = list(state.held_on[node])
+    staying = (state.seats.gpus[rows] > 0) & ~state.seats.releasing[rows]
+    return not state.nodes.present[node] or not staying.any()
 
 
 def _too_much(state: BrainState, node: int, used: int) -> Breach:
@@ -105,9 +116,7 @@ def _partial_gangs(state: BrainState) -> list[Breach]:
     admitted = active & (status == State.ADMITTED)
     bad = np.where(holds, (held != width) | (promised > 0), held > 0)
     bad |= np.where(admitted, promised != width, promised > 0)
-    bad |= (holds | admitted) & (
-        (width < jobs.min_gpus[:size]) | (width > jobs.max_gpus[:size])
-    )
+    bad |= (holds | admitted) & ((width < jobs.min_gpus[:size]) | (width > jobs.max_gpus[:size]))
     if not bad.any():
         return []
     found = []
@@ -140,10 +149,10 @@ def _gang(state: BrainState, slot: int, held: int, pledged: int) -> list[Breach]
 
 def _misplaced(state: BrainState) -> list[Breach]:
     """Each job that is not over is in exactly one place, and has one incarnation at most."""
-    active = np.flatnonzero(state.jobs.active[: state.size])
-    if len(active) == len(state.slot_of) and not state.closed.keys() & state.slot_of.keys():
+    active = int(np.count_nonzero(state.jobs.active[: state.size]))
+    if active == len(state.slot_of):
         return []
-    return [Breach("no job is lost", f"{len(active)} rows for {len(state.slot_of)} jobs")]
+    return [Breach("no job is lost", f"{active} rows for {len(state.slot_of)} jobs")]
 
 
 def _unexplained(state: BrainState) -> list[Breach]:

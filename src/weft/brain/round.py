@@ -74,15 +74,15 @@ class Round:
     def _ready(self) -> Ints:
         """Jobs that could be started now, as far as they themselves are concerned."""
         jobs = self._desk.snapshot.jobs
-        queued = jobs.active & (jobs.state == State.QUEUED) & (jobs.queue >= 0)
-        return np.flatnonzero(queued & (jobs.not_before <= self._desk.now))
+        ready = (jobs.state == State.QUEUED) & (jobs.not_before <= self._desk.now)
+        return np.flatnonzero(ready & jobs.active & (jobs.queue >= 0))
 
     def _rank(self, waiting: Ints) -> Ints:
         """Order waiting jobs, and running ones among them where they may have to yield."""
         desk, outcome = self._desk, self._outcome
         jobs, candidates = desk.snapshot.jobs, waiting
         if desk.recipe.yielding is not None or desk.divided:
-            running = np.flatnonzero(jobs.active & (jobs.state == State.RUNNING))
+            running = np.flatnonzero((jobs.state == State.RUNNING) & jobs.active)
             candidates = np.concatenate([waiting, running])
         ranking = desk.recipe.order(desk.snapshot, candidates)
         ordered = candidates[ranking.sorted(desk.snapshot, candidates)]

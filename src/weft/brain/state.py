@@ -36,6 +36,7 @@ REASON_ROW: dict[ReasonCode, int] = {code: row for row, code in enumerate(REASON
 CAUSE_OF_ROW = np.array([0, *(int(code.cause) for code in REASONS)], np.int8)
 PENDING = REASON_ROW[ReasonCode.ROUND_PENDING]
 HISTORY = 10_000
+STATES: tuple[State, ...] = tuple(State)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class BrainState:
         self.seats = SeatColumns.empty(64)
         self.seat_count = 0
         self.held_on: list[dict[int, int]] = []
+        self.pledged_on: list[dict[int, None]] = []
         self._free_rows: list[int] = []
 
         self.kinds: list[Kind] = []
@@ -81,19 +83,20 @@ class BrainState:
         self.finished_count = 0
         self.counts_host = False
         self.set_tree(tree)
-        self._views: tuple[int, JobColumns] | None = None
+        self._views: tuple[int, int, JobColumns, SeatColumns] | None = None
 
     # --- what the state says -----------------------------------------------------------------
 
     def snapshot(self, now: float) -> Snapshot:
-        if self._views is None or self._views[0] != self.size:
-            self._views = (self.size, self.jobs.frozen(self.size))
+        if self._views is None or self._views[:2] != (self.size, self.seat_count):
+            views = self.jobs.frozen(self.size), self.seats.frozen(self.seat_count)
+            self._views = (self.size, self.seat_count, *views)
         count = min(self.finished_count, HISTORY)
         return Snapshot(
             now=now,
-            jobs=self._views[1],
+            jobs=self._views[2],
             nodes=self.fabric.nodes,
-            seats=self.seats.frozen(self.seat_count),
+            seats=self._views[3],
             specs=self.specs,
             node_ids=self.node_ids,
             queue_ids=self.quota.ids,
@@ -118,12 +121,18 @@ class BrainState:
         return self.node_table.row
 
     def state_of(self, slot: int) -> State:
-        return State(int(self.jobs.state[slot]))
+        return STATES[self.jobs.state[slot]]
 
     def spec(self, slot: int) -> Job:
         spec = self.specs[slot]
         assert spec is not None, f"slot {slot} is empty"
         return spec
+
+    def next_backoff(self, now: float) -> float | None:
+        """When the next waiting job may be tried again; None if all may be now."""
+        jobs = self.jobs
+        later = jobs.active & (jobs.state == State.QUEUED) & (jobs.not_before > now)
+        return float(jobs.not_before[later].min()) if later.any() else None
 
     def copied(self) -> "BrainState":
         """An independent copy, cheap enough for a forecast to run on from."""
@@ -137,6 +146,7 @@ class BrainState:
             setattr(twin, name, dict(getattr(self, name)))
         twin.seat_rows = [list(rows) for rows in self.seat_rows]
         twin.held_on = [dict(held) for held in self.held_on]
+        twin.pledged_on = [dict(pledged) for pledged in self.pledged_on]
         twin._views = None
         return twin
 
@@ -274,7 +284,9 @@ class BrainState:
             seats.pledged[row] = pledged
             seats.releasing[row] = False
             self.seat_rows[slot].append(row)
-            if not pledged:
+            if pledged:
+                self.pledged_on[node][slot] = None
+            else:
                 self.held_on[node][row] = seat.gpus
         if pledged:
             self.admitted[slot] = None
@@ -283,7 +295,9 @@ class BrainState:
         """Pledged seats become held."""
         for row in self.seat_rows[slot]:
             self.seats.pledged[row] = False
-            self.held_on[int(self.seats.node[row])][row] = int(self.seats.gpus[row])
+            node = int(self.seats.node[row])
+            self.pledged_on[node].pop(slot, None)
+            self.held_on[node][row] = int(self.seats.gpus[row])
         self.admitted.pop(slot, None)
 
     def mark_releasing(self, slot: int) -> None:
@@ -298,6 +312,7 @@ class BrainState:
             node = int(seats.node[row])
             nodes.append(node)
             self.held_on[node].pop(row, None)
+            self.pledged_on[node].pop(slot, None)
             seats.slot[row] = -1
             seats.gpus[row] = 0
             seats.cpus[row] = 0.0
@@ -317,8 +332,7 @@ class BrainState:
     def jobs_on(self, node: int) -> list[int]:
         """Slots with a seat, held or pledged, on that node; in order of submission."""
         rows = np.flatnonzero(
-            (self.seats.node[: self.seat_count] == node)
-            & (self.seats.slot[: self.seat_count] >= 0)
+            (self.seats.node[: self.seat_count] == node) & (self.seats.slot[: self.seat_count] >= 0)
         )
         slots = sorted({int(self.seats.slot[row]) for row in rows})
         return sorted(slots, key=lambda slot: int(self.jobs.seq[slot]))
@@ -334,7 +348,15 @@ class BrainState:
                 return False
             if self.counts_host and not self._host_fits(node, row):
                 return False
-        return self._quota_fits(slot)
+        return self.quota_fits(slot, int(self.jobs.width[slot]))
+
+    def quota_fits(self, slot: int, width: int) -> bool:
+        """Whether the queue may hold so much more now, beside all that is still held."""
+        queue = int(self.jobs.queue[slot])
+        if queue < 0 or not self.quota.restricted[queue]:
+            return queue >= 0
+        used = self.quota.sums(self.own_use(held_only=True))
+        return all(used[s] + width <= self.quota.caps[s] for s in self.quota.paths[queue])
 
     def own_use(self, *, held_only: bool = False) -> list[int]:
         """GPUs by queue: of all who hold and do not release, and of pledges; or all held."""
@@ -354,6 +376,7 @@ class BrainState:
         row = self.node_table.put(node)
         if row == len(self.held_on):
             self.held_on.append({})
+            self.pledged_on.append({})
         return row
 
     def lose_node(self, row: int) -> None:
@@ -372,9 +395,7 @@ class BrainState:
         assignment = self.assignments[slot]
         assert assignment is not None
         kind = self.kinds[int(self.jobs.kind[slot])]
-        return self.node_table.units_per_second(
-            self.spec(slot), assignment.placement, kind=kind
-        )
+        return self.node_table.units_per_second(self.spec(slot), assignment.placement, kind=kind)
 
     def _host_fits(self, node: int, row: int) -> bool:
         others = list(self.held_on[node])
@@ -382,14 +403,6 @@ class BrainState:
         cpus = float(seats.cpus[others].sum()) + float(seats.cpus[row])
         memory = float(seats.memory_gib[others].sum()) + float(seats.memory_gib[row])
         return cpus <= self.nodes.cpus[node] + 1e-6 and memory <= self.nodes.memory_gib[node] + 1e-6
-
-    def _quota_fits(self, slot: int) -> bool:
-        queue = int(self.jobs.queue[slot])
-        if queue < 0 or not self.quota.restricted[queue]:
-            return queue >= 0
-        used = self.quota.sums(self.own_use(held_only=True))
-        width = int(self.jobs.width[slot])
-        return all(used[s] + width <= self.quota.limits[s] for s in self.quota.paths[queue])
 
     def _take_slot(self) -> int:
         if self._free_slots:

@@ -13,6 +13,8 @@ import numpy as np
 from weft.brain.state import BrainState
 from weft.model.snapshot import Ints
 
+NEVER = 1 << 40
+
 
 @dataclass(frozen=True, slots=True)
 class Victim:
@@ -39,6 +41,7 @@ class Victims:
     def _refresh(self) -> None:
         self._negated = (-self._positions).tolist()
         widths = self._state.jobs.width[np.array(self.slots, np.int64)]
+        self._by_node: tuple[Ints, Ints, Ints] | None = None
         self._gpus: list[int] = [0, *np.cumsum(widths).tolist()]
 
     def count_behind(self, position: int) -> int:
@@ -49,13 +52,35 @@ class Victims:
         """GPUs that the worst `count` hold together."""
         return self._gpus[count]
 
-    def reach(self, count: int, free: Ints) -> Ints:
-        """Free GPUs by node if the worst `count` were gone."""
-        seats, rows = self._state.seats, self._state.seat_count
-        gone = np.zeros(self._state.size + 1, bool)
-        gone[self.slots[:count]] = True
-        given = seats.gpus[:rows] * gone[seats.slot[:rows]]
-        return free + np.bincount(seats.node[:rows], given, minlength=len(free)).astype(np.int64)
+    def one_node(self, count: int, free: Ints, width: int) -> tuple[int, list[Victim]] | None:
+        """The node that the worst of the first `count` can clear for `width`, and who sits there.
+
+        Each node's seats are given back worst rank first; the node that has enough after the
+        worst-ranked prefix wins.
+        """
+        nodes, turns, gpus = self._seats_behind(count)
+        room = free[nodes] + _running_sums(nodes, gpus)
+        enough = room >= width
+        if not enough.any():
+            return None
+        turn = int(turns[enough].min())
+        node = int(nodes[enough][turns[enough].argmin()])
+        on_node = turns[(nodes == node) & (turns <= turn)]
+        return node, [self[index] for index in on_node.tolist()]
+
+    def _seats_behind(self, count: int) -> tuple[Ints, Ints, Ints]:
+        """Node, turn and GPUs of the seats of the worst `count`, by node and then by turn."""
+        if self._by_node is None:
+            seats, rows = self._state.seats, self._state.seat_count
+            turn_of = np.full(self._state.size + 1, NEVER)
+            turn_of[self.slots] = np.arange(len(self.slots))
+            turns = turn_of[seats.slot[:rows]]
+            some = np.flatnonzero(turns < NEVER)
+            some = some[np.lexsort((turns[some], seats.node[some]))]
+            self._by_node = seats.node[some], turns[some], seats.gpus[some]
+        nodes, turns, gpus = self._by_node
+        behind = turns < count
+        return nodes[behind], turns[behind], gpus[behind]
 
     def worst(self, count: int) -> list[Victim]:
         return [self[index] for index in range(count)]
@@ -85,3 +110,13 @@ def seated(state: BrainState, slot: int, position: int = 0) -> Victim:
         for seat in assignment.placement.seats
     )
     return Victim(slot, position, assignment.width, int(state.jobs.queue[slot]), seats)
+
+
+def _running_sums(groups: Ints, amounts: Ints) -> Ints:
+    """Sums so far within each run of equal groups."""
+    sums = amounts.cumsum()
+    begins = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
+    lengths = np.append(begins[1:], len(groups)) - begins
+    before = (sums - amounts)[begins]
+    result: Ints = sums - before.repeat(lengths)
+    return result

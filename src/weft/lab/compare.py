@@ -6,7 +6,7 @@ by pair and their intervals are much narrower than those of the recipes themselv
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -36,11 +36,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("p95_jct_seconds", "p95 JCT", "s"),
     Metric("p99_jct_seconds", "p99 JCT", "s"),
     Metric("mean_start_delay_seconds", "start delay", "s"),
-    Metric("makespan_seconds", "makespan", "s"),
-    Metric("utilisation", "utilisation", "1"),
     Metric("mean_slowdown", "slowdown", "×"),
-    Metric("preemptions_per_job", "preemptions/job", "1"),
-    Metric("jain_index", "Jain index", "1"),
+    Metric("utilisation_while_arriving", "GPUs in use", "%"),
+    Metric("preemptions_per_job", "preempted", "× per job"),
+    Metric("makespan_seconds", "makespan", "s"),
+    Metric("jain_index", "Jain index", ""),
 )
 
 
@@ -56,11 +56,16 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One recipe over all seeds; `versus_first` are paired differences to the first recipe."""
+    """One recipe over all seeds.
+
+    `versus_first` are differences to the first recipe seed by seed, `ratio_to_first` quotients;
+    there is none where the first recipe has a zero.
+    """
 
     recipe: str
     metrics: dict[str, Interval]
     versus_first: dict[str, Interval]
+    ratio_to_first: dict[str, Interval | None]
     unfinished: int
 
 
@@ -75,6 +80,19 @@ class Comparison:
 
     def trials_of(self, recipe: str) -> tuple[Trial, ...]:
         return tuple(trial for trial in self.trials if trial.recipe == recipe)
+
+    def as_dict(self) -> dict[str, object]:
+        """Its JSON twin."""
+        return {
+            "schema": SCHEMA,
+            "workload": self.experiment.source.label,
+            "cluster": self.experiment.cluster,
+            "costs": self.experiment.costs,
+            "cost_scale": self.experiment.cost_scale,
+            "seeds": list(self.seeds),
+            "recipes": [asdict(row) for row in self.rows],
+            "trials": [trial.summary.as_dict() for trial in self.trials],
+        }
 
 
 def compare(
@@ -147,17 +165,23 @@ def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
 def _row(recipe: str, trials: Sequence[Trial], first: str) -> Row:
     own = [trial.summary for trial in trials if trial.recipe == recipe]
     base = [trial.summary for trial in trials if trial.recipe == first]
+    pairs = {metric.field: _pairs(own, base, metric) for metric in METRICS}
     return Row(
         recipe=recipe,
-        metrics={m.field: interval([_value(s, m) for s in own]) for m in METRICS},
-        versus_first={
-            m.field: interval([_value(a, m) - _value(b, m) for a, b in zip(own, base, strict=True)])
-            for m in METRICS
-        },
+        metrics={name: interval([a for a, _ in pair]) for name, pair in pairs.items()},
+        versus_first={name: interval([a - b for a, b in pair]) for name, pair in pairs.items()},
+        ratio_to_first={name: _ratio(pair) for name, pair in pairs.items()},
         unfinished=sum(summary.unfinished for summary in own),
     )
 
 
-def _value(summary: Summary, metric: Metric) -> float:
-    value: float = getattr(summary, metric.field)
-    return value
+def _pairs(
+    own: Sequence[Summary], base: Sequence[Summary], metric: Metric
+) -> list[tuple[float, float]]:
+    return [
+        (getattr(a, metric.field), getattr(b, metric.field)) for a, b in zip(own, base, strict=True)
+    ]
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval | None:
+    return interval([a / b for a, b in pairs]) if all(b for _, b in pairs) else None

@@ -9,11 +9,10 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from io import BufferedWriter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import orjson
 
@@ -28,6 +27,8 @@ from weft.model.queue import Queue, QueueTree
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+T = TypeVar("T")
+
 QUICK_COMPRESSION = 3
 
 
@@ -39,7 +40,7 @@ class Header:
     recipe: str
     seed: int
     queues: tuple[Queue, ...]
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
 
     def brain(self) -> Brain:
         return Brain(make_recipe(self.recipe), tree=QueueTree(self.queues), settings=self.settings)
@@ -71,8 +72,7 @@ class JournalFile:
                 hint="name the journal.jsonl.gz of a run folder",
             )
         del found["format"]
-        header: Header = _validated(Header, found, f"{self.path}: the header")
-        return header
+        return _validated(Header, found, f"{self.path}: the header")
 
     def entries(self) -> Iterator[Entry]:
         """All whole records in order."""
@@ -145,11 +145,11 @@ def _loaded(line: bytes, where: str) -> object:
         ) from error
 
 
-def _validated(kind: type, fields: Mapping[str, object], where: str) -> Any:
+def _validated(kind: type[T], fields: Mapping[str, object], where: str) -> T:
     from pydantic import ValidationError
 
     try:
-        return _adapter(kind).validate_python(fields)
+        made: T = _adapter(kind).validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -157,13 +157,16 @@ def _validated(kind: type, fields: Mapping[str, object], where: str) -> Any:
             f"{where}: {kind.__name__}.{field}: {first['msg']}",
             hint="replay with the Weft that wrote it",
         ) from error
+    return made
 
 
-@cache
 def _adapter(kind: type) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    if kind.__name__ not in _adapters:
+        _adapters[kind.__name__] = TypeAdapter(kind)
+    return _adapters[kind.__name__]
 
 
+_adapters: "dict[str, TypeAdapter[Any]]" = {}
 EVENTS: dict[str, type] = {kind.__name__: kind for kind in events.Event.__args__}

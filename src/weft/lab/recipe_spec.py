@@ -59,6 +59,14 @@ def recipe_file(text: str) -> Path | None:
     return None if file is None else Path(file)
 
 
+def findable(text: str) -> str:
+    """The text with the whole path of a user's own file, so that it holds in any folder."""
+    file, name, given = _take_apart(text)
+    if file is None:
+        return text
+    return f"{Path(file).resolve()}:{name}" + (f"({given})" if given else "")
+
+
 def parameters_of(maker: Callable[..., Recipe]) -> tuple[Parameter, ...]:
     """What can be set, from the function's own signature."""
     hints = typing.get_type_hints(maker)

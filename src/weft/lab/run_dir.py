@@ -23,7 +23,7 @@ import orjson
 import weft
 from weft.lab.experiment import Experiment, Outcome, Progress, run
 from weft.lab.journal_file import Header, writing
-from weft.lab.recipe_spec import recipe_file
+from weft.lab.recipe_spec import findable, recipe_file
 from weft.lab.source import FromFile
 from weft.lab.summary import slowdown
 from weft.model.errors import SpecError
@@ -56,7 +56,7 @@ def run_into(
 
     header = Header(
         weft=weft.__version__,
-        recipe=_findable(experiment.recipe),
+        recipe=findable(experiment.recipe),
         seed=experiment.seed,
         queues=read_cluster(experiment.cluster).queues.queues,
     )
@@ -68,6 +68,7 @@ def run_into(
     write_manifest(
         folder,
         experiment,
+        recipes=[experiment.recipe],
         command=command,
         more={"journal_hash": outcome.record.journal_hash, "seed": experiment.seed},
     )
@@ -86,7 +87,12 @@ def prepared(folder: Path, *, force: bool = False) -> Path:
 
 
 def write_manifest(
-    folder: Path, experiment: Experiment, *, command: Sequence[str], more: dict[str, object]
+    folder: Path,
+    experiment: Experiment,
+    *,
+    recipes: Sequence[str],
+    command: Sequence[str],
+    more: dict[str, object],
 ) -> None:
     """What was run, so that somebody else can run it too."""
     manifest = {
@@ -96,12 +102,12 @@ def write_manifest(
         "numpy": version("numpy"),
         "platform": platform.platform(),
         "command": list(command),
-        "recipe": experiment.recipe,
+        "recipes": list(recipes),
         "cluster": experiment.cluster,
         "workload": asdict(experiment.source),
         "costs": experiment.costs,
         "cost_scale": experiment.cost_scale,
-        "inputs_sha256": {str(path): _sha256(path) for path in _inputs(experiment)},
+        "inputs_sha256": {str(path): _sha256(path) for path in _inputs(experiment, recipes)},
     }
     write_json(folder / MANIFEST, manifest | more)
 
@@ -167,15 +173,9 @@ def _job_row(line: JobRecord) -> tuple[object, ...]:
     )
 
 
-def _findable(recipe: str) -> str:
-    """The recipe's text with the whole path of a user's own file: a journal may be moved."""
-    file = recipe_file(recipe)
-    return recipe if file is None else str(file.resolve()) + recipe.strip()[len(str(file)) :]
-
-
-def _inputs(experiment: Experiment) -> list[Path]:
+def _inputs(experiment: Experiment, recipes: Sequence[str]) -> list[Path]:
     """Every file that the outcome depends on."""
-    named = [Path(experiment.cluster), recipe_file(experiment.recipe)]
+    named = [Path(experiment.cluster), *map(recipe_file, recipes)]
     if isinstance(experiment.source, FromFile):
         named.append(Path(experiment.source.path))
     return [path for path in named if path is not None and path.is_file()]

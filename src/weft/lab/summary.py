@@ -52,6 +52,7 @@ class Summary:
     mean_slowdown: float
     makespan_seconds: float
     utilisation: float
+    utilisation_while_arriving: float
     preemptions_per_job: float
     waits_seconds: dict[str, float]
     tenants: tuple[TenantSummary, ...]
@@ -104,6 +105,7 @@ def summarise(record: Record, labels: Labels, *, wall_seconds: float) -> Summary
         mean_slowdown=_mean([slowdown(line) for line in ended]),
         makespan_seconds=makespan,
         utilisation=used / capacity if capacity else 0.0,
+        utilisation_while_arriving=_while_arriving(record),
         preemptions_per_job=sum(line.preemptions for line in lines) / max(len(lines), 1),
         waits_seconds=total_waits(lines),
         tenants=tenants,
@@ -148,6 +150,21 @@ def _makespan(ended: Sequence[JobRecord]) -> float:
         return 0.0
     last = max(line.ended or 0.0 for line in ended)
     return last - min(line.submitted for line in ended)
+
+
+def _while_arriving(record: Record) -> float:
+    """GPUs in use from the first submission to the last, of all.
+
+    Over the whole time a run's last long job, alone on the cluster, would make every recipe look
+    idle; people who run clusters want to know how full it is while work keeps coming.
+    """
+    submits = [line.submitted for line in record.jobs.values()]
+    if not record.times or not submits or not record.total_gpus:
+        return 0.0
+    begin, end = min(submits), max(submits)
+    edges = np.clip(np.append(record.times, max(record.times[-1], end)), begin, end)
+    used = float((np.diff(edges) * np.array(record.used_gpus)).sum())
+    return used / (record.total_gpus * (end - begin)) if end > begin else 0.0
 
 
 def _tenants(ended: Sequence[JobRecord], used: float) -> tuple[TenantSummary, ...]:

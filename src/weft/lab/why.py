@@ -8,15 +8,18 @@ records; the second stops at the moment asked for and looks around.
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from string import Formatter
 
 import numpy as np
 
 from weft.brain.brain import Brain
+from weft.brain.event import JobSubmitted
 from weft.brain.state import REASONS, BrainState
 from weft.lab.journal_file import JournalFile
 from weft.model.errors import UnknownName
 from weft.model.ids import JobId
-from weft.model.reason import CAUSES, Cause, Reason
+from weft.model.job import Job
+from weft.model.reason import CAUSES, Reason
 from weft.model.state import State
 
 SCHEMA = "weft-why/1"
@@ -42,7 +45,7 @@ class Told:
             reason.text,
             reason.remedy,
             code.anchor,
-            dict(reason.numbers),
+            {name: reason.numbers[name] for name in _named_in(code.sentence + code.remedy)},
         )
 
 
@@ -78,89 +81,88 @@ class Answer:
 class Course:
     """A job's way through a journal, and the record to look at it from."""
 
+    job: Job
     episodes: tuple[Episode, ...]
     record: int
+
+    def state_at(self, at: float) -> str:
+        """The state of the last episode that had begun by then."""
+        begun = [episode for episode in self.episodes if episode.begin <= at]
+        return (begun or self.episodes)[-1 if begun else 0].state
 
 
 def why(journal: Path, job: str, *, at: float | None = None) -> Answer:
     """The job at that time, or at the last round that left it waiting."""
     course = follow(journal, JobId(job), at)
     brain = _rebuilt(journal, course.record)
-    return answer(brain, JobId(job), course.episodes, at)
+    return answer(brain, course, at)
 
 
 def follow(journal: Path, job: JobId, at: float | None) -> Course:
     """The job's episodes, and the record after which the question is best asked."""
     file = JournalFile(journal)
     brain = file.header().brain()
+    spec: Job | None = None
     episodes: list[Episode] = []
-    last = last_wait = submitted = 0
+    asked = last_wait = 0
     for entry in file.entries():
         brain.handle(entry.event)
-        if at is None or entry.event.at <= at:
-            last = entry.number
+        if isinstance(entry.event, JobSubmitted) and entry.event.job.id == job:
+            spec, asked = spec or entry.event.job, asked or entry.number
         episode = _episode(brain, job)
-        if episode is None:
+        if episode is None or (at is not None and entry.event.at > at and episodes):
             continue
-        submitted = submitted or entry.number
-        if not episodes or (episodes[-1].state, episodes[-1].reason) != (
-            episode.state,
-            episode.reason,
-        ):
-            episodes.append(episode)
+        _append(episodes, episode)
+        asked = entry.number
         if brain.decision is not None and episode.reason:
             last_wait = entry.number
-    if not episodes:
+    if spec is None:
         raise UnknownName(f"no job '{job}' in this run", hint=_near(brain.state, job))
-    if at is not None:
-        return Course(tuple(e for e in episodes if e.begin <= at), max(last, submitted))
-    return Course(tuple(episodes), last_wait or submitted)
+    return Course(spec, tuple(episodes), asked if at is not None else last_wait or asked)
 
 
-def answer(brain: Brain, job: JobId, episodes: tuple[Episode, ...], at: float | None) -> Answer:
+def answer(brain: Brain, course: Course, at: float | None) -> Answer:
     """What the brain says of the job now."""
-    state, slot = brain.state, brain.state.slot_of.get(job)
-    if slot is None:
-        return _of_closed(brain, job, episodes, at)
-    spec, reasons = state.spec(slot), brain.explain(job)
+    state, spec = brain.state, course.job
+    slot = state.slot_of.get(spec.id)
+    reasons = brain.explain(spec.id)
     now = brain.now if at is None else max(at, brain.now)
-    waits = state.booked[slot, 1:].copy()
-    waited = 0.0
-    if reasons:
-        waited = now - float(state.jobs.waiting_since[slot])
-        waits[CAUSES.index(_booked_cause(state, slot))] += waited
+    waits = _waits(state, spec.id, now, waiting=bool(reasons))
     return Answer(
-        job=job,
+        job=spec.id,
         at=now,
-        state=state.state_of(slot).name,
+        state=course.state_at(now),
         gpus=spec.width.asked_gpus,
         queue=spec.queue,
-        nodes=tuple(state.node_ids[row] for row in state.nodes_of(slot)),
-        waited_seconds=float(waits.sum()),
+        nodes=() if slot is None else tuple(state.node_ids[row] for row in state.nodes_of(slot)),
+        waited_seconds=sum(waits),
         position=int(reasons[0].numbers["ahead"]) + 1 if reasons else None,
         waiting_jobs=_waiting(state),
         reasons=tuple(Told.of(reason) for reason in reasons),
-        waits_seconds=_by_cause(waits.tolist()),
-        history=episodes,
+        waits_seconds={c.label: seconds for c, seconds in zip(CAUSES, waits, strict=True)},
+        history=course.episodes,
     )
 
 
-def _of_closed(brain: Brain, job: JobId, episodes: tuple[Episode, ...], at: float | None) -> Answer:
-    closed = brain.state.closed[job]
-    return Answer(
-        job=job,
-        at=brain.now if at is None else max(at, brain.now),
-        state=closed.state.name,
-        gpus=0,
-        queue="",
-        nodes=(),
-        waited_seconds=sum(closed.waits_seconds),
-        position=None,
-        waiting_jobs=_waiting(brain.state),
-        reasons=(),
-        waits_seconds=_by_cause(closed.waits_seconds),
-        history=episodes,
-    )
+def _append(episodes: list[Episode], episode: Episode) -> None:
+    """A new line where something changed; what lasts no time at all is written over."""
+    if episodes and (episodes[-1].state, episodes[-1].reason) == (episode.state, episode.reason):
+        return
+    if episodes and episodes[-1].begin == episode.begin:
+        episodes.pop()
+    episodes.append(episode)
+
+
+def _waits(state: BrainState, job: JobId, now: float, *, waiting: bool) -> list[float]:
+    """Seconds by cause, with those of the wait that still goes on."""
+    slot = state.slot_of.get(job)
+    if slot is None:
+        return list(state.closed[job].waits_seconds)
+    waits: list[float] = state.booked[slot, 1:].tolist()
+    if waiting:
+        cause = REASONS[int(state.jobs.reason[slot]) - 1].cause
+        waits[CAUSES.index(cause)] += now - float(state.jobs.waiting_since[slot])
+    return waits
 
 
 def _rebuilt(journal: Path, record: int) -> Brain:
@@ -184,17 +186,14 @@ def _episode(brain: Brain, job: JobId) -> Episode | None:
     return Episode(brain.now, now.name, REASONS[row - 1].slug if waits else "")
 
 
-def _booked_cause(state: BrainState, slot: int) -> Cause:
-    return REASONS[int(state.jobs.reason[slot]) - 1].cause
-
-
 def _waiting(state: BrainState) -> int:
     jobs, size = state.jobs, state.size
     return int(np.count_nonzero(jobs.active[:size] & (jobs.state[:size] == State.QUEUED)))
 
 
-def _by_cause(waits: tuple[float, ...] | list[float]) -> dict[str, float]:
-    return {cause.label: seconds for cause, seconds in zip(CAUSES, waits, strict=True)}
+def _named_in(sentence: str) -> list[str]:
+    """The numbers that a sentence speaks of."""
+    return list(dict.fromkeys(name for _, name, _, _ in Formatter().parse(sentence) if name))
 
 
 def _near(state: BrainState, job: JobId) -> str:

@@ -1,10 +1,15 @@
 """Every named scheduler, each as one composition.
 
 `RECIPES` maps a name to the function that makes it; the function's keyword arguments are the
-recipe's parameters, its docstring is what `weft recipes` prints.
+recipe's parameters, its docstring is what `weft recipes` prints. Three parameters are common to
+all: `packed` (network-packing widths), `patience` (the longest wait for locality, in seconds) and
+`period` (rounds every so many seconds instead of at events).
 """
 
+import inspect
 from collections.abc import Callable
+from dataclasses import replace
+from functools import update_wrapper
 
 from weft.policy.order.arrival import by_arrival
 from weft.policy.order.attained import FeedbackLevels, LeastAttained
@@ -12,9 +17,39 @@ from weft.policy.order.fairness import DominantShare
 from weft.policy.order.gittins import GittinsOrder
 from weft.policy.order.shortest import by_remaining_service, by_remaining_time
 from weft.policy.place.packing import anywhere, first_fit
+from weft.policy.place.patience import PATIENT, Patience
 from weft.policy.recipe import Passing, Recipe, Reserving, Rounds, Yielding
+from weft.policy.size.requested import NetworkPacked
 
 PREEMPTIVE_SPACING_SECONDS = 60.0
+
+Maker = Callable[..., Recipe]
+
+
+def _with_common_parameters(make: Maker) -> Maker:
+    """Let every recipe take `packed`, `patience` and `period` beside its own parameters."""
+
+    def maker(
+        *,
+        packed: bool = False,
+        patience: float = PATIENT.cap_seconds,
+        period: float | None = None,
+        **own: object,
+    ) -> Recipe:
+        recipe = make(**own)
+        return replace(
+            recipe,
+            size=NetworkPacked(recipe.size) if packed else recipe.size,
+            patience=Patience(patience),
+            rounds=replace(recipe.rounds, period_seconds=period),
+        )
+
+    common = list(inspect.signature(maker).parameters.values())[:-1]
+    everything = [*inspect.signature(make).parameters.values(), *common]
+    update_wrapper(maker, make)
+    maker.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
+    maker.__annotations__ = {knob.name: knob.annotation for knob in everything}
+    return maker
 
 
 def fifo(*, spacing: float = 1.0) -> Recipe:
@@ -143,15 +178,11 @@ def _muri(name: str, base: Recipe) -> Recipe:
     )
 
 
-RECIPES: dict[str, Callable[..., Recipe]] = {
-    "fifo": fifo,
-    "backfill": backfill,
-    "srtf": srtf,
-    "srsf": srsf,
-    "las": las,
-    "tiresias": tiresias,
-    "gittins": gittins,
-    "fair": fair,
+RECIPES: dict[str, Maker] = {
+    **{
+        make.__name__: _with_common_parameters(make)
+        for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair)
+    },
     "muri-srtf": muri_srtf,
     "muri-srsf": muri_srsf,
     "muri-tiresias": muri_tiresias,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.model.errors import UnknownName
+from weft.model.ids import JobId
 from weft.model.job import Job
 
 
@@ -62,7 +63,7 @@ class Costs:
     stop: Distribution = FREE
     resize: Distribution = FREE
     move: Distribution = FREE
-    overheads_seconds: Mapping[str, float] | None = field(default=None, compare=False)
+    overheads_seconds: Mapping[JobId, float] | None = field(default=None, compare=False)
 
     def overhead_seconds(self, job: Job) -> float:
         """What Muri's rule takes from this job at every event."""

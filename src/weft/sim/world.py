@@ -36,7 +36,6 @@ from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wak
 from weft.brain.journal import Journal
 from weft.brain.nodes import NodeTable
 from weft.model.cluster import Cluster
-from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
 from weft.model.placement import Placement
@@ -143,9 +142,11 @@ class World:
         self._sequence = 0
         self._nodes = NodeTable()
         self._used: dict[NodeId, int] = {}
+        self._specs: dict[JobId, Job] = {}
         self._runs: dict[JobId, Run] = {}
         self._saved: dict[JobId, float] = {}
         self._ended: dict[JobId, Event] = {}
+        self._refused: dict[JobId, InstructionRefused] = {}
         self._messages = 0
         self._idle = 0
         self._sampled = float("-inf")
@@ -217,11 +218,12 @@ class World:
         if index + 1 < len(self._jobs):
             at = max(self._jobs[index + 1].submit_seconds, self.now)
             self._at(at, _Turn.SUBMISSION, self._submit, index + 1)
-        seconds = job.work.amount / job.units_per_second(max(job.width.asked_gpus, 1))
-        self.record.jobs[job.id] = JobRecord(
-            job.id, job.tenant, job.width.asked_gpus, self.now, seconds
-        )
         self._idle = 0
+        if job.id not in self._specs:
+            self._specs[job.id] = job
+            asked = job.width.asked_gpus
+            seconds = job.work.amount / (job.units_per_second(asked) if asked else 1.0)
+            self.record.jobs[job.id] = JobRecord(job.id, job.tenant, asked, self.now, seconds)
         self._deliver(JobSubmitted(self.now, job))
 
     def _tick(self, at: float) -> None:
@@ -331,9 +333,7 @@ class World:
             run.done = min(run.done + useful * run.speed, run.job.work.amount)
             run.mark = self.now
             self._foresee(run)
-            self._deliver(
-                JobReported(self.now, run.job.id, run.epoch, Phase.RUNNING, run.done)
-            )
+            self._deliver(JobReported(self.now, run.job.id, run.epoch, Phase.RUNNING, run.done))
 
     # --- instructions ----------------------------------------------------------------------------
 
@@ -365,11 +365,15 @@ class World:
         if ended is not None and ended.epoch >= start.epoch:  # type: ignore[union-attr]
             self._tell(ended)
             return
-        why = self._refusal(start, present)
-        if why:
-            self._tell(InstructionRefused(self.now, start.job, start.epoch, Verb.START, why))
-            return
-        self._begin(start)
+        refused = self._refused.get(start.job)
+        if refused is None or refused.epoch < start.epoch:
+            why = self._refusal(start, present)
+            if not why:
+                self._begin(start)
+                return
+            refused = InstructionRefused(self.now, start.job, start.epoch, Verb.START, why)
+            self._refused[start.job] = refused
+        self._tell(refused)
 
     def _refusal(self, start: Start, present: Run | None) -> str:
         """Why this world will not start it: its own guard, apart from the brain's."""
@@ -388,7 +392,7 @@ class World:
         return ""
 
     def _begin(self, start: Start) -> None:
-        job = self._spec(start.job)
+        job = self._specs[start.job]
         run = Run(job, start.epoch, start.assignment.placement, self._saved.get(job.id, 0.0))
         self._runs[job.id] = run
         for seat in run.placement.seats:
@@ -408,8 +412,8 @@ class World:
             return
         if run.phase is Phase.STOPPING:
             return
-        if not run.broken:
-            run.done = run.progress(self.now) if run.phase is Phase.RUNNING else run.done
+        if run.phase is Phase.RUNNING and not run.broken:
+            run.done, run.saved = run.progress(self.now), run.checkpointed(self.now)
         run.phase, run.stop_verb = Phase.STOPPING, stop.verb
         run.speed, run.mark = 0.0, self.now
         run.version += 1
@@ -418,16 +422,14 @@ class World:
         self._at(self.now + delay, _Turn.MESSAGE, self._stopped, run)
 
     def _answer_absent(self, job: JobId, epoch: int, verb: Verb) -> None:
+        """It is gone, or it is not to come: an epoch stopped before it started never starts."""
         ended = self._ended.get(job)
         if ended is not None and ended.epoch == epoch:  # type: ignore[union-attr]
             self._tell(ended)
-        else:
-            kept = self._saved.get(job, 0.0)
-            self._fence(job, epoch, InstructionDone(self.now, job, epoch, verb, kept))
-
-    def _fence(self, job: JobId, epoch: int, answer: Event) -> None:
-        """An epoch that was stopped before it was started must not start any more."""
-        self._ended[job] = answer
+            return
+        answer = InstructionDone(self.now, job, epoch, verb, self._saved.get(job, 0.0))
+        if ended is None or ended.epoch < epoch:  # type: ignore[union-attr]
+            self._ended[job] = answer
         self._tell(answer)
 
     def _act_probe(self, probe: Probe) -> None:
@@ -435,12 +437,7 @@ class World:
         ended = self._ended.get(probe.job)
         if run is not None:
             done = run.progress(self.now)
-            phase = run.phase
-            if run.broken and phase is not Phase.STOPPING:
-                phase = Phase.STOPPING
-            self._tell(
-                JobReported(self.now, probe.job, run.epoch, phase, done, run.placement)
-            )
+            self._tell(JobReported(self.now, probe.job, run.epoch, run.phase, done, run.placement))
         elif ended is not None and ended.epoch == probe.epoch:  # type: ignore[union-attr]
             self._tell(ended)
         else:
@@ -473,12 +470,6 @@ class World:
         ]
 
     # --- the record --------------------------------------------------------------------------------
-
-    def _spec(self, job: JobId) -> Job:
-        slot = self.brain.state.slot_of.get(job)
-        if slot is None:
-            raise InvariantBreach(f"start of {job}, which the brain does not know", hint="replay")
-        return self.brain.state.spec(slot)
 
     def _sample(self) -> None:
         if self.brain.decision is None or self.now - self._sampled < 60.0:

@@ -25,9 +25,7 @@ class GittinsOrder:
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
         attained = snapshot.attained(slots)
-        attained = np.maximum(
-            attained - self.hold_seconds * snapshot.jobs.gpu_rate[slots], 0.0
-        )
+        attained = np.maximum(attained - self.hold_seconds * snapshot.jobs.gpu_rate[slots], 0.0)
         table = self.table or self._learnt(snapshot.finished_gpu_seconds)
         if table is None:
             return Ranking((attained,))

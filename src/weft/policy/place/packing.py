@@ -113,13 +113,29 @@ def _in_tier(
         return Offer(((node, width),), 1, 1.0, tier.speed)
     if width == 1 or kind.max_nodes == 1 or int(offered.sum()) < width:
         return None
-    for domain, single in ((fabric.nodes.rack, fabric.one_rack), (fabric.nodes.pool, True)):
-        shares = _pack(offered, width, domain, kind.max_nodes)
-        if shares:
-            return _offer(fabric, kind, width, shares, tier)
-        if single and domain is fabric.nodes.rack and fabric.one_pool:
-            return None
-    return None
+    shares: list[Share] = []
+    if not fabric.one_rack:
+        shares = _pack(offered, width, fabric.nodes.rack, kind.max_nodes)
+    if not shares and fabric.one_pool:
+        shares = _pack_all(offered, width, kind.max_nodes)
+    elif not shares:
+        shares = _pack(offered, width, fabric.nodes.pool, kind.max_nodes)
+    return _offer(fabric, kind, width, shares, tier) if shares else None
+
+
+def _pack_all(offered: Ints, width: int, max_nodes: int | None) -> list[Share]:
+    """Fewest nodes of the whole cluster that hold `width`."""
+    nodes = np.argsort(-offered, kind="stable")
+    gpus = offered[nodes]
+    reached = np.cumsum(gpus)
+    last = int(np.searchsorted(reached, width))
+    if last == len(nodes) or (max_nodes is not None and last + 1 > max_nodes):
+        return []
+    shares = list(zip(nodes[:last].tolist(), gpus[:last].tolist(), strict=True))
+    rest = width - int(reached[last] - gpus[last])
+    smallest = last + int(np.count_nonzero(gpus[last:] >= rest)) - 1
+    shares.append((int(nodes[smallest]), rest))
+    return shares
 
 
 def _pack(offered: Ints, width: int, domain: Ints, max_nodes: int | None) -> list[Share]:

@@ -1,0 +1,130 @@
+"""Round: what one decision costs, how that grows, and that nobody is held up by the impossible.
+
+A round is one `handle(Tick)` on a loaded brain (see `loaded`): 1,000 nodes × 8 GPUs with 2,000
+running and 5,000 waiting jobs in fifty queues, then 1,000 to 100,000 GPUs at the same load per
+GPU. Needs no traces.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.loaded import Desk, Load
+from benchmarks.row import Row, at_most, exactly, told
+from weft.brain.event import JobSubmitted
+from weft.model.cluster import Cluster
+from weft.model.ids import JobId, QueueId
+from weft.model.job import Job, Width, Work
+from weft.model.queue import Queue, QueueTree
+from weft.policy.recipes import RECIPES
+
+TIMED = ("las", "backfill", "fair")
+GPUS = 8_000
+ROUNDS, SHORT_ROUNDS = 120, 30
+P99_BAR_SECONDS = 1.0
+SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
+SHORT_SIZES = (1_000, 3_000, 10_000)
+GROWTH_ROUNDS, SHORT_GROWTH_ROUNDS = 30, 10
+ROUND_SECONDS = 60.0
+
+ADMITTING = ("fifo", "backfill", "las")
+ADMISSIBLE = 500
+TEAM = QueueId("team")
+TEAM_LIMIT_GPUS = 504
+HEADS = {"more than its queue's limit": 505, "more than the cluster": 1_000}
+
+
+class Timing(NamedTuple):
+    """Seconds per round, and the load they were measured at."""
+
+    seconds: list[float]
+    running: int
+    waiting: int
+
+    def quantile_ms(self, share: float) -> float:
+        return 1e3 * float(np.quantile(self.seconds, share))
+
+
+def rows(traces: Path | None = None, *, short: bool = False) -> Iterator[Row]:
+    """Admission first, because it is quick; then one size closely, then all sizes."""
+    yield from _admission()
+    for recipe in TIMED:
+        yield from _one_size(recipe, short=short)
+    for recipe in TIMED:
+        yield from _growth(recipe, short=short)
+
+
+# --- what a round costs ---------------------------------------------------------------------------
+
+
+def _one_size(recipe: str, *, short: bool) -> Iterator[Row]:
+    timing = measure(recipe, GPUS, SHORT_ROUNDS if short else ROUNDS)
+    name = f"{recipe} at {GPUS:,d} GPUs"
+    yield told(f"{name}: running", timing.running, "jobs")
+    yield told(f"{name}: waiting", timing.waiting, "jobs")
+    yield told(f"{name}: median round", timing.quantile_ms(0.5), "ms")
+    seconds = timing.quantile_ms(0.99) / 1e3
+    if short:
+        yield told(f"{name}: p99 round", seconds, "s")
+    else:
+        yield at_most(f"{name}: p99 round", seconds, "s", P99_BAR_SECONDS)
+
+
+def _growth(recipe: str, *, short: bool) -> Iterator[Row]:
+    for gpus in SHORT_SIZES if short else SIZES:
+        timing = measure(recipe, gpus, SHORT_GROWTH_ROUNDS if short else GROWTH_ROUNDS)
+        yield told(
+            f"{recipe} growth, {gpus:>7,d} GPUs: median round",
+            timing.quantile_ms(0.5),
+            "ms",
+            peer="p99, ms",
+            peer_value=timing.quantile_ms(0.99),
+        )
+
+
+def measure(recipe: str, gpus: int, rounds: int) -> Timing:
+    """Settle a brain of that size, then time rounds with small changes between them."""
+    print(f"  {recipe}, {gpus:,d} GPUs …", file=sys.stderr, flush=True)
+    load = Load(RECIPES[recipe](), gpus)
+    seconds = []
+    for _ in range(rounds):
+        load.change()
+        seconds.append(load.desk.round(ROUND_SECONDS))
+    return Timing(seconds, len(load.desk.running), load.waiting)
+
+
+# --- who is held up -------------------------------------------------------------------------------
+
+
+def _admission() -> Iterator[Row]:
+    for recipe in ADMITTING:
+        for what, gpus in HEADS.items():
+            started = admitted_behind(recipe, gpus)
+            name = f"{recipe}: started in two rounds behind one that needs {what}"
+            yield exactly(name, started, "jobs", ADMISSIBLE)
+
+
+def admitted_behind(recipe: str, head_gpus: int) -> int:
+    """How many of 500 admissible jobs start in two rounds behind a head that never can."""
+    tree = QueueTree(
+        (
+            Queue(id=QueueId("all")),
+            Queue(id=TEAM, parent=QueueId("all"), limit_gpus=TEAM_LIMIT_GPUS),
+        )
+    )
+    desk = Desk(RECIPES[recipe](), Cluster.uniform(64, 8), tree)
+    desk.tell(JobSubmitted(desk.now, _member("head", head_gpus)))
+    desk.round(ROUND_SECONDS)
+    for number in range(ADMISSIBLE):
+        desk.tell(JobSubmitted(desk.now, _member(f"j{number}", 1)))
+    desk.round(ROUND_SECONDS)
+    if desk.brain.round_is_due(desk.now + ROUND_SECONDS):
+        desk.round(ROUND_SECONDS)
+    return len(desk.running)
+
+
+def _member(name: str, gpus: int) -> Job:
+    return Job(id=JobId(name), width=Width.fixed(gpus), work=Work(3600.0), queue=TEAM)

@@ -1,0 +1,58 @@
+"""A group of commands that imports a command's module only when that command is called.
+
+The lines of `--help` stand in the group's own table, so that showing them loads neither NumPy nor a
+parser nor a table printer. A test holds the table against the commands themselves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a command lives (`module:name`) and its line in the list of commands."""
+
+    where: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """`entries` instead of commands."""
+
+    def __init__(self, *args: object, entries: Mapping[str, Entry], **more: object) -> None:
+        super().__init__(*args, **more)  # type: ignore[arg-type]
+        self.entries = dict(entries)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, name = entry.where.partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command), entry.where
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.entries and not args[0].startswith("-"):
+            raise click.UsageError(_unknown(args[0], list(self.entries)), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    meant = f" Did you mean '{near[0]}'?" if near else f" Commands: {', '.join(known)}."
+    return f"no command '{name}'.{meant}"

@@ -1,0 +1,165 @@
+"""Options that several commands share, with one name and one meaning each.
+
+A bundle of options reaches its command as one value: `source` for what is run, `world` for where,
+`folder` for what is left behind.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.model.errors import SpecError
+
+if TYPE_CHECKING:
+    from weft.lab.experiment import Experiment
+    from weft.lab.source import Source
+
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
+
+GENERATED_JOBS = 1000
+GENERATED_LOAD = 0.9
+
+FORMAT = click.option("--format", help="Format of WORKLOAD.  [default: recognised]")
+ON_FAULT = click.option(
+    "--on-fault",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Refuse a WORKLOAD with unusable rows, or leave them out.",
+)
+JOBS = click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help=f"Jobs to generate without WORKLOAD.  [default: {GENERATED_JOBS}]",
+)
+LOAD = click.option(
+    "--load",
+    type=click.FloatRange(0, min_open=True),
+    help=f"Their work over the cluster's capacity.  [default: {GENERATED_LOAD}]",
+)
+DAYS = click.option(
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    help="Spread them over so many days instead.",
+)
+CLUSTER = click.option(
+    "--cluster",
+    default="8x8",
+    show_default=True,
+    help="Nodes x GPUs, or a .yaml spec or .csv node list.",
+)
+COSTS = click.option(
+    "--costs",
+    default="tacc",
+    show_default=True,
+    help="What starts and stops cost: tacc (measured) or free.",
+)
+COST_SCALE = click.option(
+    "--cost-scale",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="Stretch the costs by this factor.",
+)
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Leave tables, numbers and report.html in this folder.",
+)
+FORCE = click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
+SEED = click.option("--seed", type=int, default=0, show_default=True, help="Seed of all chance.")
+
+
+def output_option(*choices: str) -> Decorator:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(choices or ("table", "json")),
+        default="table",
+        show_default=True,
+        help="What to print on standard output.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The cluster and what changes cost on it."""
+
+    cluster: str
+    costs: str
+    cost_scale: float
+
+    def experiment(self, source: "Source", *, recipe: str = "", seed: int = 0) -> "Experiment":
+        from weft.lab.experiment import Experiment
+
+        return Experiment(
+            source=source,
+            cluster=self.cluster,
+            costs=self.costs,
+            cost_scale=self.cost_scale,
+            recipe=recipe,
+            seed=seed,
+        )
+
+
+def make_source(
+    *,
+    workload: str | None = None,
+    format: str | None = None,
+    on_fault: str = "raise",
+    jobs: int | None = None,
+    load: float | None = None,
+    days: float | None = None,
+) -> "Source":
+    """The workload that these options speak of."""
+    from weft.lab.source import FromFile, Generated
+
+    if workload is not None:
+        if (jobs, load, days) != (None, None, None):
+            raise SpecError(
+                "--jobs, --load and --days are for a generated workload",
+                hint=f"leave them out, or leave '{workload}' out",
+            )
+        return FromFile(
+            path=workload, format=format, on_fault="skip" if on_fault == "skip" else "raise"
+        )
+    if load is not None and days is not None:
+        raise SpecError("--load and --days say two things about one rate", hint="give one of them")
+    return Generated(jobs=jobs or GENERATED_JOBS, load_factor=load or GENERATED_LOAD, days=days)
+
+
+def make_folder(*, out: Path | None, force: bool) -> Path | None:
+    """The folder to leave everything in, ready; None where nobody wants one."""
+    from weft.lab.run_dir import prepared
+
+    return None if out is None else prepared(out, force=force)
+
+
+def bundled(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Decorator:
+    """Options whose values reach the command as the one argument `name`."""
+    own = list(inspect.signature(make).parameters)
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def call(**given: Any) -> None:
+            value = make(**{key: given.pop(key) for key in own})
+            command(**{name: value}, **given)
+
+        decorated: Command = call
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+WORKLOAD = click.argument("workload", required=False)
+source_options = bundled("source", make_source, WORKLOAD, FORMAT, ON_FAULT, JOBS, LOAD, DAYS)
+world_options = bundled("world", World, CLUSTER, COSTS, COST_SCALE)
+folder_options = bundled("folder", make_folder, OUT, FORCE)

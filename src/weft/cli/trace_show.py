@@ -1,0 +1,56 @@
+"""`weft trace show`: a workload at a glance, with everything that is wrong with it."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli.options import FORMAT, output_option
+from weft.cli.screen import new_table, print_json, say, stdout
+from weft.lab.time_words import span
+
+if TYPE_CHECKING:
+    from weft.lab.workload_facts import Facts
+
+LISTED_FAULTS = 20
+
+
+@click.command()
+@click.argument("workload")
+@FORMAT
+@output_option()
+def show(workload: str, format: str | None, output: str) -> None:
+    """Tell what WORKLOAD holds: sizes, durations, tenants, and rows that cannot be used."""
+    from weft.lab.workload_facts import facts_of
+    from weft.trace.readers import read
+
+    read_in = read(workload, format=format, on_fault="skip")
+    facts = facts_of(read_in)
+    if output == "json":
+        print_json(facts.as_dict())
+    else:
+        _print(facts)
+    for fault in read_in.faults[:LISTED_FAULTS]:
+        say(f"{fault.severity}: {fault.text}; {fault.remedy}")
+    if len(read_in.faults) > LISTED_FAULTS:
+        say(f"and {len(read_in.faults) - LISTED_FAULTS:,} more remarks")
+
+
+def _print(facts: "Facts") -> None:
+    console = stdout()
+    table = new_table(
+        f"{facts.name}: {facts.jobs:,} jobs of {facts.tenants:,} tenants in "
+        f"{span(facts.span_seconds)} · {facts.gpu_hours:,.0f} GPU-hours",
+        caption=" ".join(facts.notes),
+    )
+    table.add_column("GPUs")
+    for title in ("jobs", "share", "GPU time", "median", "p90", "longest"):
+        table.add_column(title, justify="right")
+    for size in facts.sizes:
+        table.add_row(
+            size.gpus,
+            f"{size.jobs:,}",
+            f"{size.jobs_share:.1%}",
+            f"{size.gpu_time_share:.1%}",
+            *map(span, (size.median_seconds, size.p90_seconds, size.longest_seconds)),
+        )
+    console.print(table)

@@ -1,0 +1,94 @@
+"""What a workload holds, in the numbers that studies of clusters give."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from weft.lab.size_class import NAMES, size_class
+from weft.model.job import Job
+from weft.trace.workload import Workload
+
+SCHEMA = "weft-workload/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeFacts:
+    """Jobs of one class of width."""
+
+    gpus: str
+    jobs: int
+    jobs_share: float
+    gpu_time_share: float
+    median_seconds: float
+    p90_seconds: float
+    longest_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The whole workload."""
+
+    schema: str = SCHEMA
+    name: str
+    source: str
+    jobs: int
+    tenants: int
+    span_seconds: float
+    gpu_hours: float
+    sizes: tuple[SizeFacts, ...]
+    notes: tuple[str, ...]
+    faults: dict[str, int]
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def facts_of(workload: Workload) -> Facts:
+    """Counted over all jobs."""
+    by_class: dict[str, list[Job]] = {}
+    for job in workload.jobs:
+        by_class.setdefault(size_class(job.width.asked_gpus), []).append(job)
+    total = sum(_gpu_seconds(job) for job in workload.jobs)
+    faults: dict[str, int] = {}
+    for fault in workload.faults:
+        faults[fault.severity.value] = faults.get(fault.severity.value, 0) + 1
+    return Facts(
+        name=workload.name,
+        source=workload.source,
+        jobs=len(workload.jobs),
+        tenants=len({job.tenant for job in workload.jobs}),
+        span_seconds=workload.span_seconds,
+        gpu_hours=total / 3600.0,
+        sizes=tuple(
+            _size_facts(name, by_class[name], len(workload.jobs), total)
+            for name in NAMES
+            if name in by_class
+        ),
+        notes=workload.notes,
+        faults=faults,
+    )
+
+
+def _size_facts(name: str, jobs: list[Job], all_jobs: int, total: float) -> SizeFacts:
+    seconds = [_seconds(job) for job in jobs]
+    own = sum(_gpu_seconds(job) for job in jobs)
+    median, p90, longest = np.quantile(seconds, [0.5, 0.9, 1.0]).tolist()
+    return SizeFacts(
+        gpus=name,
+        jobs=len(jobs),
+        jobs_share=len(jobs) / all_jobs,
+        gpu_time_share=own / total if total else 0.0,
+        median_seconds=median,
+        p90_seconds=p90,
+        longest_seconds=longest,
+    )
+
+
+def _seconds(job: Job) -> float:
+    """At the asked width; a job without GPUs counts its work as it stands."""
+    asked = job.width.asked_gpus
+    return job.work.amount / job.units_per_second(asked) if asked else job.work.amount
+
+
+def _gpu_seconds(job: Job) -> float:
+    return _seconds(job) * job.width.asked_gpus

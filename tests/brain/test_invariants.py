@@ -1,0 +1,193 @@
+"""Each promise is broken by hand, and the breach is found."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.builders import Scene, a_cluster, a_job, a_queue, given, jobs
+from weft.brain.invariants import Breach, check, check_job, demand
+from weft.brain.state import BrainState
+from weft.model.decision import Assignment, Decision, Grant, Preemption
+from weft.model.errors import InvariantBreach
+from weft.model.ids import JobId
+from weft.model.placement import Placement
+from weft.model.state import State
+from weft.policy.recipes import srtf
+
+
+def a_healthy_scene() -> Scene:
+    """Two jobs run on one of two nodes, one waits, one is pledged what another gives up."""
+    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(srtf(min_run=0.0, spacing=1.0))
+    scene.submit(a_job("a", 4, seconds=1.0), a_job("b", 4, seconds=2.0))
+    scene.submit(a_job("long", 8, seconds=1e5)).decide().stay_silent()
+    scene.submit(a_job("pledged", 8, seconds=9.0), a_job("waits", 8, seconds=1e6)).decide()
+    assert check(scene.brain.state) == []
+    return scene
+
+
+def slot(state: BrainState, job: str) -> int:
+    return state.slot_of[JobId(job)]
+
+
+def first_row(state: BrainState, job: str) -> int:
+    return state.seat_rows[slot(state, job)][0]
+
+
+def a_seat_grows(state: BrainState) -> None:
+    row = first_row(state, "a")
+    state.seats.gpus[row] = 5
+    state.held_on[int(state.seats.node[row])][row] = 5
+    state.jobs.width[slot(state, "a")] = 5
+    state.jobs.max_gpus[slot(state, "a")] = 5
+
+
+def a_node_shrinks(state: BrainState) -> None:
+    state.nodes.gpus[:] = 7
+
+
+def a_pledge_too_many(state: BrainState) -> None:
+    state.seats.releasing[first_row(state, "long")] = False
+
+
+def a_seat_vanishes(state: BrainState) -> None:
+    state.seats.gpus[first_row(state, "a")] = 3
+
+
+def a_width_out_of_range(state: BrainState) -> None:
+    state.jobs.min_gpus[slot(state, "a")] = 5
+
+
+def a_waiting_job_holds_a_seat(state: BrainState) -> None:
+    state.jobs.state[slot(state, "b")] = State.QUEUED
+    state.jobs.reason[slot(state, "b")] = 1
+
+
+def a_pledge_without_admission(state: BrainState) -> None:
+    state.jobs.state[slot(state, "pledged")] = State.QUEUED
+
+
+def a_running_job_with_a_pledge(state: BrainState) -> None:
+    state.seats.pledged[first_row(state, "b")] = True
+
+
+def a_seat_without_a_job(state: BrainState) -> None:
+    state.jobs.active[slot(state, "a")] = False
+
+
+def a_job_forgotten(state: BrainState) -> None:
+    del state.slot_of[JobId("waits")]
+
+
+def a_job_both_over_and_alive(state: BrainState) -> None:
+    state.close(slot(state, "a"), State.SUCCEEDED, 5.0)
+    state.slot_of[JobId("a")] = slot(state, "b")
+
+
+def a_wait_without_reason(state: BrainState) -> None:
+    state.jobs.reason[slot(state, "waits")] = 0
+
+
+def a_reason_without_wait(state: BrainState) -> None:
+    state.jobs.reason[slot(state, "a")] = 1
+
+
+CORRUPTIONS: list[tuple[str, Callable[[BrainState], None]]] = [
+    ("no GPU is given twice", a_seat_grows),
+    ("no GPU is given twice", a_node_shrinks),
+    ("no GPU is given twice", a_pledge_too_many),
+    ("all or nothing", a_seat_vanishes),
+    ("all or nothing", a_width_out_of_range),
+    ("all or nothing", a_waiting_job_holds_a_seat),
+    ("all or nothing", a_pledge_without_admission),
+    ("all or nothing", a_running_job_with_a_pledge),
+    ("all or nothing", a_seat_without_a_job),
+    ("no job is lost", a_job_forgotten),
+    ("no job is lost", a_job_both_over_and_alive),
+    ("every wait has a reason", a_wait_without_reason),
+    ("every wait has a reason", a_reason_without_wait),
+]
+
+
+@pytest.mark.parametrize(("promise", "corrupt"), CORRUPTIONS, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_broken_promise_is_found(
+    promise: str, corrupt: Callable[[BrainState], None]
+) -> None:
+    state = a_healthy_scene().brain.state
+    corrupt(state)
+    assert promise in [breach.promise for breach in check(state)]
+
+
+def test_one_job_and_its_nodes_can_be_checked_alone() -> None:
+    state = a_healthy_scene().brain.state
+    for job in ("a", "b", "long", "pledged", "waits", "nobody"):
+        assert check_job(state, JobId(job)) == []
+    a_seat_grows(state)
+    assert [breach.promise for breach in check_job(state, JobId("b"))] == ["no GPU is given twice"]
+    assert "no GPU is given twice" in [breach.promise for breach in check_job(state, JobId("a"))]
+    state = a_healthy_scene().brain.state
+    a_seat_vanishes(state)
+    (breach,) = check_job(state, JobId("a"))
+    assert breach == Breach(
+        "all or nothing", "job a is RUNNING at width 4 of 4..4 and holds 3, pledged 0"
+    )
+
+
+def test_a_lost_node_may_hold_more_than_it_has() -> None:
+    state = a_healthy_scene().brain.state
+    state.nodes.gpus[:] = 0
+    state.nodes.present[:] = False
+    assert check(state) == []
+    assert check_job(state, JobId("a")) == []
+
+
+def test_a_breach_raises_with_its_details() -> None:
+    demand([])
+    with pytest.raises(InvariantBreach, match="quota: too much; priority: upside down") as error:
+        demand([Breach("quota", "too much"), Breach("priority", "upside down")])
+    assert "journal" in error.value.hint
+
+
+# --- decisions ----------------------------------------------------------------------------------------
+
+
+def a_grant(job: str) -> Grant:
+    return Grant(JobId(job), Assignment(1, Placement(())))
+
+
+def promises(state: BrainState, decision: Decision) -> list[str]:
+    return [breach.promise for breach in check(state, decision)]
+
+
+def test_a_queue_that_was_given_too_much_is_found() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).with_queues(a_queue("default", limit=4), a_queue("b"))
+    scene.submit(*jobs(4)).decide()
+    state = scene.brain.state
+    granted = Decision(0.0, grants=(a_grant("job0"),))
+    assert promises(state, granted) == []
+    state.set_tree(state.tree.with_queue(a_queue("default", limit=3)))
+    assert promises(state, granted) == ["quota"]
+    assert promises(state, Decision(0.0)) == [], "nobody was given anything"
+
+
+def test_a_preemption_for_nothing_is_found() -> None:
+    state = a_healthy_scene().brain.state
+    useless = Preemption(JobId("a"), JobId("waits"))
+    assert promises(state, Decision(0.0, preemptions=(useless,))) == ["no idle preemption"]
+    useful = Decision(0.0, (a_grant("waits"),), (useless,))
+    assert promises(state, useful) == []
+
+
+def test_the_preemption_of_a_firm_job_is_found() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).submit(a_job("firm", preemptible=False)).decide()
+    scene.submit(a_job("next")).decide()
+    decision = Decision(0.0, (a_grant("next"),), (Preemption(JobId("firm"), JobId("next")),))
+    assert promises(scene.brain.state, decision) == ["no idle preemption"]
+
+
+def test_an_inverted_priority_is_found_unless_the_seats_were_lent() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).submit(a_job("high", priority=2), a_job("low"))
+    scene.decide()
+    for reclaim, found in ((False, ["priority"]), (True, [])):
+        preempted = Preemption(JobId("high"), JobId("low"), reclaim)
+        decision = Decision(0.0, (a_grant("low"),), (preempted,))
+        assert promises(scene.brain.state, decision) == found

@@ -1,0 +1,568 @@
+"""The promises of the scheduler, checked after every event, with the truth read from the world.
+
+The numbers I1 to I13 are those of the reliability notes. What runs is read from the world's runs and
+not from what the brain believes; quota, feasibility and waiting time are computed here once more
+in the dullest way, so that this file shares no mistake with the code that it judges.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.brain.brain import Brain
+from weft.brain.event import (
+    Event,
+    InstructionDone,
+    JobCancelled,
+    NodeAdded,
+    NodeChanged,
+    NodeLost,
+    Phase,
+    QueueChanged,
+    Tick,
+)
+from weft.brain.instruction import Instruction, Preempt, Start, Stop, Wake
+from weft.brain.state import REASONS, BrainState
+from weft.model.cluster import Node
+from weft.model.decision import Assignment
+from weft.model.ids import JobId, NodeId, QueueId
+from weft.model.job import Job
+from weft.model.placement import Seat
+from weft.model.queue import QueueTree
+from weft.model.reason import ReasonCode
+from weft.model.state import State
+from weft.sim.world import Run
+
+if TYPE_CHECKING:
+    from tests.sim.random_world import RandomWorld
+
+NEVER = frozenset(
+    {ReasonCode.CONSTRAINT_NEVER, ReasonCode.QUOTA_NEVER, ReasonCode.CONSTRAINT_QUEUE}
+)
+"""Reasons that say: not in this cluster and under this quota, however long you wait."""
+EXPLAIN_EVERY = 20
+RECOUNT_EVERY = 4
+COPY_EVERY = 400
+NO_LIMIT = 1 << 60
+SOON = 1e-6
+
+
+class PromiseBroken(AssertionError):
+    """A promise does not hold; `promise` is its number in the notes."""
+
+    def __init__(self, promise: str, detail: str) -> None:
+        super().__init__(f"{promise}: {detail}")
+        self.promise = promise
+
+
+class Auditor:
+    """Looks at one world after every step and remembers what it needs to judge the next."""
+
+    def __init__(self, world: "RandomWorld") -> None:
+        self.world = world
+        self.looks = 0
+        self.starts: dict[JobId, tuple[int, Assignment]] = {}
+        self.begun: dict[JobId, int] = {}
+        self.speeds: dict[tuple[JobId, int], float] = {}
+        self.reached: dict[JobId, float] = {}
+        self.strangers: set[tuple[JobId, int]] = set()
+        self.shrunk: dict[NodeId, int] = {}
+        self.waited: dict[JobId, float] = {}
+        self.waiting: list[JobId] = []
+        self.admitted: list[JobId] = []
+        self.closed = 0
+        self.last_event = 0.0
+        self.rebuilding = False
+
+    # --- one event -----------------------------------------------------------------------------
+
+    def before(self, event: Event) -> None:
+        state = self.world.brain.state
+        self.admitted = [state.spec(slot).id for slot in state.admitted]
+        if isinstance(event, NodeChanged):
+            used = sum(seat.gpus for seat in self._seats_on(event.node.id))
+            self.shrunk[event.node.id] = max(used, self.shrunk.get(event.node.id, 0))
+
+    def heard(self, event: Event, instructions: list[Instruction]) -> None:
+        self._clock(event)
+        if self.rebuilding:
+            self._undisturbed(instructions)
+        self._pledges_kept(event)
+        self._ended_for_cause()
+        started = set()
+        for instruction in instructions:
+            if isinstance(instruction, Start):
+                if instruction.epoch != self.starts.get(instruction.job, (0, None))[0]:
+                    started.add(instruction.job)
+                self._started(instruction)
+            elif isinstance(instruction, Preempt):
+                self._preempted(instruction)
+            elif isinstance(instruction, Stop) and instruction.why in ("unknown", "superseded"):
+                self.strangers.add((instruction.job, instruction.epoch))
+        self._quota(started)
+
+    def _clock(self, event: Event) -> None:
+        """Waiting time, kept by a stopwatch; the brain's bookings must add up to it (I13)."""
+        for job in self.waiting:
+            self.waited[job] = self.waited.get(job, 0.0) + event.at - self.last_event
+        self.last_event = event.at
+        state = self.world.brain.state
+        size = state.size
+        status = state.jobs.state[:size].tolist()
+        self.waiting = [j for j, slot in state.slot_of.items() if status[slot] <= State.ADMITTED]
+        jobs = state.jobs
+        open_wait = np.where(jobs.reason[:size] > 0, event.at - jobs.waiting_since[:size], 0.0)
+        booked = (state.booked[:size].sum(axis=1) + open_wait).tolist()
+        for job, slot in state.slot_of.items():
+            if abs(booked[slot] - self.waited.get(job, 0.0)) > 1e-5:
+                raise PromiseBroken(
+                    "I13 waits", f"{job} waited {self.waited.get(job, 0.0)} s, booked {booked[slot]}"
+                )
+        for job in self.waiting:
+            if not jobs.reason[state.slot_of[job]]:
+                raise PromiseBroken("I13 waits", f"{job} waits and nobody says why")
+
+    def _pledges_kept(self, event: Event) -> None:
+        """A job that others made room for starts, unless it, a node or a queue was changed (I11)."""
+        state = self.world.brain.state
+        for job in self.admitted:
+            slot = state.slot_of.get(job)
+            if slot is None:
+                if not isinstance(event, JobCancelled):
+                    raise PromiseBroken("I11", f"{job} lost its pledge and its life at {event}")
+            elif state.state_of(slot) is State.QUEUED and not isinstance(
+                event, NodeAdded | NodeChanged | NodeLost | QueueChanged
+            ):
+                raise PromiseBroken("I11", f"{job} lost its pledge at {event}")
+
+    def _ended_for_cause(self) -> None:
+        """Over is over, and for a reason that the world knows of (I4)."""
+        world, closed = self.world, self.world.brain.state.closed
+        if len(closed) == self.closed:
+            return
+        for job in list(closed)[self.closed :]:
+            end, spec = closed[job], world.specs[job]
+            lawful = {
+                State.SUCCEEDED: world.finished(job),
+                State.CANCELLED: job in world.cancelled,
+                State.FAILED: end.failures > spec.max_retries,
+            }
+            if not lawful[end.state]:
+                raise PromiseBroken("I4", f"{job} ended as {end.state.name} without cause")
+            if job in world.running_ids():
+                raise PromiseBroken("I5", f"{job} is {end.state.name} and still runs")
+            if abs(sum(end.waits_seconds) - self.waited.get(job, 0.0)) > 1e-5:
+                raise PromiseBroken("I13 waits", f"{job} ended with {end.waits_seconds} booked")
+        self.closed = len(closed)
+
+    def _started(self, start: Start) -> None:
+        """Epochs rise; the same epoch means the same seats (I5, I9); a gang is whole (I2)."""
+        epoch, assignment = self.starts.get(start.job, (0, None))
+        if start.epoch < epoch or (start.epoch == epoch and start.assignment != assignment):
+            raise PromiseBroken("I5", f"{start} after epoch {epoch} with {assignment}")
+        self.starts[start.job] = (start.epoch, start.assignment)
+        whole_gang(self.world.specs[start.job], start.assignment, self.world.nodes)
+
+    def _preempted(self, preempt: Preempt) -> None:
+        """For a job that got seats, of no lower rank, after the time that was promised (I11)."""
+        world, state = self.world, self.world.brain.state
+        decision = world.brain.decision
+        assert decision is not None
+        why = next(p for p in decision.preemptions if p.job == preempt.job)
+        victim, other = world.specs[preempt.job], world.specs[why.beneficiary]
+        slot = state.slot_of.get(why.beneficiary)
+        if slot is None or state.state_of(slot) is State.QUEUED:
+            raise PromiseBroken("I11", f"{victim.id} yields to {other.id}, which still waits")
+        if not victim.preemptible:
+            raise PromiseBroken("I11", f"{victim.id} must not be preempted")
+        if why.reclaim:
+            return
+        if other.priority < victim.priority:
+            raise PromiseBroken("I11", f"{victim.id} yields to {other.id} of lower priority")
+        yielding, run = world.brain.recipe.yielding, world.run_of(victim.id)
+        least = 0.0 if yielding is None else yielding.min_run_seconds
+        if run is not None and world.now - run.begun < least - SOON:
+            raise PromiseBroken(
+                "I11", f"{victim.id} ran {world.now - run.begun} of {least} s, then {other.id} came"
+            )
+
+    def _quota(self, started: set[JobId]) -> None:
+        """Where something was started, what is held is within the cap, up to the root (I3)."""
+        tree = self.world.tree
+        if not started or not any_quota(tree):
+            return
+        state = self.world.brain.state
+        held = {
+            job: int(state.jobs.width[slot])
+            for job, slot in state.slot_of.items()
+            if state.state_of(slot).holds_seats
+        }
+        used, firm = Counter[QueueId](), Counter[QueueId]()
+        for job, width in held.items():
+            spec = self.world.specs[job]
+            for step in path(tree, spec.queue):
+                used[step] += width
+                firm[step] += 0 if spec.preemptible else width
+        for job in started & held.keys():
+            for step in path(tree, self.world.specs[job].queue):
+                if held[job] and used[step] > cap(tree, step):
+                    raise PromiseBroken(
+                        "I3", f"{job} started; {step} holds {used[step]} of {cap(tree, step)}"
+                    )
+                kept = not self.world.specs[job].preemptible and tree.divided and held[job]
+                if kept and firm[step] > tree.guaranteed(step):
+                    raise PromiseBroken("I3", f"{job} is kept beyond the guarantee of {step}")
+
+    # --- what the world does -------------------------------------------------------------------
+
+    def begins(self, start: Start) -> None:
+        """An incarnation comes to life: the only one, and newer than all before it (I5)."""
+        world = self.world
+        if start.job in world.running_ids():
+            raise PromiseBroken("I5", f"{start.job} begins epoch {start.epoch} and runs already")
+        if start.epoch <= self.begun.get(start.job, 0):
+            raise PromiseBroken("I5", f"{start.job} begins epoch {start.epoch} again")
+        if world.finished(start.job) or start.job in world.over:
+            raise PromiseBroken("I5", f"{start.job} is over and begins again")
+        self.begun[start.job] = start.epoch
+
+    def breaks(self, run: Run) -> None:
+        self.reached[run.job.id] = run.progress(self.world.now)
+
+    def leaves(self, run: Run) -> None:
+        """What is kept is all, or all up to the last checkpoint where it was cut off (I6)."""
+        now, job = self.world.now, run.job
+        reached = self.reached.pop(job.id, None)
+        kept = self.world.saved(job.id)
+        before = run.saved if run.phase is not Phase.STOPPING else 0.0
+        cut_off = reached is not None or run.phase is Phase.RUNNING
+        if run.phase is Phase.RUNNING and run.progress(now) >= job.work.amount - SOON:
+            return
+        lost = (run.progress(now) if reached is None else reached) - kept
+        speed, interval = self.speeds.get((job.id, run.epoch), 0.0), job.checkpoint_interval_seconds
+        allowed = 0.0 if not cut_off else speed * interval if interval > 0 else float("inf")
+        if lost > allowed + 1e-5 or kept < before - 1e-5:
+            raise PromiseBroken("I6", f"{job.id} lost {lost} of at most {allowed} units of work")
+
+    def excuses(self, start: Start) -> bool:
+        """Whether the world's guard is right to refuse though the brain made no mistake."""
+        nodes = set(start.assignment.placement.nodes)
+        strange = [run for run in self.world.running() if self._is_strange(run)]
+        return bool(
+            nodes & self.shrunk.keys()
+            or any(run.job.id == start.job for run in strange)
+            or any(nodes & set(run.placement.nodes) for run in strange)
+        )
+
+    # --- a crash of the brain ------------------------------------------------------------------
+
+    def forget_brain(self) -> None:
+        self.waited.clear()
+        self.waiting, self.admitted, self.closed = [], [], 0
+        self.last_event = self.world.now
+        self.rebuilding = True
+
+    def _undisturbed(self, instructions: list[Instruction]) -> None:
+        """A brain that is being rebuilt leaves alone what runs and has no reason to stop."""
+        for instruction in instructions:
+            if isinstance(instruction, Stop | Preempt):
+                run = self.world.run_of(instruction.job)
+                asked = instruction.job in self.world.cancelled
+                if run is not None and not (asked or run.broken or run.phase is Phase.STOPPING):
+                    raise PromiseBroken("I8", f"{instruction} to a healthy run after a crash")
+
+    def rebuilt(self) -> None:
+        """Everything that runs was adopted; everything that is not over is known."""
+        self.rebuilding = False
+        state = self.world.brain.state
+        for run in self.world.running():
+            slot = state.slot_of.get(run.job.id)
+            if slot is None or not state.state_of(slot).holds_seats:
+                raise PromiseBroken("I8", f"{run.job.id} runs and the new brain did not adopt it")
+
+    # --- after every step ----------------------------------------------------------------------
+
+    def look(self) -> None:
+        self.looks += 1
+        self._nobody_lost()
+        self._runs()
+        self._kept_work()
+        if self.looks % RECOUNT_EVERY == 0:
+            recount(self.world.brain.state)
+        if self.looks % EXPLAIN_EVERY == 0 and self.waiting:
+            self._explained(self.waiting[self.looks // EXPLAIN_EVERY % len(self.waiting)])
+        if self.looks % COPY_EVERY == 0:
+            independent_copy(self.world.brain)
+
+    def _nobody_lost(self) -> None:
+        """Each job that was submitted is over or in the brain, and not both (I4)."""
+        world, state = self.world, self.world.brain.state
+        if len(state.slot_of) + len(world.over) != len(world.specs):
+            known = state.slot_of.keys() | world.over.keys()
+            raise PromiseBroken(
+                "I4", f"lost {world.specs.keys() - known}, or back from the dead "
+                f"{state.slot_of.keys() & world.over.keys()}"
+            )
+
+    def _runs(self) -> None:
+        """No GPU twice, by what runs (I1); the brain holds a seat for all that runs (I13)."""
+        world, state = self.world, self.world.brain.state
+        used: Counter[NodeId] = Counter()
+        cpus, memory = Counter[NodeId](), Counter[NodeId]()
+        for run in world.running():
+            key = (run.job.id, run.epoch)
+            if run.speed > 0.0:
+                self.speeds[key] = run.speed
+            for seat in run.placement.seats:
+                used[seat.node] += seat.gpus
+                cpus[seat.node] += seat.cpus  # type: ignore[assignment]
+                memory[seat.node] += seat.memory_gib  # type: ignore[assignment]
+            if not self._is_strange(run):
+                self._held(state, run)
+        nodes = world.nodes
+        for name, gpus in used.items():
+            node = nodes[name]
+            if gpus > max(node.gpus, self.shrunk.get(name, 0)):
+                raise PromiseBroken("I1", f"{gpus} GPUs run on {name}, which has {node.gpus}")
+            if cpus[name] > (node.cpus or np.inf) + SOON:
+                raise PromiseBroken("I1", f"{cpus[name]} CPUs run on {name}: {node.cpus}")
+            if memory[name] > (node.memory_gib or np.inf) + SOON:
+                raise PromiseBroken("I1", f"{memory[name]} GiB run on {name}: {node.memory_gib}")
+        for name in self.shrunk:
+            self.shrunk[name] = min(self.shrunk[name], used[name])
+
+    def _held(self, state: BrainState, run: Run) -> None:
+        slot = state.slot_of.get(run.job.id)
+        if slot is None or not state.state_of(slot).holds_seats:
+            raise PromiseBroken("I13 view", f"{run.job.id} runs and the brain holds no seat for it")
+        if int(state.jobs.epoch[slot]) != run.epoch:
+            raise PromiseBroken("I13 view", f"{run.job.id} runs epoch {run.epoch}, not as believed")
+        believed = state.assignments[slot]
+        if believed is None or believed.placement != run.placement:
+            raise PromiseBroken("I13 view", f"{run.job.id} runs elsewhere than the brain believes")
+
+    def _kept_work(self) -> None:
+        """What a waiting job would resume from is what the world has saved (I6, I13)."""
+        state = self.world.brain.state
+        done = state.jobs.work_done
+        for job in self.waiting:
+            slot = state.slot_of.get(job)
+            if slot is not None and abs(done[slot] - self.world.saved(job)) > 1e-5:
+                raise PromiseBroken(
+                    "I6", f"{job} waits with {done[slot]}, saved {self.world.saved(job)}"
+                )
+
+    def _explained(self, job: JobId) -> None:
+        """Asked why it waits, the brain answers, in words, and is not changed by that."""
+        brain = self.world.brain
+        mark = fingerprint(brain)
+        reasons = brain.explain(job)
+        if not reasons:
+            raise PromiseBroken("I13 reason", f"{job} waits and is not told why")
+        for reason in reasons:
+            if not reason.text or not reason.remedy or "{" in reason.text + reason.remedy:
+                raise PromiseBroken("I13 reason", f"{job}: {reason} does not read")
+        if fingerprint(brain) != mark:
+            raise PromiseBroken("I13 reason", f"asking about {job} changed the brain")
+
+    def _is_strange(self, run: Run) -> bool:
+        return (run.job.id, run.epoch) in self.strangers
+
+    def _seats_on(self, node: NodeId) -> list[Seat]:
+        return [s for run in self.world.running() for s in run.placement.seats if s.node == node]
+
+
+# --- each promise in the dullest way -----------------------------------------------------------
+
+
+def whole_gang(job: Job, assignment: Assignment, nodes: dict[NodeId, Node]) -> None:
+    """All of it, on nodes that it accepts, of one type, in one pool (I2)."""
+    seats = assignment.placement.seats
+    width = sum(seat.gpus for seat in seats)
+    sat = [nodes[seat.node] for seat in seats]
+    sound = (
+        width == assignment.width
+        and job.width.min_gpus <= width <= job.width.max_gpus
+        and len({node.id for node in sat}) == len(seats)
+        and len({node.pool for node in sat}) == 1
+        and len({node.gpu.type for node in sat}) == 1
+        and (not width or job.type_speed(sat[0].gpu.type) > 0)
+        and (job.max_nodes is None or len(seats) <= job.max_nodes)
+    )
+    if not sound:
+        raise PromiseBroken("I2", f"{job.id} of {job.width} is given {assignment}")
+
+
+def recount(state: BrainState) -> None:
+    """Every column that follows from another one, computed anew (I13)."""
+    held: list[dict[int, int]] = [{} for _ in state.held_on]
+    rows: dict[int, list[int]] = {}
+    seats = state.seats
+    for row, slot in enumerate(seats.slot[: state.seat_count].tolist()):
+        if slot < 0:
+            continue
+        rows.setdefault(slot, []).append(row)
+        if not seats.pledged[row]:
+            held[int(seats.node[row])][row] = int(seats.gpus[row])
+    if held != state.held_on:
+        raise PromiseBroken("I13 columns", f"held_on is {state.held_on}, seats say {held}")
+    for job, slot in state.slot_of.items():
+        status, assignment = state.state_of(slot), state.assignments[slot]
+        mine = rows.pop(slot, [])
+        if sorted(state.seat_rows[slot]) != mine:
+            raise PromiseBroken("I13 columns", f"{job} has rows {mine}, not as listed")
+        if (assignment is not None) != (status.holds_seats or status is State.ADMITTED):
+            raise PromiseBroken("I13 columns", f"{job} is {status.name} with {assignment}")
+        if [s.gpus for s in assignment.placement.seats] if assignment else []:
+            assert assignment is not None
+            given = [s.gpus for s in assignment.placement.seats]
+            if given != seats.gpus[state.seat_rows[slot]].tolist():
+                raise PromiseBroken("I13 columns", f"{job} has other seats than assigned")
+        releasing = status is State.STOPPING
+        if any(bool(seats.releasing[row]) != releasing for row in mine):
+            raise PromiseBroken("I13 columns", f"{job} is {status.name}, releasing {not releasing}")
+        if (slot in state.admitted) != (status is State.ADMITTED):
+            raise PromiseBroken("I13 columns", f"{job} is {status.name} in the list of admitted")
+    if rows:
+        raise PromiseBroken("I13 columns", f"seats without a job: {rows}")
+
+
+def independent_copy(brain: Brain) -> None:
+    """A copy that runs on leaves the original as it was."""
+    mark = fingerprint(brain)
+    twin = brain.copied()
+    if fingerprint(twin) != mark:
+        raise PromiseBroken("I13 copy", "a copy is not like its original")
+    at = brain.now
+    for instruction in twin.handle(Tick(at + 30.0)):
+        if isinstance(instruction, Start):
+            twin.handle(InstructionDone(at + 31.0, instruction.job, instruction.epoch, Start.verb))
+    for job in list(twin.state.slot_of)[:5]:
+        twin.handle(JobCancelled(at + 40.0, job))
+    for node in list(twin.state.node_ids)[:2]:
+        twin.handle(NodeLost(at + 50.0, node))
+    twin.handle(Tick(at + 1000.0))
+    if fingerprint(brain) != mark:
+        raise PromiseBroken("I13 copy", "a copy that ran on changed its original")
+
+
+def fingerprint(brain: Brain) -> int:
+    """Everything that a brain remembers, as one number (of this process)."""
+    state = brain.state
+    columns = [*_columns(state.jobs), *_columns(state.seats), *_columns(state.nodes)]
+    arrays = (*columns, state.booked, state.finished[: state.finished_count])
+    rest = (
+        tuple(map(str, state.assignments)),
+        tuple(map(str, state.specs)),
+        str(state.slot_of),
+        str(state.admitted),
+        str(state.held_on),
+        str(state.seat_rows),
+        str(state.after_stop),
+        str(state.closed),
+        str(state.tree),
+        str(brain._unanswered),
+        str(brain._silent),
+        (brain.now, brain.rounds, brain._round_at, brain._wake_at, brain._last_round),
+    )
+    return hash((tuple(array.tobytes() for array in arrays), rest))
+
+
+def _columns(columns: object) -> list[np.ndarray]:
+    return [getattr(columns, name) for name in type(columns).__slots__]  # type: ignore[attr-defined]
+
+
+def path(tree: QueueTree, queue: QueueId) -> list[QueueId]:
+    return [step.id for step in tree.path(queue)] if queue in tree else []
+
+
+def cap(tree: QueueTree, queue: QueueId) -> int:
+    """The most that a queue may ever hold."""
+    spec = tree.get(queue)
+    limit = NO_LIMIT if spec.limit_gpus is None else spec.limit_gpus
+    return limit if spec.borrowing or not tree.divided else min(limit, tree.guaranteed(queue))
+
+
+def any_quota(tree: QueueTree) -> bool:
+    return tree.divided or any(queue.limit_gpus is not None for queue in tree.queues)
+
+
+def could_ever_run(job: Job, nodes: list[Node], tree: QueueTree) -> bool:
+    """Whether an empty cluster and an empty quota would take the job, by trying everything."""
+    width = job.width.asked_gpus
+    if job.queue not in tree:
+        return False
+    for step in path(tree, job.queue):
+        firm = tree.divided and not job.preemptible
+        if width > min(cap(tree, step), tree.guaranteed(step) if firm else NO_LIMIT):
+            return False
+    if not width:
+        return any(_offers(node, job, 0) for node in nodes)
+    for domain in {(node.pool, node.gpu.type) for node in nodes}:
+        offers = sorted(
+            (
+                max(gpus for gpus in range(node.gpus + 1) if _offers(node, job, gpus))
+                for node in nodes
+                if (node.pool, node.gpu.type) == domain and job.type_speed(node.gpu.type) > 0
+            ),
+            reverse=True,
+        )
+        if sum(offers[: job.max_nodes]) >= width:
+            return True
+    return False
+
+
+def _offers(node: Node, job: Job, gpus: int) -> bool:
+    cpus = job.cpus_per_gpu * gpus if job.width.asked_gpus else job.cpus
+    memory = job.memory_gib_per_gpu * gpus if job.width.asked_gpus else job.memory_gib
+    return cpus <= (np.inf if node.cpus is None else node.cpus) and memory <= (
+        np.inf if node.memory_gib is None else node.memory_gib
+    )
+
+
+# --- at the end --------------------------------------------------------------------------------
+
+
+def is_at_rest(world: "RandomWorld") -> bool:
+    """Nothing runs, the faults are over, and everybody who waits is told: never."""
+    if world.running_ids() or world.now < world.faults.until_seconds or world.submits:
+        return False
+    state = world.brain.state
+    return all(
+        state.state_of(slot) is State.QUEUED and _reason(state, slot) in NEVER
+        for slot in state.slot_of.values()
+    )
+
+
+def settled(world: "RandomWorld") -> None:
+    """Once faults are over, all that can run has run, and the rest is rightly told never (I7)."""
+    state = world.brain.state
+    nodes = list(world.nodes.values())
+    for job, slot in state.slot_of.items():
+        possible = could_ever_run(world.specs[job], nodes, world.tree)
+        if possible or _reason(state, slot) not in NEVER:
+            raise PromiseBroken(
+                "I7",
+                f"{job} is left {state.state_of(slot).name}, {_reason(state, slot)}, and "
+                f"{'could' if possible else 'could not'} run",
+            )
+
+
+def silent(world: "RandomWorld") -> None:
+    """At rest, nothing but the clock goes on (I10)."""
+    for _ in range(30):
+        if not world.pending:
+            return
+        world.step()
+        loud = [i for i in world.brain._out if not isinstance(i, Wake)]
+        loud = loud if isinstance(world.heard, Tick) else []
+        if loud:
+            raise PromiseBroken("I10", f"at rest, and still {loud}")
+    if world.pending and world.brain.recipe.rounds.period_seconds is None:
+        raise PromiseBroken("I10", "at rest, and still awake")
+
+
+def _reason(state: BrainState, slot: int) -> ReasonCode | None:
+    row = int(state.jobs.reason[slot])
+    return REASONS[row - 1] if row else None
