@@ -70,8 +70,8 @@ def _measured(suite: Suite, traces: Path | None, *, short: bool) -> list[Row]:
 
 
 def _traces() -> Path | None:
-    folder = os.environ.get("WEFT_TRACES")
-    return Path(folder) if folder else None
+    folder = Path(os.environ.get("WEFT_TRACES") or "nowhere")
+    return folder if folder.is_dir() else None
 
 
 def _parser() -> argparse.ArgumentParser:

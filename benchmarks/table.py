@@ -42,7 +42,7 @@ def _show_rich(rows: Sequence[Row]) -> None:
     for row in rows:
         style = "red" if not row.holds else "dim" if row.bar is None else None
         table.add_row(*_cells(row), style=style)
-    Console().print(table, markup=False)
+    Console(markup=False, highlight=False).print(table)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -36,12 +36,14 @@ from weft.brain.event import (
 )
 from weft.brain.instruction import Instruction, Preempt, Start, Stop, Wake
 from weft.brain.invariants import check, demand
+from weft.brain.nodes import NodeTable
 from weft.model.cluster import Cluster, Gpu, Node
 from weft.model.ids import GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
 from weft.model.job import INDIFFERENT, GpuSpeed, Job, Width, Work
 from weft.model.placement import Placement, Seat
 from weft.model.queue import Queue, QueueTree
 from weft.model.reason import Reason, ReasonCode
+from weft.model.snapshot import JobColumns, SeatColumns, Snapshot
 from weft.model.state import State
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import backfill
@@ -316,9 +318,7 @@ class Scene:
 
     def running(self) -> set[str]:
         state = self.brain.state
-        return {
-            job for job, slot in state.slot_of.items() if state.state_of(slot) is State.RUNNING
-        }
+        return {job for job, slot in state.slot_of.items() if state.state_of(slot) is State.RUNNING}
 
     def expect(self, job: str, *expectations: "Expectation") -> Self:
         for expectation in expectations:
@@ -347,9 +347,7 @@ class Scene:
         if not isinstance(instruction, ANSWERED):
             return None
         kept = None if isinstance(instruction, Start) else self._work_done(instruction.job)
-        return InstructionDone(
-            self.now, instruction.job, instruction.epoch, instruction.verb, kept
-        )
+        return InstructionDone(self.now, instruction.job, instruction.epoch, instruction.verb, kept)
 
     def _work_done(self, job: JobId) -> float | None:
         slot = self.brain.state.slot_of.get(job)
@@ -425,3 +423,41 @@ def yields_to(beneficiary: str) -> Expectation:
 
 def is_never_preempted(scene: Scene, job: str) -> None:
     assert scene.all(Preempt, job) == [], f"{job} was preempted"
+
+
+# --- tables for policies --------------------------------------------------------------------------
+
+
+def a_snapshot(
+    *rows: dict[str, Any], now: float = 1000.0, nodes: Cluster | None = None
+) -> Snapshot:
+    """A snapshot of jobs whose columns are written down one by one; `seq` counts from 0."""
+    columns = JobColumns.empty(len(rows))
+    columns.active[:] = True
+    columns.asked_gpus[:] = 1
+    columns.pace[:] = 1.0
+    columns.rank[:] = -1
+    columns.mark[:] = now
+    columns.seq[:] = range(len(rows))
+    for slot, row in enumerate(rows):
+        for name, value in row.items():
+            getattr(columns, name)[slot] = value
+    table = node_table(nodes or a_cluster(nodes=1, gpus=8))
+    return Snapshot(
+        now=now,
+        jobs=columns,
+        nodes=table.fabric.nodes,
+        seats=SeatColumns.empty(0),
+        specs=[None] * len(rows),
+        node_ids=table.ids,
+        queue_ids=(),
+        gpu_types=(),
+        finished_gpu_seconds=np.zeros(0),
+    )
+
+
+def node_table(cluster: Cluster) -> NodeTable:
+    table = NodeTable()
+    for node in cluster.nodes:
+        table.put(node)
+    return table

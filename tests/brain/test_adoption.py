@@ -32,9 +32,7 @@ def test_a_running_job_is_adopted_where_it_is_with_its_work_and_epoch() -> None:
 
 
 def test_what_is_adopted_is_not_given_away() -> None:
-    scene = a_fresh_brain(12, 8).report(
-        "job0", Phase.RUNNING, epoch=1, placement=seats(n0=8, n1=4)
-    )
+    scene = a_fresh_brain(12, 8).report("job0", Phase.RUNNING, epoch=1, placement=seats(n0=8, n1=4))
     scene.decide().expect("job1", is_now(State.QUEUED))
 
 

@@ -57,8 +57,10 @@ def test_a_head_that_is_not_admissible_holds_nobody(head: object, why: ReasonCod
 
 
 def test_five_hundred_admissible_jobs_are_admitted_within_two_rounds() -> None:
-    scene = given(a_cluster(nodes=63, gpus=8)).with_recipe(fifo()).with_queues(
-        a_queue("full", limit=0), a_queue("open")
+    scene = (
+        given(a_cluster(nodes=63, gpus=8))
+        .with_recipe(fifo())
+        .with_queues(a_queue("full", limit=0), a_queue("open"))
     )
     scene.submit(a_job("head", 8, queue="full"), *jobs(500, "job", queue="open"))
     scene.decide().decide() if len(scene.decide().running()) < 500 else None

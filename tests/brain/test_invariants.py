@@ -108,10 +108,10 @@ CORRUPTIONS: list[tuple[str, Callable[[BrainState], None]]] = [
 ]
 
 
-@pytest.mark.parametrize(("promise", "corrupt"), CORRUPTIONS, ids=lambda x: getattr(x, "__name__", ""))
-def test_a_broken_promise_is_found(
-    promise: str, corrupt: Callable[[BrainState], None]
-) -> None:
+@pytest.mark.parametrize(
+    ("promise", "corrupt"), CORRUPTIONS, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_a_broken_promise_is_found(promise: str, corrupt: Callable[[BrainState], None]) -> None:
     state = a_healthy_scene().brain.state
     corrupt(state)
     assert promise in [breach.promise for breach in check(state)]

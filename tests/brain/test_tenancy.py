@@ -175,15 +175,15 @@ def test_the_limit_of_a_parent_does_not_cost_a_sibling_its_guarantee() -> None:
 
 @pytest.mark.xfail(strict=True, reason="only who is within all ancestors' guarantees may reclaim")
 def test_inside_an_organisation_teams_reclaim_from_teams() -> None:
-    scene = tenants(
-        a_queue("org", 8), a_queue("a", 4, parent="org"), a_queue("b", 4, parent="org")
-    )
+    scene = tenants(a_queue("org", 8), a_queue("a", 4, parent="org"), a_queue("b", 4, parent="org"))
     scene.submit(*jobs(8, "b", queue="b")).decide().submit(*jobs(4, "a", queue="a")).decide()
     assert (held(scene, "a"), held(scene, "b"), held(scene, "org")) == (4, 4, 8)
 
 
 def test_what_another_organisation_lent_goes_back_before_what_a_team_is_owed() -> None:
-    scene = tenants(a_queue("x", 4), a_queue("y", 4), a_queue("y1", 4, parent="y"), a_queue("y2", 0, parent="y"))
+    scene = tenants(
+        a_queue("x", 4), a_queue("y", 4), a_queue("y1", 4, parent="y"), a_queue("y2", 0, parent="y")
+    )
     scene.submit(*jobs(8, "y1-", queue="y1")).decide()
     scene.submit(a_job("x", 4, queue="x"), a_job("y2", 1, queue="y2")).decide()
     scene.expect("x", runs).expect("y2", is_now(State.QUEUED))
@@ -213,7 +213,9 @@ def test_a_firm_job_is_told_the_lower_of_limit_and_guarantee() -> None:
 
 
 def test_where_nothing_is_guaranteed_firm_jobs_are_like_others() -> None:
-    scene = tenants(a_queue("a"), a_queue("b")).submit(a_job("firm", 8, queue="a", preemptible=False))
+    scene = tenants(a_queue("a"), a_queue("b")).submit(
+        a_job("firm", 8, queue="a", preemptible=False)
+    )
     scene.decide().expect("firm", runs)
 
 

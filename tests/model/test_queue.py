@@ -44,7 +44,12 @@ def test_a_parent_must_exist() -> None:
     [
         [a_queue("a", parent="a")],
         [a_queue("a", parent="b"), a_queue("b", parent="a")],
-        [a_queue("x"), a_queue("a", parent="b"), a_queue("b", parent="c"), a_queue("c", parent="a")],
+        [
+            a_queue("x"),
+            a_queue("a", parent="b"),
+            a_queue("b", parent="c"),
+            a_queue("c", parent="a"),
+        ],
     ],
     ids=["itself", "each other", "in a round"],
 )
@@ -102,9 +107,7 @@ def test_a_tree_is_accepted_exactly_if_it_can_be_drawn(
             here = links[here]
         return here is None
 
-    made = tuple(
-        a_queue(str(i), parent=None if links[i] is None else str(links[i])) for i in order
-    )
+    made = tuple(a_queue(str(i), parent=None if links[i] is None else str(links[i])) for i in order)
     if all(reaches_a_root(queue) for queue in links):
         assert len(QueueTree(made).queues) == len(parents)
     else:

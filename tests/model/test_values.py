@@ -97,9 +97,7 @@ def test_a_plan_as_written_fits_every_width() -> None:
 # --- locality ---------------------------------------------------------------------------------------
 
 
-@given(
-    st.floats(0, 1), st.floats(0, 1), st.integers(1, 64), st.integers(1, 64), st.integers(1, 16)
-)
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(1, 64), st.integers(1, 64), st.integers(1, 16))
 def test_being_spread_never_helps(
     per_node: float, per_rack: float, nodes: int, fewest: int, racks: int
 ) -> None:

@@ -308,29 +308,25 @@ class Auditor:
     def _runs(self) -> None:
         """No GPU twice, by what runs (I1); the brain holds a seat for all that runs (I13)."""
         world, state = self.world, self.world.brain.state
-        used: Counter[NodeId] = Counter()
-        cpus, memory = Counter[NodeId](), Counter[NodeId]()
-        for run in world.running():
-            key = (run.job.id, run.epoch)
+        used: dict[NodeId, tuple[int, float, float]] = {}
+        for run in world.running_ids().values():
             if run.speed > 0.0:
-                self.speeds[key] = run.speed
+                self.speeds[run.job.id, run.epoch] = run.speed
             for seat in run.placement.seats:
-                used[seat.node] += seat.gpus
-                cpus[seat.node] += seat.cpus  # type: ignore[assignment]
-                memory[seat.node] += seat.memory_gib  # type: ignore[assignment]
+                gpus, cpus, memory = used.get(seat.node, (0, 0.0, 0.0))
+                used[seat.node] = (gpus + seat.gpus, cpus + seat.cpus, memory + seat.memory_gib)
             if not self._is_strange(run):
                 self._held(state, run)
-        nodes = world.nodes
-        for name, gpus in used.items():
-            node = nodes[name]
-            if gpus > max(node.gpus, self.shrunk.get(name, 0)):
+        for name, (gpus, cpus, memory) in used.items():
+            node = world.node(name)
+            if gpus > node.gpus and gpus > self.shrunk.get(name, 0):
                 raise PromiseBroken("I1", f"{gpus} GPUs run on {name}, which has {node.gpus}")
-            if cpus[name] > (node.cpus or np.inf) + SOON:
-                raise PromiseBroken("I1", f"{cpus[name]} CPUs run on {name}: {node.cpus}")
-            if memory[name] > (node.memory_gib or np.inf) + SOON:
-                raise PromiseBroken("I1", f"{memory[name]} GiB run on {name}: {node.memory_gib}")
+            if node.cpus is not None and cpus > node.cpus + SOON:
+                raise PromiseBroken("I1", f"{cpus} CPUs run on {name}, which has {node.cpus}")
+            if node.memory_gib is not None and memory > node.memory_gib + SOON:
+                raise PromiseBroken("I1", f"{memory} GiB run on {name} of {node.memory_gib}")
         for name in self.shrunk:
-            self.shrunk[name] = min(self.shrunk[name], used[name])
+            self.shrunk[name] = min(self.shrunk[name], used.get(name, (0, 0.0, 0.0))[0])
 
     def _held(self, state: BrainState, run: Run) -> None:
         slot = state.slot_of.get(run.job.id)
@@ -453,15 +449,15 @@ def fingerprint(brain: Brain) -> int:
     columns = [*_columns(state.jobs), *_columns(state.seats), *_columns(state.nodes)]
     arrays = (*columns, state.booked, state.finished[: state.finished_count])
     rest = (
-        tuple(map(str, state.assignments)),
-        tuple(map(str, state.specs)),
+        tuple(map(id, state.assignments)),
+        tuple(map(id, state.specs)),
         str(state.slot_of),
         str(state.admitted),
         str(state.held_on),
         str(state.seat_rows),
         str(state.after_stop),
-        str(state.closed),
-        str(state.tree),
+        tuple((job, id(end)) for job, end in state.closed.items()),
+        id(state.tree),
         str(brain._unanswered),
         str(brain._silent),
         (brain.now, brain.rounds, brain._round_at, brain._wake_at, brain._last_round),

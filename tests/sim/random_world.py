@@ -436,6 +436,9 @@ class RandomWorld(World):
     def nodes(self) -> dict[NodeId, Node]:
         return {node.id: node for node in self._nodes.specs}
 
+    def node(self, name: NodeId) -> Node:
+        return self._nodes.specs[self._nodes.row[name]]
+
     def is_present(self, node: NodeId) -> bool:
         return bool(self._nodes.columns.present[self._nodes.row[node]])
 

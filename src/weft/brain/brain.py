@@ -73,6 +73,7 @@ class Brain:
         self.rounds = 0
         self.decision: Decision | None = None
         self._last_round = float("-inf")
+        self._supply_grew = True
         self._round_at: float | None = None
         self._wake_at: float | None = None
         self._backoff_until = float("-inf")
@@ -305,6 +306,7 @@ class Brain:
     # --- nodes and queues ----------------------------------------------------------------------
 
     def _on_node(self, event: NodeAdded | NodeChanged) -> None:
+        self._supply_grew = True
         row = self.state.put_node(event.node)
         held = sum(self.state.held_on[row].values())
         if held > event.node.gpus:
@@ -335,6 +337,7 @@ class Brain:
                 self._requeue(slot, PENDING, 0.0)
 
     def _on_queue(self, event: QueueChanged) -> None:
+        self._supply_grew = True
         self.state.set_tree(self.state.tree.with_queue(event.queue))
         self._withdraw_pledges(list(self.state.admitted))
         for slot in self.state.slot_of.values():
@@ -353,7 +356,8 @@ class Brain:
         self._round_at = None
         self._last_round = self.now
         self.rounds += 1
-        self._apply(decide(self.state, self.now, self.recipe))
+        grew, self._supply_grew = self._supply_grew, False
+        self._apply(decide(self.state, self.now, self.recipe, supply_grew=grew))
         self._round_again()
 
     def _round_again(self) -> None:
@@ -472,6 +476,7 @@ class Brain:
         self.state.next_assignment.pop(slot, None)
         nodes = self.state.release(slot)
         if nodes:
+            self._supply_grew = True
             if self.state.admitted:
                 self._start_admitted(nodes)
             self._want_round()

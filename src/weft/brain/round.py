@@ -7,6 +7,7 @@ until something is given back, so the walk costs as much as there are kinds, not
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from weft.brain.eviction import Eviction, nobody
 from weft.brain.outcome import Granted, Outcome
 from weft.brain.reservation import reserve
 from weft.brain.reshuffle import reshuffle
-from weft.brain.state import REASON_ROW, BrainState
+from weft.brain.state import REASON_ROW, REASONS, BrainState
 from weft.brain.victims import Victim
 from weft.model.kind import Kind
-from weft.model.reason import ReasonCode
+from weft.model.reason import Cause, ReasonCode
 from weft.model.snapshot import Ints
 from weft.model.state import State
 from weft.policy.place.packing import Offer
@@ -39,23 +40,54 @@ BLOCKED_SHORT_OF_GPUS = frozenset(
 )
 HOLDING_ROWS = frozenset(REASON_ROW[code] for code in BLOCKED_SHORT_OF_GPUS)
 BEHIND_ROW = REASON_ROW[ReasonCode.PRIORITY_BEHIND]
+FRESH_ROWS = np.array(
+    [0, *(code.cause in (Cause.BACKOFF, Cause.LOCALITY) for code in REASONS)], np.bool_
+)
+"""Reasons that time alone can lift."""
+
+STRICT_CHUNK = 64
 
 
-def decide(state: BrainState, now: float, recipe: Recipe) -> Outcome:
-    """Run one round on the state as it stands; changes nothing."""
-    return Round(Desk(state, now, recipe)).run()
+def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool = True) -> Outcome:
+    """Run one round on the state as it stands; changes nothing.
+
+    Where nothing was given back since the last round, anybody may pass and nobody has to yield,
+    those who found no seats then find none now: only new jobs, and those who waited for a time,
+    are asked.
+    """
+    desk = Desk(state, now, recipe)
+    free_for_all = recipe.passing is Passing.ANYBODY and recipe.yielding is None
+    only_fresh = free_for_all and not supply_grew and not desk.divided
+    return Round(desk, only_fresh=only_fresh).run()
+
+
+@dataclass(slots=True)
+class Line:
+    """A part of the waiting jobs in rank order, as plain lists; it begins at rank `begin`."""
+
+    slots: list[int]
+    keys: list[int]
+    sizes: list[int]
+    begin: int = 0
+    reasons: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reasons = [0] * len(self.slots)
 
 
 class Round:
     """One walk over the waiting jobs."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, only_fresh: bool = False) -> None:
         self._desk = desk
+        self._only_fresh = only_fresh
         self._outcome = Outcome()
         self._failed: dict[int, int] = {}
         self._offers: dict[int, Offer] = {}
         self._positions: Sequence[int] = ()
         self._eviction: Eviction | None = None
+        self._strict = desk.recipe.passing is Passing.NOBODY
+        self._held_up: set[int] = set()
 
     def run(self) -> Outcome:
         desk, outcome = self._desk, self._outcome
@@ -75,7 +107,10 @@ class Round:
         """Jobs that could be started now, as far as they themselves are concerned."""
         jobs = self._desk.snapshot.jobs
         ready = (jobs.state == State.QUEUED) & (jobs.not_before <= self._desk.now)
-        return np.flatnonzero(ready & jobs.active & (jobs.queue >= 0))
+        waiting = np.flatnonzero(ready & jobs.active & (jobs.queue >= 0))
+        if not self._only_fresh:
+            return waiting
+        return waiting[FRESH_ROWS[jobs.reason[waiting]]]
 
     def _rank(self, waiting: Ints) -> Ints:
         """Order waiting jobs, and running ones among them where they may have to yield."""
@@ -104,63 +139,64 @@ class Round:
         desk, outcome = self._desk, self._outcome
         waiting = outcome.waiting
         widths = desk.recipe.size(desk.snapshot, waiting)
-        keys = (desk.snapshot.jobs.kind[waiting] * WIDEST + widths).tolist()
-        slots, sizes = waiting.tolist(), widths.tolist()
-        reasons = [0] * len(slots)
-        everybody: Iterable[int] = range(len(slots))
-        if desk.divided:
-            everybody = self._claim(slots, keys, sizes, reasons)
-        self._walk(everybody, slots, keys, sizes, reasons)
+        keys = desk.snapshot.jobs.kind[waiting] * WIDEST + widths
+        if self._strict and len(desk.state.quota.ids) == 1:
+            rows = self._walk_until_blocked(waiting, keys, widths)
+        else:
+            line = Line(waiting.tolist(), keys.tolist(), widths.tolist())
+            self._walk(line, self._claim(line) if desk.divided else range(len(waiting)))
+            rows = np.array(line.reasons, np.int64)
         if outcome.grants:
-            rows = np.array(reasons, np.int64)
             outcome.waiting, outcome.reasons = waiting[rows > 0], rows[rows > 0]
         else:
-            outcome.reasons = np.array(reasons, np.int64)
+            outcome.reasons = rows
 
-    def _claim(
-        self, slots: list[int], keys: list[int], sizes: list[int], reasons: list[int]
-    ) -> list[int]:
+    def _walk_until_blocked(self, waiting: Ints, keys: Ints, widths: Ints) -> Ints:
+        """Strict order in one queue: whoever stands behind a blocked job need not be asked."""
+        rows = np.full(len(waiting), BEHIND_ROW)
+        for begin in range(0, len(waiting), STRICT_CHUNK):
+            part = slice(begin, begin + STRICT_CHUNK)
+            line = Line(waiting[part].tolist(), keys[part].tolist(), widths[part].tolist(), begin)
+            self._walk(line, range(len(line.slots)))
+            rows[part] = line.reasons
+            if self._held_up:
+                break
+        return rows
+
+    def _claim(self, line: Line) -> list[int]:
         """First those who stay within their guarantee; returns those who would borrow."""
         desk, borrowers = self._desk, []
-        for index, slot in enumerate(slots):
-            if desk.ledger.within_guarantee(desk.queue(slot), sizes[index]):
-                self._walk((index,), slots, keys, sizes, reasons, claim=True)
+        for index, slot in enumerate(line.slots):
+            if desk.ledger.within_guarantee(desk.queue(slot), line.sizes[index]):
+                self._walk(line, (index,), claim=True)
             else:
                 borrowers.append(index)
         self._failed.clear()
         return borrowers
 
-    def _walk(
-        self,
-        indexes: Iterable[int],
-        slots: list[int],
-        keys: list[int],
-        sizes: list[int],
-        reasons: list[int],
-        *,
-        claim: bool = False,
-    ) -> None:
+    def _walk(self, line: Line, indexes: Iterable[int], *, claim: bool = False) -> None:
         """Try each job in turn; fill in the row of its reason, 0 where it got seats."""
-        failed, strict = self._failed, self._desk.recipe.passing is Passing.NOBODY
-        held_up: set[int] = set()
+        failed, strict, held_up = self._failed, self._strict, self._held_up
+        slots, keys, reasons = line.slots, line.keys, line.reasons
         for index in indexes:
             key = keys[index]
             row = failed.get(key)
             if strict and held_up and self._desk.queue(slots[index]) in held_up:
                 row = BEHIND_ROW
             elif row is None or row == PATIENT_ROW:
-                row = self._try(index, slots[index], key, sizes[index], claim=claim)
+                position = self._positions[line.begin + index]
+                row = self._try(position, slots[index], key, line.sizes[index], claim=claim)
             reasons[index] = row
             if strict and row in HOLDING_ROWS:
                 held_up.add(self._desk.queue(slots[index]))
 
-    def _try(self, index: int, slot: int, key: int, width: int, *, claim: bool) -> int:
+    def _try(self, position: int, slot: int, key: int, width: int, *, claim: bool) -> int:
         """Grant the job seats and return 0, or the row of the reason why not."""
         desk, kind = self._desk, self._desk.state.kinds[key // WIDEST]
         queue = desk.queue(slot) if desk.restricted else 0
         reason = gates.never(desk, kind, queue, width)
         if reason is None:
-            reason = self._seat(index, slot, key, kind=kind, width=width, claim=claim)
+            reason = self._seat(position, slot, key, kind=kind, width=width, claim=claim)
         if reason is None:
             return 0
         self._failed[key] = REASON_ROW[reason]
@@ -169,12 +205,11 @@ class Round:
         return REASON_ROW[reason]
 
     def _seat(
-        self, index: int, slot: int, key: int, *, kind: Kind, width: int, claim: bool
+        self, position: int, slot: int, key: int, *, kind: Kind, width: int, claim: bool
     ) -> ReasonCode | None:
         """Seats that are free, or seats of those who must yield."""
         desk, eviction = self._desk, self._eviction
         assert eviction is not None
-        position = self._positions[index]
         forced: list[Victim] | None = []
         if desk.restricted:
             queue = desk.queue(slot)

@@ -109,9 +109,15 @@ def _run(
             experiment,
             recipes=[part for text in recipes for part in split_recipes(text)],
             seeds=seeds,
-            workers=workers or len(os.sched_getaffinity(0)),
+            workers=workers or _cpus(),
             progress=progress,
         )
+
+
+def _cpus() -> int:
+    """CPUs that this process may use, which in a container are fewer than there are."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def _leave(folder: Path, comparison: "Comparison") -> None:

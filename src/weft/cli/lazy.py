@@ -50,6 +50,12 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
 
 
+def show_help_if_bare(context: click.Context) -> None:
+    """A group that is called without a command says what there is."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
 def _unknown(name: str, known: list[str]) -> str:
     from difflib import get_close_matches
 

@@ -10,7 +10,7 @@ import sys
 import click
 
 from weft import __version__
-from weft.cli.lazy import Entry, LazyGroup
+from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
 from weft.model.errors import SpecError, WeftError
 
 COMMANDS = {
@@ -29,18 +29,21 @@ INTERRUPTED = 130
 @click.group(
     cls=LazyGroup,
     entries=COMMANDS,
+    invoke_without_command=True,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="weft", message="%(prog)s %(version)s")
 @click.option("--no-color", is_flag=True, help="Print without colours, as NO_COLOR does.")
-def weft(no_color: bool) -> None:
+@click.pass_context
+def weft(context: click.Context, no_color: bool) -> None:
     """Weft decides who trains when, where and how wide on a shared GPU cluster.
 
     These commands run it on a simulated cluster: no GPU is needed.
     """
     if no_color:
         os.environ["NO_COLOR"] = "1"
+    show_help_if_bare(context)
 
 
 def main(args: list[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from weft.cli.lazy import Entry, LazyGroup
+from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
 
 COMMANDS = {
     "show": Entry("weft.cli.trace_show:show", "Tell what a workload holds, and what is wrong."),
@@ -11,6 +11,8 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, entries=COMMANDS)
-def trace() -> None:
+@click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
+@click.pass_context
+def trace(context: click.Context) -> None:
     """Show, convert and generate workloads."""
+    show_help_if_bare(context)

@@ -63,7 +63,7 @@ def _first_line(answer: "Answer") -> str:
     if answer.queue:
         parts.append(f"queue {answer.queue}")
     if answer.position is not None:
-        parts.append(f"position {answer.position} of {max(answer.waiting_jobs, answer.position)}")
+        parts.append(f"position {answer.position} of {answer.waiting_jobs}")
     if answer.nodes:
         parts.append(f"on {', '.join(answer.nodes)}")
     return f"{answer.job}: " + " · ".join(parts)

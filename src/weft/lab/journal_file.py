@@ -64,8 +64,10 @@ class JournalFile:
         self.torn = False
 
     def header(self) -> Header:
-        line = next(self._lines(), b"")
-        found = _loaded(line, f"{self.path}: the header")
+        try:
+            found = orjson.loads(next(self._lines(), b""))
+        except orjson.JSONDecodeError:
+            found = None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise JournalError(
                 f"{self.path} does not begin as a journal of format {FORMAT}",

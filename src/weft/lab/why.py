@@ -10,8 +10,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from string import Formatter
 
-import numpy as np
-
 from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted
 from weft.brain.state import REASONS, BrainState
@@ -125,7 +123,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
     """What the brain says of the job now."""
     state, spec = brain.state, course.job
     slot = state.slot_of.get(spec.id)
-    reasons = brain.explain(spec.id)
+    reasons, line = brain.explain(spec.id), _line(brain)
     now = brain.now if at is None else max(at, brain.now)
     waits = _waits(state, spec.id, now, waiting=bool(reasons))
     return Answer(
@@ -136,8 +134,8 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         queue=spec.queue,
         nodes=() if slot is None else tuple(state.node_ids[row] for row in state.nodes_of(slot)),
         waited_seconds=sum(waits),
-        position=int(reasons[0].numbers["ahead"]) + 1 if reasons else None,
-        waiting_jobs=_waiting(state),
+        position=line.index(spec.id) + 1 if spec.id in line else None,
+        waiting_jobs=len(line),
         reasons=tuple(Told.of(reason) for reason in reasons),
         waits_seconds={c.label: seconds for c, seconds in zip(CAUSES, waits, strict=True)},
         history=course.episodes,
@@ -186,9 +184,13 @@ def _episode(brain: Brain, job: JobId) -> Episode | None:
     return Episode(brain.now, now.name, REASONS[row - 1].slug if waits else "")
 
 
-def _waiting(state: BrainState) -> int:
-    jobs, size = state.jobs, state.size
-    return int(np.count_nonzero(jobs.active[:size] & (jobs.state[:size] == State.QUEUED)))
+def _line(brain: Brain) -> list[JobId]:
+    """Jobs that wait for seats, in the order in which the recipe would serve them now."""
+    snapshot = brain.state.snapshot(brain.now)
+    waiting = snapshot.slots(State.QUEUED)
+    ranking = brain.recipe.order(snapshot, waiting)
+    ordered = waiting[ranking.sorted(snapshot, waiting)]
+    return [brain.state.spec(slot).id for slot in ordered.tolist()]
 
 
 def _named_in(sentence: str) -> list[str]:

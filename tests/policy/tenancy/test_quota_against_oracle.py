@@ -26,7 +26,9 @@ def a_random_tree(chance: random.Random) -> list[Queue]:
     """Three to six organisations, two to five teams in each, people in the teams."""
     organisations = [QueueId(f"org{i}") for i in range(chance.randint(3, 6))]
     teams = [
-        (QueueId(f"{org}-team{i}"), org) for org in organisations for i in range(chance.randint(2, 5))
+        (QueueId(f"{org}-team{i}"), org)
+        for org in organisations
+        for i in range(chance.randint(2, 5))
     ]
     parents: dict[QueueId, QueueId | None] = dict.fromkeys(organisations)
     parents.update(teams)
@@ -132,7 +134,9 @@ class TwoModels:
             self.ledger.may_reclaim(mine, gpus, theirs),
             self.oracle.may_reclaim(queue, gpus, victim),
         )
-        self._agree("borrows", self.ledger.borrows(mine, theirs), self.oracle.is_lent(queue, victim))
+        self._agree(
+            "borrows", self.ledger.borrows(mine, theirs), self.oracle.is_lent(queue, victim)
+        )
 
     def _edited(self, queue: Queue) -> Queue:
         what = self.chance.randrange(3)
@@ -176,7 +180,9 @@ def test_ledger_and_oracle_never_differ(seed: int) -> None:
     for _ in range(OPERATIONS_PER_TREE):
         models.step()
     both_ways = {(question, way) for question, _ in models.asked for way in (True, False)}
-    assert both_ways == set(models.asked), "a question that always had the same answer tests nothing"
+    assert both_ways == set(models.asked), (
+        "a question that always had the same answer tests nothing"
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))

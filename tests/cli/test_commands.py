@@ -1,0 +1,126 @@
+"""Each command once as a person would use it, and its JSON twin."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.cli.called import Weft, expect_snapshot, shape
+
+SMALL = ("--jobs", "30", "--cluster", "1x8")
+
+
+def frozen_shape(name: str, value: object) -> None:
+    text = orjson.dumps(shape(value), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+    expect_snapshot(name, text.decode() + "\n")
+
+
+@pytest.fixture
+def folder(weft: Weft, tmp_path: Path) -> Path:
+    """The folder of a small run."""
+    target = tmp_path / "run"
+    called = weft("simulate", *SMALL, "--load", "2", "--out", target)
+    assert called.status == 0
+    assert f"report: {target / 'report.html'}" in called.err
+    return target
+
+
+def test_simulate_prints_tables(weft: Weft) -> None:
+    called = weft("simulate", *SMALL)
+    assert called.status == 0
+    assert called.err == ""
+    for word in ("completion time", "start delay", "Waiting time by cause", "Tenants", "30 of 30"):
+        assert word in called.out
+
+
+def test_simulate_in_json(weft: Weft) -> None:
+    called = weft("simulate", *SMALL, "--recipe", "fair", "--costs", "free", "-o", "json")
+    assert called.json["recipe"] == "fair"
+    assert called.json["schema"] == "weft-summary/1"
+    frozen_shape("simulate.json", called.json)
+
+
+def test_simulate_tells_what_never_finished(weft: Weft, tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    assert weft("trace", "generate", path, *SMALL[:2], "--cluster", "8x8").status == 0
+    called = weft("simulate", path, "--cluster", "1x1", "-o", "json")
+    assert called.json["unfinished"] > 0
+    assert "never finished" in called.err
+
+
+def test_compare_prints_a_table(weft: Weft) -> None:
+    called = weft("compare", *SMALL, "-r", "fifo,las", "-r", "srtf", "--workers", "1")
+    assert called.status == 0
+    lines = [line.split()[0] for line in called.out.splitlines() if line.strip()]
+    assert [line for line in lines if line in ("fifo", "las", "srtf")] == ["fifo", "las", "srtf"]
+    assert "baseline" in called.out
+    assert "vs fifo" in called.out
+
+
+def test_compare_in_json_and_wide(weft: Weft, tmp_path: Path) -> None:
+    words = ("compare", *SMALL, "-r", "fifo,las", "--seeds", "0,4", "--workers", "1")
+    called = weft(*words, "-o", "json", "--out", tmp_path / "out")
+    assert called.json["seeds"] == [0, 4]
+    frozen_shape("compare.json", called.json)
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert "Jain" in weft(*words, "-o", "wide").out
+
+
+def test_recipes(weft: Weft) -> None:
+    assert "tiresias" in weft("recipes").out
+    listed = {line["name"]: line for line in weft("recipes", "-o", "json").json["recipes"]}
+    assert listed["las"]["parameters"]["hold"] == 600.0
+
+
+def test_why(weft: Weft, folder: Path) -> None:
+    jobs = [line.split(",")[0] for line in (folder / "jobs.csv").read_text().splitlines()[1:]]
+    called = weft("why", jobs[-1], "--run", folder)
+    assert called.status == 0
+    assert "History" in called.out
+    answer = weft("why", jobs[-1], "--run", folder, "--at", "1e9", "-o", "json").json
+    assert answer["state"] == "SUCCEEDED"
+    frozen_shape("why.json", answer)
+
+
+def test_replay(weft: Weft, folder: Path) -> None:
+    for path in (folder, folder / "journal.jsonl.gz"):
+        assert "replay bit for bit" in weft("replay", path).out
+    frozen_shape("replay.json", weft("replay", folder, "-o", "json").json)
+
+
+def test_replay_of_another_journal_than_the_manifest_promises(weft: Weft, folder: Path) -> None:
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"journal_hash": "', '"journal_hash": "0'))
+    called = weft("replay", folder)
+    assert called.status == 1
+    assert "its manifest says" in called.err
+
+
+def test_replay_of_a_torn_journal(weft: Weft, folder: Path) -> None:
+    journal = folder / "journal.jsonl.gz"
+    journal.write_bytes(journal.read_bytes()[:-500])
+    called = weft("replay", folder)
+    assert called.status == 0
+    assert "is cut short" in called.err
+
+
+def test_trace_there_and_back(weft: Weft, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.csv", tmp_path / "b.csv.gz"
+    assert "40 jobs" in weft("trace", "generate", first, "--jobs", "40").err
+    assert "40 jobs" in weft("trace", "convert", first, second).err
+    shown = weft("trace", "show", second)
+    assert "40 jobs" in shown.out
+    facts = weft("trace", "show", second, "-o", "json").json
+    assert facts["jobs"] == 40
+    frozen_shape("trace-show.json", facts)
+
+
+def test_trace_show_names_what_is_wrong(weft: Weft, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    weft("trace", "generate", path, "--jobs", "3")
+    text = path.read_text()
+    path.write_text(text + text.splitlines()[1] + "\n")
+    called = weft("trace", "show", path)
+    assert "error: jobs.csv row 5" in called.err
+    assert weft("simulate", path).status == 2
+    assert weft("simulate", path, "--on-fault", "skip").status == 0

@@ -1,0 +1,79 @@
+"""A waiting job of a recorded run, explained from its journal."""
+
+from pathlib import Path
+
+import pytest
+
+from weft.lab.experiment import Outcome
+from weft.lab.run_dir import journal_in
+from weft.lab.why import why
+from weft.model.errors import UnknownName
+
+
+@pytest.fixture(scope="session")
+def longest_waiting(outcome: Outcome) -> str:
+    lines = outcome.record.jobs.values()
+    return max(lines, key=lambda line: sum(line.waits_seconds)).id
+
+
+def test_by_default_it_is_asked_when_the_job_last_waited(
+    run_folder: Path, longest_waiting: str
+) -> None:
+    answer = why(journal_in(run_folder), longest_waiting)
+    assert answer.state in ("QUEUED", "ADMITTED")
+    assert answer.reasons
+    for reason in answer.reasons:
+        assert reason.numbers
+        assert reason.remedy
+        assert "{" not in reason.text + reason.remedy
+        assert reason.anchor.startswith("reasons.md#")
+    assert answer.waited_seconds > 0
+    assert answer.waiting_jobs >= (answer.position or 0)
+
+
+def test_at_the_end_its_waits_are_those_of_the_record(
+    run_folder: Path, outcome: Outcome, longest_waiting: str
+) -> None:
+    answer = why(journal_in(run_folder), longest_waiting, at=outcome.record.end)
+    assert answer.state == "SUCCEEDED"
+    assert not answer.reasons
+    booked = outcome.record.jobs[outcome.record.jobs[longest_waiting].id].waits_seconds  # type: ignore[index]
+    assert list(answer.waits_seconds.values()) == pytest.approx(list(booked))
+    assert answer.history[-1].state == "SUCCEEDED"
+
+
+def test_the_history_begins_at_the_submission(
+    run_folder: Path, outcome: Outcome, longest_waiting: str
+) -> None:
+    answer = why(journal_in(run_folder), longest_waiting)
+    line = next(line for line in outcome.record.jobs.values() if line.id == longest_waiting)
+    assert answer.history[0].begin == line.submitted
+    begins = [episode.begin for episode in answer.history]
+    assert begins == sorted(begins)
+    assert {"RUNNING", "SUCCEEDED"} <= {episode.state for episode in answer.history}
+
+
+def test_before_its_submission_the_answer_is_of_its_submission(
+    run_folder: Path, outcome: Outcome, longest_waiting: str
+) -> None:
+    answer = why(journal_in(run_folder), longest_waiting, at=-1.0)
+    line = next(line for line in outcome.record.jobs.values() if line.id == longest_waiting)
+    assert answer.at == line.submitted
+    assert answer.state == "QUEUED"
+
+
+def test_while_it_runs_it_does_not_wait(
+    run_folder: Path, outcome: Outcome, longest_waiting: str
+) -> None:
+    line = next(line for line in outcome.record.jobs.values() if line.id == longest_waiting)
+    assert line.ended is not None
+    answer = why(journal_in(run_folder), longest_waiting, at=line.ended - 1e-3)
+    assert answer.state == "RUNNING"
+    assert answer.nodes
+    assert not answer.reasons
+
+
+def test_a_job_that_is_not_there(run_folder: Path) -> None:
+    with pytest.raises(UnknownName, match="no job 'job-0x'") as caught:
+        why(journal_in(run_folder), "job-0x")
+    assert "did you mean job-" in caught.value.hint
