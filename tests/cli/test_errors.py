@@ -17,7 +17,7 @@ SMALL = ("--jobs", "5", "--cluster", "1x8")
     [
         (("simulat",), "no command 'simulat'", "weft --help"),
         (("frobnicate",), "no command 'frobnicate'", "weft --help"),
-        (("trace", "shwo"), "no command 'shwo'. Did you mean 'show'?", "weft trace --help"),
+        (("trace", "shows"), "no command 'shows'. Did you mean 'show'?", "weft trace --help"),
         (("simulate", "--seed", "x"), "'x' is not a valid integer", "weft simulate --help"),
         (("simulate", "-r", "lass"), "no recipe 'lass'", "did you mean 'las'?"),
         (("simulate", "-r", "las(x=1)"), "no parameter 'x'", "parameters: hold"),

@@ -203,7 +203,8 @@ class Auditor:
             spec = self.world.specs[job]
             for step in path(tree, spec.queue):
                 used[step] += width
-                firm[step] += 0 if spec.preemptible else width
+                leaves = spec.preemptible or state.state_of(state.slot_of[job]) is State.STOPPING
+                firm[step] += 0 if leaves else width
         for job in started & held.keys():
             for step in path(tree, self.world.specs[job].queue):
                 if held[job] and used[step] > cap(tree, step):
@@ -268,9 +269,16 @@ class Auditor:
         for instruction in instructions:
             if isinstance(instruction, Stop | Preempt):
                 run = self.world.run_of(instruction.job)
-                asked = instruction.job in self.world.cancelled
-                if run is not None and not (asked or run.broken or run.phase is Phase.STOPPING):
+                if run is not None and not self._must_go(run):
                     raise PromiseBroken("I8", f"{instruction} to a healthy run after a crash")
+
+    def _must_go(self, run: Run) -> bool:
+        if run.broken or run.phase is Phase.STOPPING or run.job.id in self.world.cancelled:
+            return True
+        return any(
+            sum(seat.gpus for seat in self._seats_on(node)) > self.world.node(node).gpus
+            for node in run.placement.nodes
+        )
 
     def rebuilt(self) -> None:
         """Everything that runs was adopted; everything that is not over is known."""

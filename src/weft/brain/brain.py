@@ -220,26 +220,22 @@ class Brain:
 
     def _adopt(self, slot: int, event: JobReported, placement: Placement) -> None:
         """It holds its seats whether we like it or not; where they are not there, it must go."""
-        state, room = self.state, self._has_room(placement)
+        state = self.state
         state.seat(slot, Assignment(placement.width, placement), pledged=False)
         state.book_wait(slot, self.now, 0)
         state.move(slot, State.STARTING)
-        if event.phase is Phase.STOPPING or not room:
-            self._stop(slot, after=State.QUEUED, why="found stopping, or without room")
+        if event.phase is Phase.STOPPING:
+            self._stop(slot, after=State.QUEUED, why="asked before")
         elif event.phase is Phase.RUNNING:
             self._started(slot)
         else:
             self._expect_answer(slot)
+        for row in state.nodes_of(slot):
+            if not state.nodes.present[row] or self._is_overfull(row):
+                self._clear_node(row, f"node {state.node_ids[row]} lost, or has fewer GPUs")
 
-    def _has_room(self, placement: Placement) -> bool:
-        for seat in placement.seats:
-            row = self.state.node_row[seat.node]
-            if not self.state.nodes.present[row]:
-                return False
-            held = sum(self.state.held_on[row].values())
-            if held + seat.gpus > int(self.state.nodes.gpus[row]):
-                return False
-        return True
+    def _is_overfull(self, row: int) -> bool:
+        return sum(self.state.held_on[row].values()) > int(self.state.nodes.gpus[row])
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -308,8 +304,7 @@ class Brain:
     def _on_node(self, event: NodeAdded | NodeChanged) -> None:
         self._supply_grew = True
         row = self.state.put_node(event.node)
-        held = sum(self.state.held_on[row].values())
-        if held > event.node.gpus:
+        if self._is_overfull(row):
             self._clear_node(row, f"node {event.node.id} has fewer GPUs")
         else:
             self._withdraw_pledges(self.state.jobs_on(row))

@@ -51,10 +51,12 @@ class Desk:
         """A placement on what is free, off the nodes that are kept for others."""
         if width > self.free:
             return None
-        avoid = self.reserved
-        if avoid is not None and self.now + self.remaining_seconds(slot) <= self.reserved_until:
-            avoid = None
+        avoid = None if self.reserved is None or self.gone_in_time(slot) else self.reserved
         return self.recipe.place(self.room, self.fabric, kind, width, avoid=avoid)
+
+    def gone_in_time(self, slot: int) -> bool:
+        """Whether the job would be over before the reservation is due."""
+        return self.now + self.remaining_seconds(slot) <= self.reserved_until
 
     def take(self, granted: Granted, kind: Kind) -> None:
         self.room.take(kind, granted.shares)

@@ -39,6 +39,7 @@ BLOCKED_SHORT_OF_GPUS = frozenset(
     }
 )
 HOLDING_ROWS = frozenset(REASON_ROW[code] for code in BLOCKED_SHORT_OF_GPUS)
+KEPT_ROW = REASON_ROW[ReasonCode.RESERVED]
 BEHIND_ROW = REASON_ROW[ReasonCode.PRIORITY_BEHIND]
 FRESH_ROWS = np.array(
     [0, *(code.cause in (Cause.BACKOFF, Cause.LOCALITY) for code in REASONS)], np.bool_
@@ -183,12 +184,16 @@ class Round:
             row = failed.get(key)
             if strict and held_up and self._desk.queue(slots[index]) in held_up:
                 row = BEHIND_ROW
-            elif row is None or row == PATIENT_ROW:
+            elif row is None or self._may_differ(row, slots[index]):
                 position = self._positions[line.begin + index]
                 row = self._try(position, slots[index], key, line.sizes[index], claim=claim)
             reasons[index] = row
             if strict and row in HOLDING_ROWS:
                 held_up.add(self._desk.queue(slots[index]))
+
+    def _may_differ(self, row: int, slot: int) -> bool:
+        """Whether this reason depends on the single job, and not on its kind alone."""
+        return row == PATIENT_ROW or (row == KEPT_ROW and self._desk.gone_in_time(slot))
 
     def _try(self, position: int, slot: int, key: int, width: int, *, claim: bool) -> int:
         """Grant the job seats and return 0, or the row of the reason why not."""
@@ -236,7 +241,7 @@ class Round:
         offer = self._offers.get(key)
         if offer is None:
             offer = self._desk.offer(slot, kind, width)
-            if offer is not None:
+            if offer is not None and self._desk.reserved is None:
                 self._offers[key] = offer
         return offer
 

@@ -36,8 +36,8 @@ NARROW = (
     "recipes",
     multiple=True,
     default=[RECIPES],
-    show_default=RECIPES,
-    help="Recipes, separated by commas or by repeating the option; the first is the baseline.",
+    help="Recipes, separated by commas or by repeating the option; the first is the baseline."
+    f"  [default: {RECIPES}]",
 )
 @click.option(
     "--seeds",

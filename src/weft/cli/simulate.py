@@ -83,7 +83,13 @@ def _talk(outcome: "Outcome", folder: Path | None) -> None:
         say(f"note: {unfinished:,} jobs never finished; weft why JOB --run DIR tells the reason")
     if folder is not None:
         say(f"report: {folder / 'report.html'}")
-        say(f"next: weft why {next(iter(outcome.record.jobs), 'JOB')} --run {folder}")
+        say(f"next: weft why {_most_waiting(outcome)} --run {folder}")
+
+
+def _most_waiting(outcome: "Outcome") -> str:
+    """The job whose wait a person would ask about first."""
+    lines = outcome.record.jobs.values()
+    return max(lines, key=lambda line: sum(line.waits_seconds)).id if lines else "JOB"
 
 
 def _headline(summary: "Summary") -> "Table":
