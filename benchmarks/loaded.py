@@ -10,7 +10,8 @@ GPU-seconds, so narrow jobs run for longer, and twice as many run while fewer wa
 import math
 from collections import deque
 from random import Random
-from time import perf_counter
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 from weft.brain.brain import Brain
 from weft.brain.event import Event, InstructionDone, JobFinished, JobSubmitted, NodeAdded, Tick
@@ -32,6 +33,13 @@ SETTLING_ROUNDS = 12
 SETTLING_SECONDS = 900.0
 
 
+class Cost(NamedTuple):
+    """What a round took: by the clock, and of the processor, which others may be using too."""
+
+    wall_seconds: float
+    cpu_seconds: float
+
+
 class Desk:
     """One brain, driven by hand. Every instruction is carried out and answered at once."""
 
@@ -46,16 +54,16 @@ class Desk:
         """Hand an event in and answer all that follows from it."""
         self._obey(self.brain.handle(event))
 
-    def round(self, after_seconds: float) -> float:
-        """Let time pass and tick; the seconds that the brain took for it."""
+    def round(self, after_seconds: float) -> Cost:
+        """Let time pass and tick; what that cost the brain."""
         self.now += after_seconds
         rounds = self.brain.rounds
-        begin = perf_counter()
+        begin, begin_cpu = perf_counter(), process_time()
         instructions = self.brain.handle(Tick(self.now))
-        elapsed = perf_counter() - begin
+        cost = Cost(perf_counter() - begin, process_time() - begin_cpu)
         assert self.brain.rounds == rounds + 1, "no round was due"
         self._obey(instructions)
-        return elapsed
+        return cost
 
     @property
     def jobs(self) -> int:

@@ -53,7 +53,7 @@ ANSWERED = (Start, Preempt, Stop)
 
 I = TypeVar("I", bound=Instruction)  # noqa: E741
 
-# --- values ---------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------
 
 
 def a_job(
@@ -142,7 +142,7 @@ def seats(**gpus_by_node: int) -> Placement:
     return Placement(tuple(Seat(NodeId(node), gpus) for node, gpus in gpus_by_node.items()))
 
 
-# --- a brain led by hand --------------------------------------------------------------------------
+# --- a brain led by hand ------------------------------------------------------------------------
 
 
 def given(cluster: Cluster) -> "Scene":
@@ -362,7 +362,7 @@ class Scene:
         self.send(Tick(self.now))
 
 
-# --- what is expected -----------------------------------------------------------------------------
+# --- what is expected ---------------------------------------------------------------------------
 
 Expectation = Callable[[Scene, str], None]
 
@@ -425,7 +425,7 @@ def is_never_preempted(scene: Scene, job: str) -> None:
     assert scene.all(Preempt, job) == [], f"{job} was preempted"
 
 
-# --- tables for policies --------------------------------------------------------------------------
+# --- tables for policies ------------------------------------------------------------------------
 
 
 def a_snapshot(

@@ -47,7 +47,7 @@ def test_answers_of_another_epoch_are_ignored() -> None:
     scene.send().done("job", Verb.START, epoch=1).expect("job", runs)
 
 
-# --- refusals ---------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------
 
 
 def test_a_refused_start_frees_the_seats_and_is_tried_in_the_next_round() -> None:
@@ -71,7 +71,6 @@ def test_every_third_refusal_backs_off_and_the_pause_doubles() -> None:
     assert scene.brain.state.jobs.not_before[slot] == scene.now + 120.0
 
 
-@pytest.mark.xfail(strict=True, reason="the round asked for at the end of a back-off is forgotten")
 def test_after_the_pause_it_is_tried_again_though_nothing_else_happens() -> None:
     scene = a_starting_job()
     for _ in range(2):
@@ -88,7 +87,7 @@ def test_a_refusal_that_comes_after_the_acknowledgement_is_ignored() -> None:
     a_starting_job().done("job", Verb.START).refuse("job").expect("job", runs)
 
 
-# --- probes -----------------------------------------------------------------------------------------
+# --- probes -------------------------------------------------------------------------------------
 
 
 def test_an_instruction_that_nobody_answers_is_probed_again_and_again() -> None:
@@ -191,7 +190,7 @@ def test_work_reported_counts_more_than_work_assumed() -> None:
     assert view.attained_gpu_seconds == pytest.approx(105.0), "it held its GPU all the while"
 
 
-# --- preemption, answered late ----------------------------------------------------------------------
+# --- preemption, answered late ------------------------------------------------------------------
 
 
 def test_a_beneficiary_starts_only_when_all_its_seats_are_free() -> None:

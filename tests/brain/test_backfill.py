@@ -1,6 +1,8 @@
 """Who may pass a blocked job: nobody, anybody, or those who do no harm."""
 
 import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 
 from tests.builders import (
     HOUR,
@@ -15,7 +17,9 @@ from tests.builders import (
     starts_on,
     waits_because,
 )
+from weft.brain.round import decide
 from weft.model.ids import JobId
+from weft.model.job import INDIFFERENT, Locality
 from weft.model.reason import Cause, ReasonCode
 from weft.model.state import State
 from weft.policy.recipes import backfill, fifo
@@ -28,7 +32,7 @@ def a_blocked_gang(*, reserve_after: float = 1800.0) -> Scene:
     return scene.submit(a_job("gang", 16, seconds=HOUR)).decide()
 
 
-# --- strict order -------------------------------------------------------------------------------------
+# --- strict order -------------------------------------------------------------------------------
 
 
 def test_strict_order_holds_everybody_behind_a_job_that_cannot_start() -> None:
@@ -67,7 +71,7 @@ def test_five_hundred_admissible_jobs_are_admitted_within_two_rounds() -> None:
     assert len(scene.running()) == 500
 
 
-# --- anybody ------------------------------------------------------------------------------------------
+# --- anybody ------------------------------------------------------------------------------------
 
 
 def test_without_reservations_smaller_jobs_may_pass_for_ever() -> None:
@@ -77,7 +81,7 @@ def test_without_reservations_smaller_jobs_may_pass_for_ever() -> None:
     assert len(scene.running()) == 13
 
 
-# --- the harmless ---------------------------------------------------------------------------------------
+# --- the harmless -------------------------------------------------------------------------------
 
 
 def test_a_gang_has_no_reservation_at_first() -> None:
@@ -105,7 +109,6 @@ def test_a_job_of_unknown_length_may_not_pass() -> None:
     scene.expect("unknown", waits_because(ReasonCode.RESERVED))
 
 
-@pytest.mark.xfail(strict=True, reason="what failed for a long job is held against a short one")
 def test_a_short_job_may_pass_though_a_long_one_of_its_kind_may_not() -> None:
     scene = a_blocked_gang().tick(1800.0)
     scene.submit(a_job("long", 1, seconds=9 * HOUR), a_job("brief", 1, seconds=60.0)).tick(1.0)
@@ -151,3 +154,28 @@ def test_waits_are_booked_to_their_cause_second_by_second() -> None:
     assert waited.sum() == pytest.approx(scene.now)
     scene.finish("second")
     assert sum(scene.brain.state.closed[JobId("second")].waits_seconds) == pytest.approx(scene.now)
+
+
+small_jobs = st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=8)
+
+
+@for_all(small_jobs, small_jobs)
+def test_asking_only_new_jobs_grants_what_asking_all_would(
+    first: list[tuple[int, bool]], then: list[tuple[int, bool]]
+) -> None:
+    """Where nothing was given back since the last round, nobody else can have got room."""
+    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(backfill(reserve=False))
+    scene.with_queues(a_queue("default", limit=9))
+    for when, wave in enumerate((first, then)):
+        scene.submit(
+            *(
+                a_job(f"job{when}.{i}", gpus, locality=Locality() if dear else INDIFFERENT)
+                for i, (gpus, dear) in enumerate(wave)
+            )
+        )
+        if when == 0:
+            scene.tick()
+    state, recipe, later = scene.brain.state, scene.brain.recipe, scene.now + 1.0
+    everybody = decide(state, later, recipe, supply_grew=True)
+    only_new = decide(state, later, recipe, supply_grew=False)
+    assert only_new.grants == everybody.grants

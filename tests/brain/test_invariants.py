@@ -147,7 +147,7 @@ def test_a_breach_raises_with_its_details() -> None:
     assert "journal" in error.value.hint
 
 
-# --- decisions ----------------------------------------------------------------------------------------
+# --- decisions ----------------------------------------------------------------------------------
 
 
 def a_grant(job: str) -> Grant:

@@ -84,10 +84,9 @@ def test_a_report_of_an_earlier_incarnation_finishes_nothing() -> None:
     scene.send(JobFinished(scene.now, JobId("nobody"), 1))
 
 
-# --- failure ----------------------------------------------------------------------------------------
+# --- failure ------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="the round asked for at the end of a back-off is forgotten")
 def test_a_failed_job_is_tried_again_after_its_back_off_though_nothing_else_happens() -> None:
     scene = given(ONE_NODE).submit(a_job("flaky")).decide().fail("flaky")
     scene.wait(59.0).expect("flaky", waits_because(ReasonCode.BACKOFF_RETRY, failures=1))
@@ -155,7 +154,7 @@ def test_a_lost_worker_stops_the_whole_gang_which_then_waits_again() -> None:
     scene.decide().expect("gang", is_now(State.STARTING))
 
 
-# --- cancelling -------------------------------------------------------------------------------------
+# --- cancelling ---------------------------------------------------------------------------------
 
 
 def test_cancel_while_queued() -> None:

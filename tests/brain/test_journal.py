@@ -124,7 +124,7 @@ def test_the_order_of_events_matters() -> None:
     assert one.digest != other.digest
 
 
-# --- determinism --------------------------------------------------------------------------------------
+# --- determinism --------------------------------------------------------------------------------
 
 
 def a_story() -> Scene:

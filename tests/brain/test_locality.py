@@ -110,7 +110,7 @@ def test_a_gang_over_two_racks_waits_for_one() -> None:
     assert scene.running() == {"c", "d"}
 
 
-# --- several GPU types --------------------------------------------------------------------------------
+# --- several GPU types --------------------------------------------------------------------------
 
 MIXED = a_cluster(
     a_node("old0", 8, type="v100"), a_node("old1", 8, type="v100"), a_node("new", 8, type="h100")

@@ -1,7 +1,5 @@
 """Nodes come, go, are cordoned and shrink."""
 
-import pytest
-
 from tests.builders import (
     Scene,
     a_cluster,
@@ -88,7 +86,6 @@ def test_a_node_that_shrinks_above_what_it_holds_disturbs_nobody() -> None:
     scene.expect("b", waits_because(ReasonCode.CAPACITY_BUSY)).expect("c", runs)
 
 
-@pytest.mark.xfail(strict=True, reason="seats taken back on a cordoned node are handed out again")
 def test_nobody_is_preempted_for_a_place_on_a_cordoned_node() -> None:
     scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(srtf(min_run=0.0, spacing=1.0))
     scene.submit(a_job("long", 8, seconds=1e4), a_job("longer", 8, seconds=2e4)).decide()

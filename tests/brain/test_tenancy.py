@@ -38,7 +38,7 @@ def held(scene: Scene, queue: str) -> int:
     return used[quota.ids.index(QueueId(queue))]
 
 
-# --- limits -----------------------------------------------------------------------------------------
+# --- limits -------------------------------------------------------------------------------------
 
 
 def test_a_queue_never_exceeds_its_limit_though_gpus_are_free() -> None:
@@ -95,7 +95,7 @@ def test_a_released_seat_counts_until_the_world_says_it_is_free() -> None:
     scene.done("long", Verb.PREEMPT, kept=0.0).expect("short", is_now(State.STARTING))
 
 
-# --- guarantees -------------------------------------------------------------------------------------
+# --- guarantees ---------------------------------------------------------------------------------
 
 
 def test_what_is_not_used_may_be_borrowed() -> None:
@@ -190,7 +190,7 @@ def test_what_another_organisation_lent_goes_back_before_what_a_team_is_owed() -
     assert (held(scene, "x"), held(scene, "y")) == (4, 4)
 
 
-# --- jobs that may not be preempted -------------------------------------------------------------------
+# --- jobs that may not be preempted -------------------------------------------------------------
 
 
 def test_a_firm_job_fits_only_into_what_is_guaranteed() -> None:
@@ -226,7 +226,7 @@ def test_a_firm_job_is_not_reclaimed() -> None:
     scene.expect("mine", runs).expect("firm", runs)
 
 
-# --- edits ------------------------------------------------------------------------------------------
+# --- edits --------------------------------------------------------------------------------------
 
 
 def test_a_job_waits_for_its_queue_to_exist() -> None:
@@ -269,7 +269,7 @@ def test_a_job_without_gpus_is_no_matter_of_a_limit_on_gpus() -> None:
     scene.expect("cpu", runs)
 
 
-# --- order inside a divided tree ----------------------------------------------------------------------
+# --- order inside a divided tree ----------------------------------------------------------------
 
 
 @pytest.mark.xfail(strict=True, reason="each claimant is walked for itself")

@@ -1,5 +1,6 @@
 """Each command once as a person would use it, and its JSON twin."""
 
+import csv
 from pathlib import Path
 
 import orjson
@@ -73,13 +74,17 @@ def test_recipes(weft: Weft) -> None:
 
 
 def test_why(weft: Weft, folder: Path) -> None:
-    jobs = [line.split(",")[0] for line in (folder / "jobs.csv").read_text().splitlines()[1:]]
-    called = weft("why", jobs[-1], "--run", folder)
+    with (folder / "waits.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    job = max(rows, key=lambda row: float(row["capacity_seconds"]))["job"]
+    called = weft("why", job, "--run", folder)
     assert called.status == 0
-    assert "History" in called.out
-    answer = weft("why", jobs[-1], "--run", folder, "--at", "1e9", "-o", "json").json
-    assert answer["state"] == "SUCCEEDED"
-    frozen_shape("why.json", answer)
+    for word in (f"{job}: QUEUED at", "position", "\n1 ", "remedy: ", "waited for: ", "History"):
+        assert word in called.out
+    frozen_shape("why.json", weft("why", job, "--run", folder, "-o", "json").json)
+    later = weft("why", job, "--run", folder, "--at", "1e9")
+    assert f"{job}: SUCCEEDED" in later.out
+    assert "does not wait" in later.out
 
 
 def test_replay(weft: Weft, folder: Path) -> None:

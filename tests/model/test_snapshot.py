@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import a_cluster, a_job, given as scene_of
+from tests.builders import a_cluster, a_job
+from tests.builders import given as scene_of
 from weft.model.job import Work
 from weft.model.snapshot import NodeColumns
 from weft.model.state import State

@@ -107,7 +107,7 @@ class Brain:
         twin._out = []
         return twin
 
-    # --- jobs ----------------------------------------------------------------------------------
+    # --- jobs ---------------------------------------------------------------------------------
 
     def _on_submitted(self, event: JobSubmitted) -> None:
         if event.job.id in self.state.slot_of or event.job.id in self.state.closed:
@@ -237,7 +237,7 @@ class Brain:
     def _is_overfull(self, row: int) -> bool:
         return sum(self.state.held_on[row].values()) > int(self.state.nodes.gpus[row])
 
-    # --- answers -------------------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------
 
     def _on_done(self, event: InstructionDone) -> None:
         slot = self._current(event.job, event.epoch)
@@ -299,7 +299,7 @@ class Brain:
                 return False
         return True
 
-    # --- nodes and queues ----------------------------------------------------------------------
+    # --- nodes and queues ---------------------------------------------------------------------
 
     def _on_node(self, event: NodeAdded | NodeChanged) -> None:
         self._supply_grew = True
@@ -340,7 +340,7 @@ class Brain:
                 self.state.book_wait(slot, self.now, PENDING)
         self._want_round()
 
-    # --- rounds --------------------------------------------------------------------------------
+    # --- rounds -------------------------------------------------------------------------------
 
     def _on_tick(self, event: Tick) -> None:
         if self._wake_at is not None and self.now >= self._wake_at:
@@ -457,7 +457,7 @@ class Brain:
         self._out.append(Stop(state.spec(slot).id, int(state.jobs.epoch[slot]), why))
         self._expect_answer(slot)
 
-    # --- helpers -------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------
 
     def _current(self, job: JobId, epoch: int) -> int | None:
         """The slot, if the event speaks of the incarnation that holds seats now."""

@@ -67,7 +67,7 @@ class Desk:
     def give(self, victims: Sequence[Victim]) -> None:
         for victim in victims:
             self.room.give(victim.seats)
-            self.free += victim.width
+            self.free += sum(gpus for _, gpus, *_ in victim.seats)
             if self.restricted:
                 self.ledger.give(victim.queue, victim.width)
 

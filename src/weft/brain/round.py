@@ -102,7 +102,7 @@ class Round:
             self._hand_out()
         return outcome
 
-    # --- ranking -------------------------------------------------------------------------------
+    # --- ranking ------------------------------------------------------------------------------
 
     def _ready(self) -> Ints:
         """Jobs that could be started now, as far as they themselves are concerned."""
@@ -134,7 +134,7 @@ class Round:
         self._eviction = Eviction(desk, outcome, ordered[at], at)
         return ordered[at]
 
-    # --- the walk --------------------------------------------------------------------------------
+    # --- the walk -----------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
         desk, outcome = self._desk, self._outcome

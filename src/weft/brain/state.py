@@ -36,6 +36,7 @@ REASON_ROW: dict[ReasonCode, int] = {code: row for row, code in enumerate(REASON
 CAUSE_OF_ROW = np.array([0, *(int(code.cause) for code in REASONS)], np.int8)
 PENDING = REASON_ROW[ReasonCode.ROUND_PENDING]
 HISTORY = 10_000
+ROUNDING = 1e-6
 STATES: tuple[State, ...] = tuple(State)
 
 
@@ -85,7 +86,7 @@ class BrainState:
         self.set_tree(tree)
         self._views: tuple[int, int, JobColumns, SeatColumns] | None = None
 
-    # --- what the state says -----------------------------------------------------------------
+    # --- what the state says ------------------------------------------------------------------
 
     def snapshot(self, now: float) -> Snapshot:
         if self._views is None or self._views[:2] != (self.size, self.seat_count):
@@ -121,7 +122,7 @@ class BrainState:
         return self.node_table.row
 
     def state_of(self, slot: int) -> State:
-        return STATES[self.jobs.state[slot]]
+        return STATES[int(self.jobs.state[slot])]
 
     def spec(self, slot: int) -> Job:
         spec = self.specs[slot]
@@ -150,7 +151,7 @@ class BrainState:
         twin._views = None
         return twin
 
-    # --- jobs ----------------------------------------------------------------------------------
+    # --- jobs ---------------------------------------------------------------------------------
 
     def add_job(self, job: Job, at: float) -> int:
         slot = self._take_slot()
@@ -266,7 +267,7 @@ class BrainState:
         jobs.reason[some] = reasons[changed]
         jobs.waiting_since[some] = at
 
-    # --- seats ---------------------------------------------------------------------------------
+    # --- seats --------------------------------------------------------------------------------
 
     def seat(self, slot: int, assignment: Assignment, *, pledged: bool) -> None:
         """Give the job its seats, pledged or held at once."""
@@ -370,7 +371,7 @@ class BrainState:
         use = np.bincount(queues[known], gpus[known], minlength=len(self.quota.ids))
         return [int(value) for value in use]
 
-    # --- nodes and queues ------------------------------------------------------------------------
+    # --- nodes and queues ---------------------------------------------------------------------
 
     def put_node(self, node: Node) -> int:
         row = self.node_table.put(node)
@@ -389,7 +390,7 @@ class BrainState:
         for slot in self.slot_of.values():
             self.jobs.queue[slot] = self.queue_row.get(self.spec(slot).queue, -1)
 
-    # --- helpers -----------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------
 
     def _speed(self, slot: int) -> float:
         assignment = self.assignments[slot]
@@ -402,7 +403,8 @@ class BrainState:
         seats = self.seats
         cpus = float(seats.cpus[others].sum()) + float(seats.cpus[row])
         memory = float(seats.memory_gib[others].sum()) + float(seats.memory_gib[row])
-        return cpus <= self.nodes.cpus[node] + 1e-6 and memory <= self.nodes.memory_gib[node] + 1e-6
+        cpus_fit = cpus <= float(self.nodes.cpus[node]) + ROUNDING
+        return cpus_fit and memory <= float(self.nodes.memory_gib[node]) + ROUNDING
 
     def _take_slot(self) -> int:
         if self._free_slots:

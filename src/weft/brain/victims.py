@@ -18,7 +18,10 @@ NEVER = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running job with its place in the ranking and its seats (node, GPUs, CPUs, memory)."""
+    """A running job with its place in the ranking and its seats (node, GPUs, CPUs, memory).
+
+    Seats on a cordoned node are left out: nobody could take them over.
+    """
 
     slot: int
     position: int
@@ -104,10 +107,11 @@ def seated(state: BrainState, slot: int, position: int = 0) -> Victim:
     """The job in that slot, with its seats."""
     assignment = state.assignments[slot]
     assert assignment is not None, f"slot {slot} has no seats"
-    rows = state.node_row
+    rows, usable = state.node_row, state.fabric.usable
     seats = tuple(
         (rows[seat.node], seat.gpus, seat.cpus, seat.memory_gib)
         for seat in assignment.placement.seats
+        if usable[rows[seat.node]]
     )
     return Victim(slot, position, assignment.width, int(state.jobs.queue[slot]), seats)
 

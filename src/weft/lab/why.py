@@ -90,7 +90,7 @@ class Course:
 
 
 def why(journal: Path, job: str, *, at: float | None = None) -> Answer:
-    """The job at that time, or at the last round that left it waiting."""
+    """The job at that time, or after the last round that gave it no seats."""
     course = follow(journal, JobId(job), at)
     brain = _rebuilt(journal, course.record)
     return answer(brain, course, at)
@@ -112,7 +112,7 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
             continue
         _append(episodes, episode)
         asked = entry.number
-        if brain.decision is not None and episode.reason:
+        if brain.decision is not None and episode.state == State.QUEUED.name:
             last_wait = entry.number
     if spec is None:
         raise UnknownName(f"no job '{job}' in this run", hint=_near(brain.state, job))

@@ -64,7 +64,7 @@ class ReasonCode(Enum):
         "Capacity.Busy",
         Cause.CAPACITY,
         "{free} of {total} suitable GPUs are free; this job needs {need}.",
-        "wait, or ask for at most {free} GPUs",
+        "wait for running jobs to end, or ask for no more than is free ({free})",
     )
     CAPACITY_RELEASING = (
         "Capacity.Releasing",
@@ -77,7 +77,7 @@ class ReasonCode(Enum):
         Cause.FRAGMENTATION,
         "{free} suitable GPUs are free, but no allowed placement joins {need} of them: the best "
         "offers {largest}.",
-        "ask for at most {largest} GPUs, allow more nodes, or wait for neighbours to end",
+        "ask for a width of at most {largest}, allow more nodes, or wait for neighbours to end",
     )
     LOCALITY_WAIT = (
         "Locality.Waiting",
@@ -115,7 +115,8 @@ class ReasonCode(Enum):
     PRIORITY_BEHIND = (
         "Priority.Behind",
         Cause.PRIORITY,
-        "{ahead} jobs are ahead; this job needs {need} GPUs and {free} are left after them.",
+        "Jobs that rank before it were served first ({ahead} still wait): GPUs left {free}, "
+        "needed {need}.",
         "raise its priority if you may, or wait",
     )
     HEALTH_LOST = (
@@ -123,7 +124,7 @@ class ReasonCode(Enum):
         Cause.HEALTH,
         "{free} suitable GPUs are free and {lost} are on nodes that are lost or cordoned; this "
         "job needs {need}.",
-        "bring the nodes back, or ask for at most {free} GPUs",
+        "bring the nodes back, or ask for no more than is free ({free})",
     )
     BACKOFF_RETRY = (
         "Backoff.Retry",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,9 @@ from weft.sim.faults import NO_FAULTS, Faults
 from weft.sim.record import JobRecord, Record, Sitting
 
 IDLE_TICKS = 2_000
+SAMPLE_SECONDS = 60.0
+
+T = TypeVar("T")
 
 
 class Checks(IntEnum):
@@ -80,6 +83,7 @@ class Run:
         "phase",
         "placement",
         "saved",
+        "seated",
         "speed",
         "stop_verb",
         "version",
@@ -95,6 +99,7 @@ class Run:
         self.speed = 0.0
         self.mark = 0.0
         self.begun = 0.0
+        self.seated = 0.0
         self.version = 0
         self.finish_at = float("inf")
         self.broken = False
@@ -115,7 +120,7 @@ class Run:
 class World:
     """Runs one workload under one brain."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every part of a world can be replaced, by name
         self,
         cluster: Cluster,
         jobs: Sequence[Job],
@@ -158,7 +163,7 @@ class World:
         if self._jobs:
             self._at(self._jobs[0].submit_seconds, _Turn.SUBMISSION, self._submit, 0)
 
-    # --- the loop ------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------
 
     def run(
         self,
@@ -189,7 +194,7 @@ class World:
     def running(self) -> list[Run]:
         return list(self._runs.values())
 
-    def _at(self, at: float, turn: _Turn, happen: Callable[[Any], None], what: Any) -> None:
+    def _at(self, at: float, turn: _Turn, happen: Callable[[T], None], what: T) -> None:
         self._sequence += 1
         heappush(self._heap, (at, turn, self._sequence, happen, what))
 
@@ -210,7 +215,7 @@ class World:
         if type(job) is str:
             invariants.demand(invariants.check_job(state, JobId(job)))
 
-    # --- things that happen ----------------------------------------------------------------------
+    # --- things that happen -------------------------------------------------------------------
 
     def _submit(self, index: int) -> None:
         self._charge()
@@ -234,7 +239,7 @@ class World:
         self._sample()
 
     def _planned(self, event: Event) -> None:
-        """Nodes come and go, queues are edited, jobs cancelled: the world first, then word of it."""
+        """Nodes, queues and cancellations: the world changes first, then word of it goes out."""
         if isinstance(event, NodeAdded | NodeChanged):
             self._nodes.put(event.node)
             self._used.setdefault(event.node.id, 0)
@@ -318,7 +323,7 @@ class World:
             self._used[seat.node] -= seat.gpus
         if self.keep_sittings:
             self.record.sittings += [
-                Sitting(run.job.id, run.job.tenant, seat.node, seat.gpus, run.begun, self.now)
+                Sitting(run.job.id, run.job.tenant, seat.node, seat.gpus, run.seated, self.now)
                 for seat in run.placement.seats
             ]
 
@@ -335,7 +340,7 @@ class World:
             self._foresee(run)
             self._deliver(JobReported(self.now, run.job.id, run.epoch, Phase.RUNNING, run.done))
 
-    # --- instructions ----------------------------------------------------------------------------
+    # --- instructions -------------------------------------------------------------------------
 
     def _send(self, instruction: Instruction) -> None:
         """Carry an instruction out, or lose, repeat or delay it on the way."""
@@ -385,15 +390,15 @@ class World:
                 return f"node {seat.node} is not there"
             if self._used[seat.node] + seat.gpus > self._nodes.specs[row].gpus:
                 return f"node {seat.node} is full"
-        fault = self.faults.refuse_start
-        if fault and self.now < self.faults.until_seconds:
-            if self._chance.uniform("refuse", start.job, start.epoch) < fault:
-                return "refused by chance"
+        fault = self.faults.refuse_start if self.now < self.faults.until_seconds else 0.0
+        if fault and self._chance.uniform("refuse", start.job, start.epoch) < fault:
+            return "refused by chance"
         return ""
 
     def _begin(self, start: Start) -> None:
         job = self._specs[start.job]
         run = Run(job, start.epoch, start.assignment.placement, self._saved.get(job.id, 0.0))
+        run.seated = self.now
         self._runs[job.id] = run
         for seat in run.placement.seats:
             self._used[seat.node] += seat.gpus
@@ -444,7 +449,7 @@ class World:
             kept = self._saved.get(probe.job, 0.0)
             self._tell(JobReported(self.now, probe.job, probe.epoch, Phase.ABSENT, kept))
 
-    # --- reports -----------------------------------------------------------------------------------
+    # --- reports ------------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> None:
         """Report to the brain, or lose, repeat or delay the report on the way."""
@@ -469,10 +474,10 @@ class World:
             for copy in range(count)
         ]
 
-    # --- the record --------------------------------------------------------------------------------
+    # --- the record ---------------------------------------------------------------------------
 
     def _sample(self) -> None:
-        if self.brain.decision is None or self.now - self._sampled < 60.0:
+        if self.brain.decision is None or self.now - self._sampled < SAMPLE_SECONDS:
             return
         self._sampled = self.now
         jobs, size = self.brain.state.jobs, self.brain.state.size

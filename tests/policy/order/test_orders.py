@@ -1,5 +1,6 @@
 """Each order against a plain sort, written out the slow way."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,7 @@ def ordered(order: Order, snapshot: Snapshot, slots: Ints | None = None) -> list
     return [int(slot) for slot in chosen[order(snapshot, chosen).sorted(snapshot, chosen)]]
 
 
-def by_hand(jobs: list[Row], key: Any) -> list[int]:
+def by_hand(jobs: list[Row], key: Callable[[Row], float]) -> list[int]:
     """Priority stands before every order, the sequence of submission behind it."""
     return sorted(range(len(jobs)), key=lambda i: (-jobs[i]["priority"], key(jobs[i]), i))
 
@@ -91,7 +92,7 @@ def test_any_part_of_the_jobs_can_be_ranked(jobs: list[Row], data: st.DataObject
     assert ordered(by_arrival, a_snapshot(*jobs), some) == expected
 
 
-# --- fairness ---------------------------------------------------------------------------------------
+# --- fairness -----------------------------------------------------------------------------------
 
 
 def progressive_filling(jobs: list[Row], *, gpus: int, cpus: float) -> list[int]:
@@ -137,7 +138,7 @@ def test_a_cluster_without_gpus_divides_by_nothing() -> None:
     assert ordered(DominantShare(), snapshot, np.zeros(0, np.int64)) == []
 
 
-# --- feedback levels ----------------------------------------------------------------------------------
+# --- feedback levels ----------------------------------------------------------------------------
 
 LEVELS = FeedbackLevels((100.0, 1000.0))
 
@@ -210,7 +211,7 @@ def test_who_has_waited_long_for_its_running_is_promoted(case: Row, promoted: bo
     assert ranking.levels is not None and ranking.levels.tolist() == [0 if promoted else 1]
 
 
-# --- Gittins ----------------------------------------------------------------------------------------
+# --- Gittins ------------------------------------------------------------------------------------
 
 
 def test_with_few_finished_jobs_the_index_falls_back_on_least_attained() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import a_cluster, a_job, a_node, node_table
 from weft.model.cluster import Cluster, Node
+from weft.model.ids import NodeId
 from weft.model.job import Job, Locality
 from weft.model.kind import Kind, kind_of
 from weft.policy.place.fabric import Fabric
@@ -17,11 +19,12 @@ from weft.policy.place.packing import Offer, Place, anywhere, best_fit, first_fi
 from weft.policy.place.patience import Patience
 from weft.policy.place.room import Room
 
-# --- small worlds -------------------------------------------------------------------------------------
+# --- small worlds -------------------------------------------------------------------------------
 
 nodes = st.lists(
     st.builds(
-        dict,
+        a_node,
+        st.just("n"),
         gpus=st.integers(0, 4),
         type=st.sampled_from(["a", "a", "b"]),
         rack=st.sampled_from(["r0", "r1"]),
@@ -32,7 +35,7 @@ nodes = st.lists(
     ),
     min_size=1,
     max_size=6,
-).map(lambda rows: a_cluster(*(a_node(f"n{i}", **row) for i, row in enumerate(rows))))
+).map(lambda rows: a_cluster(*(replace(n, id=NodeId(f"n{i}")) for i, n in enumerate(rows))))
 
 kinds = st.builds(
     lambda **fields: kind_of(a_job("job", **fields)),
@@ -110,7 +113,7 @@ def assert_valid(world: World, kind: Kind, width: int, offer: Offer) -> None:
     assert offer.slowdown >= 1.0
 
 
-# --- best fit -----------------------------------------------------------------------------------------
+# --- best fit -----------------------------------------------------------------------------------
 
 
 @given(nodes, kinds, st.integers(1, 12), st.lists(st.integers(0, 4), min_size=6, max_size=6))
@@ -222,7 +225,7 @@ def test_jobs_without_gpus_go_where_fewest_gpus_are_free() -> None:
     assert offer is not None and offer.shares == ((0, 0),)
 
 
-# --- room ---------------------------------------------------------------------------------------------
+# --- room ---------------------------------------------------------------------------------------
 
 
 @given(nodes, kinds, st.integers(1, 6))
@@ -247,13 +250,13 @@ def test_what_is_taken_and_given_back_leaves_the_room_as_it_was(
     assert trial.memory_gib.tolist() == pytest.approx(world.room.memory_gib.tolist())
 
 
-# --- the simpler rules --------------------------------------------------------------------------------
+# --- the simpler rules --------------------------------------------------------------------------
 
 free_gpus = st.lists(st.integers(0, 4), min_size=1, max_size=5)
 
 
 def first_fit_by_hand(free: list[int], width: int, size: int) -> dict[int, int] | None:
-    taken = {}
+    taken: dict[int, int] = {}
     for node, gpus in enumerate(free):
         if gpus == size and len(taken) < width // size:
             taken[node] = size
@@ -299,7 +302,7 @@ def test_all_rules_stay_off_avoided_nodes(place: Place) -> None:
     assert place(world.room, world.fabric, kind, 5, avoid=avoid) is None
 
 
-# --- fabric -------------------------------------------------------------------------------------------
+# --- fabric -------------------------------------------------------------------------------------
 
 
 @given(nodes, kinds, st.integers(1, 12))
@@ -337,7 +340,7 @@ def test_tiers_come_fastest_first() -> None:
     assert [tier.speed for tier in World(cluster).fabric.site(kind).tiers] == [3.0, 1.0]
 
 
-# --- patience -----------------------------------------------------------------------------------------
+# --- patience -----------------------------------------------------------------------------------
 
 
 @given(st.floats(1.0, 3.0), st.floats(0.0, 1e6), st.floats(0.0, 1e4))
