@@ -13,6 +13,7 @@ from random import Random
 from time import perf_counter, process_time
 from typing import NamedTuple
 
+from weft.brain import invariants
 from weft.brain.brain import Brain
 from weft.brain.event import Event, InstructionDone, JobFinished, JobSubmitted, NodeAdded, Tick
 from weft.brain.instruction import Instruction, Preempt, Start, Stop
@@ -62,6 +63,7 @@ class Desk:
         instructions = self.brain.handle(Tick(self.now))
         cost = Cost(perf_counter() - begin, process_time() - begin_cpu)
         assert self.brain.rounds == rounds + 1, "no round was due"
+        invariants.demand(invariants.check(self.brain.state, self.brain.decision))
         self._obey(instructions)
         return cost
 

@@ -124,7 +124,6 @@ def test_a_later_incarnation_than_the_one_that_runs_must_go() -> None:
     assert scene.epoch("job") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="an adopted width is not compared with the job's range")
 def test_a_width_that_the_job_cannot_have_is_not_adopted() -> None:
     scene = a_fresh_brain(4).report("job0", Phase.RUNNING, epoch=1, placement=seats(n0=5))
     scene.expect("job0", is_now(State.QUEUED))

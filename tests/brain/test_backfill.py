@@ -9,6 +9,7 @@ from tests.builders import (
     Scene,
     a_cluster,
     a_job,
+    a_node,
     a_queue,
     given,
     is_now,
@@ -142,6 +143,19 @@ def test_a_wide_job_reserves_one_node_where_one_can_hold_it() -> None:
     scene.submit(a_job("a", 5, seconds=HOUR), a_job("b", 5, seconds=2 * HOUR)).decide()
     scene.submit(a_job("whole", 8, max_nodes=1), a_job("long", 3, seconds=99 * HOUR)).decide()
     scene.expect("long", starts_on("n1")).expect("whole", is_now(State.QUEUED))
+
+
+def test_nodes_are_kept_in_the_pool_that_is_free_first() -> None:
+    cluster = a_cluster(
+        *(a_node(f"{pool}{i}", 8, pool=pool) for pool in ("east", "west") for i in range(2)),
+        a_node("tiny", 4, pool="south"),
+    )
+    scene = given(cluster).with_recipe(backfill(reserve_after=0.0))
+    for node, seconds in (("east0", 3), ("east1", 1), ("west0", 2), ("west1", 2)):
+        scene.submit(a_job(node, 8, seconds=seconds * HOUR)).decide().expect(node, runs)
+    scene.submit(a_job("gang", 16)).tick(1.0)
+    kept = scene.brain.decision
+    assert kept is not None and kept.reservation == ("gang", ("west0", "west1"))
 
 
 def test_waits_are_booked_to_their_cause_second_by_second() -> None:

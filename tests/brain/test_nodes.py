@@ -1,5 +1,7 @@
 """Nodes come, go, are cordoned and shrink."""
 
+import pytest
+
 from tests.builders import (
     Scene,
     a_cluster,
@@ -105,3 +107,29 @@ def test_more_nodes_than_the_table_began_with() -> None:
     assert len(scene.nodes("all")) == 33
     scene.lose("n00").expect("all", is_now(State.QUEUED))
     assert JobId("all") in scene.brain.state.slot_of
+
+
+# --- hosts --------------------------------------------------------------------------------------
+
+
+def test_a_job_without_gpus_runs_beside_the_others() -> None:
+    scene = given(a_cluster(a_node("n0", 8, cpus=16.0))).submit(a_job("gpu", 8)).decide()
+    scene.submit(*(a_job(f"cpu{i}", 0, cpus=6.0, seconds=100.0) for i in range(3))).decide()
+    scene.expect("cpu0", runs).expect("cpu1", runs).expect("cpu2", is_now(State.QUEUED))
+    slot = scene.brain.state.slot_of[JobId("cpu0")]
+    snapshot = scene.brain.state.snapshot(scene.now + 60.0)
+    assert snapshot.job(slot).remaining_seconds == pytest.approx(40.0)
+    scene.finish("cpu0").decide().expect("cpu2", runs)
+
+
+def test_cpus_run_out_before_gpus() -> None:
+    scene = given(a_cluster(a_node("n0", 8, cpus=16.0))).submit(a_job("a", 3, cpus_per_gpu=4.0))
+    scene.decide().submit(a_job("b", 2, cpus_per_gpu=4.0)).decide()
+    scene.expect("b", waits_because(ReasonCode.FRAGMENTED, free=1, need=2, largest=1))
+
+
+def test_the_only_node_wide_enough_is_lost_though_enough_gpus_are_free() -> None:
+    scene = given(a_cluster(a_node("big", 8), a_node("s0", 4), a_node("s1", 4)))
+    scene.submit(a_job("first")).decide().finish("first").lose("big")
+    scene.submit(a_job("whole", 8, max_nodes=1)).decide()
+    scene.expect("whole", waits_because(ReasonCode.HEALTH_LOST, free=8, lost=8, need=8))

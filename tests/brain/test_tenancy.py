@@ -127,7 +127,6 @@ def test_no_more_is_reclaimed_than_was_lent() -> None:
     assert len(scene.all(Preempt)) == 4, "nothing swings back and forth"
 
 
-@pytest.mark.xfail(strict=True, reason="rights are checked before the first victim only")
 def test_a_lender_is_not_taken_below_its_guarantee_where_others_have_borrowed_enough() -> None:
     scene = tenants(a_queue("a", 4), a_queue("b", 4), a_queue("c", 0), gpus=12)
     scene.submit(*jobs(7, "c", queue="c")).decide().submit(*jobs(5, "b", queue="b")).decide()
@@ -164,7 +163,6 @@ def test_a_sibling_that_borrows_yields_to_a_better_rank() -> None:
     scene.expect("lent", yields_to("short"))
 
 
-@pytest.mark.xfail(strict=True, reason="room under an ancestor's limit is made at a sibling's cost")
 def test_the_limit_of_a_parent_does_not_cost_a_sibling_its_guarantee() -> None:
     scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(EAGER)
     scene.with_queues(a_queue("p", 8, 8), a_queue("a", 4, parent="p"), a_queue("b", 4, parent="p"))
@@ -173,7 +171,6 @@ def test_the_limit_of_a_parent_does_not_cost_a_sibling_its_guarantee() -> None:
     scene.expect("theirs", runs, is_never_preempted)
 
 
-@pytest.mark.xfail(strict=True, reason="only who is within all ancestors' guarantees may reclaim")
 def test_inside_an_organisation_teams_reclaim_from_teams() -> None:
     scene = tenants(a_queue("org", 8), a_queue("a", 4, parent="org"), a_queue("b", 4, parent="org"))
     scene.submit(*jobs(8, "b", queue="b")).decide().submit(*jobs(4, "a", queue="a")).decide()
@@ -262,7 +259,6 @@ def test_an_edit_withdraws_pledges_made_under_the_old_rules() -> None:
     scene.expect("short", waits_because(ReasonCode.QUOTA_NEVER, limit=4))
 
 
-@pytest.mark.xfail(strict=True, reason="0 GPUs more do not grow what a queue holds")
 def test_a_job_without_gpus_is_no_matter_of_a_limit_on_gpus() -> None:
     scene = tenants(a_queue("a", limit=8)).submit(a_job("gpu", 8, queue="a")).decide()
     scene.edit(a_queue("a", limit=4)).submit(a_job("cpu", 0, cpus=1.0, queue="a")).decide()
@@ -272,7 +268,6 @@ def test_a_job_without_gpus_is_no_matter_of_a_limit_on_gpus() -> None:
 # --- order inside a divided tree ----------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="each claimant is walked for itself")
 def test_strict_order_holds_inside_a_queue_that_has_guarantees() -> None:
     scene = tenants(a_queue("a", 8), a_queue("b", 0), recipe=fifo())
     scene.submit(a_job("first", 4, queue="a")).decide()

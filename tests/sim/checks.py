@@ -15,6 +15,7 @@ from weft.brain.event import (
     Event,
     InstructionDone,
     JobCancelled,
+    JobFailed,
     NodeAdded,
     NodeChanged,
     NodeLost,
@@ -71,6 +72,9 @@ class Auditor:
         self.waited: dict[JobId, float] = {}
         self.waiting: list[JobId] = []
         self.admitted: list[JobId] = []
+        self.failed: dict[JobId, set[int]] = {}
+        self.not_before: dict[JobId, float] = {}
+        self.seen: Counter[str] = Counter()
         self.closed = 0
         self.last_event = 0.0
         self.rebuilding = False
@@ -83,6 +87,22 @@ class Auditor:
         if isinstance(event, NodeChanged):
             used = sum(seat.gpus for seat in self._seats_on(event.node.id))
             self.shrunk[event.node.id] = max(used, self.shrunk.get(event.node.id, 0))
+        elif isinstance(event, JobCancelled) and event.job in state.slot_of:
+            self.seen[f"cancelled {state.state_of(state.slot_of[event.job]).name}"] += 1
+        elif isinstance(event, JobFailed):
+            self._note_failure(event)
+
+    def _note_failure(self, event: JobFailed) -> None:
+        """How often it failed, and until when it must therefore wait."""
+        state, settings = self.world.brain.state, self.world.brain.settings
+        slot = state.slot_of.get(event.job)
+        if slot is None or int(state.jobs.epoch[slot]) != event.epoch:
+            return
+        if state.state_of(slot).holds_seats:
+            epochs = self.failed.setdefault(event.job, set())
+            epochs.add(event.epoch)
+            pause = settings.backoff_seconds * 2.0 ** (len(epochs) - 1)
+            self.not_before[event.job] = event.at + min(pause, settings.backoff_cap_seconds)
 
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
         self._clock(event)
@@ -95,6 +115,7 @@ class Auditor:
             if isinstance(instruction, Start):
                 if instruction.epoch != self.starts.get(instruction.job, (0, None))[0]:
                     started.add(instruction.job)
+                    self._may_start(instruction, event.at)
                 self._started(instruction)
             elif isinstance(instruction, Preempt):
                 self._preempted(instruction)
@@ -135,6 +156,10 @@ class Auditor:
                 event, NodeAdded | NodeChanged | NodeLost | QueueChanged
             ):
                 raise PromiseBroken("I11", f"{job} lost its pledge at {event}")
+            elif state.state_of(slot) is State.QUEUED:
+                self.seen["pledge withdrawn"] += 1
+            elif state.state_of(slot) is State.STARTING:
+                self.seen["pledge kept"] += 1
 
     def _ended_for_cause(self) -> None:
         """Over is over, and for a reason that the world knows of (I4)."""
@@ -156,6 +181,19 @@ class Auditor:
                 raise PromiseBroken("I13 waits", f"{job} ended with {end.waits_seconds} booked")
         self.closed = len(closed)
 
+    def _may_start(self, start: Start, at: float) -> None:
+        """Wanted, within its retries, rested after a failure, and on nodes that take seats (I4)."""
+        world, job = self.world, start.job
+        if job in world.cancelled:
+            raise PromiseBroken("I4", f"{job} was cancelled and is started")
+        if len(self.failed.get(job, ())) > world.specs[job].max_retries:
+            raise PromiseBroken("I4", f"{job} failed {self.failed[job]} and is started again")
+        if at < self.not_before.get(job, 0.0) - SOON:
+            raise PromiseBroken("I4", f"{job} must rest until {self.not_before[job]}, not {at}")
+        for name in start.assignment.placement.nodes:
+            if world.node(name).cordoned or not world.is_present(name):
+                raise PromiseBroken("I1", f"{job} is started on {name}, which takes no seats")
+
     def _started(self, start: Start) -> None:
         """Epochs rise; the same epoch means the same seats (I5, I9); a gang is whole (I2)."""
         epoch, assignment = self.starts.get(start.job, (0, None))
@@ -176,6 +214,7 @@ class Auditor:
             raise PromiseBroken("I11", f"{victim.id} yields to {other.id}, which still waits")
         if not victim.preemptible:
             raise PromiseBroken("I11", f"{victim.id} must not be preempted")
+        self.seen["reclaimed" if why.reclaim else "preempted"] += 1
         if why.reclaim:
             return
         if other.priority < victim.priority:
@@ -260,6 +299,8 @@ class Auditor:
 
     def forget_brain(self) -> None:
         self.waited.clear()
+        self.failed.clear()
+        self.not_before.clear()
         self.waiting, self.admitted, self.closed = [], [], 0
         self.last_event = self.world.now
         self.rebuilding = True

@@ -146,7 +146,7 @@ def epoch_not_checked() -> Iterator[None]:
         yield
 
 
-@mutant
+@contextmanager
 def epoch_not_checked_on_finish() -> Iterator[None]:
     finished = Brain._on_finished
 

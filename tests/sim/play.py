@@ -18,6 +18,7 @@ class Played:
     seed: int
     events: int
     counts: Counter[Fault]
+    seen: Counter[str]
     digest: str
     outcomes: dict[JobId, tuple[State, float]]
 
@@ -40,6 +41,7 @@ def finish(world: RandomWorld, *, most_steps: int = MOST_STEPS) -> Played:
         world.plan.seed,
         world.record.events,
         world.counts,
+        world.auditor.seen,
         world.journal.digest,
         {job: (end.state, end.at) for job, end in world.brain.state.closed.items()},
     )

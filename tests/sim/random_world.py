@@ -301,7 +301,7 @@ def _faults(
     late = bool(kinds & {Fault.REPORT_LATE, Fault.INSTRUCTION_LATE})
     return Faults(
         job_failure=rate(Fault.JOB_FAILED, 0.05, 0.3),
-        refuse_start=rate(Fault.START_REFUSED, 0.05, 0.3),
+        refuse_start=rate(Fault.START_REFUSED, 0.1, 0.4),
         drop_report=rate(Fault.REPORT_DROPPED, 0.02, 0.2),
         repeat_report=rate(Fault.REPORT_REPEATED, 0.1, 0.5),
         drop_instruction=rate(Fault.INSTRUCTION_DROPPED, 0.02, 0.2),
@@ -341,8 +341,8 @@ def _node_troubles(
     troubles = [Fault.NODE_LOST, Fault.NODE_CORDONED, Fault.NODE_SHRUNK]
     at = 0.0
     while True:
-        at += rng.expovariate(2.0 / until)
-        back = at + rng.choice((0.0, 5.0, 40.0, until / 5))
+        at += rng.expovariate(3.0 / until)
+        back = at + rng.choice((0.0, 5.0, 40.0, until / 5, until / 3))
         if back >= until:
             return
         trouble = rng.choice(troubles)
@@ -377,7 +377,7 @@ def _quota_edits(rng: Random, tree: QueueTree, gpus: int, until: float) -> Itera
 class RandomWorld(World):
     """The simulated world, with a brain that can crash and an auditor that looks at every step."""
 
-    def __init__(self, plan: Plan, *, journal: Journal | None = None, audit: bool = True) -> None:
+    def __init__(self, plan: Plan, *, journal: Journal | None = None) -> None:
         super().__init__(
             plan.cluster,
             plan.jobs,
@@ -386,12 +386,12 @@ class RandomWorld(World):
             faults=plan.faults,
             seed=plan.seed,
             journal=journal,
-            checks=Checks.FULL if audit else Checks.OFF,
+            checks=Checks.FULL,
         )
         self.plan = plan
         self.tree = plan.tree
         self.counts: Counter[Fault] = Counter()
-        self.auditor = Auditor(self) if audit else None
+        self.auditor = Auditor(self)
         self.epochs: dict[JobId, int] = {}
         self.cancelled: set[JobId] = set()
         self.over: dict[JobId, State] = {}
@@ -407,8 +407,7 @@ class RandomWorld(World):
 
     def step(self) -> None:
         super().step()
-        if self.auditor is not None:
-            self.auditor.look()
+        self.auditor.look()
 
     @property
     def specs(self) -> dict[JobId, Job]:
@@ -451,14 +450,12 @@ class RandomWorld(World):
             self.cancelled.add(event.job)
         if isinstance(event, QueueChanged):
             self.tree = self.tree.with_queue(event.queue)
-        if self.auditor is not None:
-            self.auditor.before(event)
+        self.auditor.before(event)
         self.heard = event
         super()._deliver(event)
         for job, closed in self.brain.state.closed.items():
             self.over.setdefault(job, closed.state)
-        if self.auditor is not None:
-            self.auditor.heard(event, self.brain._out)
+        self.auditor.heard(event, self.brain._out)
 
     def _submit(self, index: int) -> None:
         self._submitted = index + 1
@@ -502,13 +499,11 @@ class RandomWorld(World):
         if why == "refused by chance":
             self.counts[Fault.START_REFUSED] += 1
         if why.endswith(("still runs", "is full")) and not self.plan.guarded:
-            excused = self.auditor is not None and self.auditor.excuses(start)
-            return why if excused else ""
+            return why if self.auditor.excuses(start) else ""
         return why
 
     def _begin(self, start: Start) -> None:
-        if self.auditor is not None:
-            self.auditor.begins(start)
+        self.auditor.begins(start)
         super()._begin(start)
 
     def _finish(self, what: tuple[Run, int]) -> None:
@@ -517,13 +512,11 @@ class RandomWorld(World):
         super()._finish(what)
 
     def _break(self, run: Run) -> None:
-        if self.auditor is not None:
-            self.auditor.breaks(run)
+        self.auditor.breaks(run)
         super()._break(run)
 
     def _leave(self, run: Run) -> None:
-        if self.auditor is not None:
-            self.auditor.leaves(run)
+        self.auditor.leaves(run)
         super()._leave(run)
 
     def _lose_worker(self, draw_: float) -> None:
@@ -546,12 +539,10 @@ class RandomWorld(World):
         self._heap = [entry for entry in self._heap if entry[3] != self._act]
         heapify(self._heap)
         self.brain = Brain(self.plan.recipe, settings=self.plan.settings)
-        if self.auditor is not None:
-            self.auditor.forget_brain()
+        self.auditor.forget_brain()
         for event in self._account():
             self._deliver(event)
-        if self.auditor is not None:
-            self.auditor.rebuilt()
+        self.auditor.rebuilt()
 
     def _account(self) -> list[Event]:
         """What the world says when asked for everything."""

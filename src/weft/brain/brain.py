@@ -212,11 +212,17 @@ class Brain:
         if event.phase is Phase.ABSENT:
             return
         placement = event.placement
-        known = placement and all(node in self.state.node_row for node in placement.nodes)
-        if slot is not None and waits and placement and known:
+        if slot is not None and waits and placement and self._could_be(slot, placement):
             self._adopt(slot, event, placement)
         else:
             self._out.append(Stop(event.job, event.epoch, "unknown"))
+
+    def _could_be(self, slot: int, placement: Placement) -> bool:
+        """Whether a decision of ours could have said this: known nodes and a width in range."""
+        width = self.state.spec(slot).width
+        return width.min_gpus <= placement.width <= width.max_gpus and all(
+            node in self.state.node_row for node in placement.nodes
+        )
 
     def _adopt(self, slot: int, event: JobReported, placement: Placement) -> None:
         """It holds its seats whether we like it or not; where they are not there, it must go."""

@@ -46,7 +46,8 @@ class Eviction:
             refusing = desk.ledger.refusing(queue, width, firm=firm)
             if refusing is None:
                 break
-            if refusing in desk.state.quota.paths[victim.queue] and self._ran_enough(victim):
+            under = refusing in desk.state.quota.paths[victim.queue]
+            if under and self._may_yield(queue, victim):
                 chosen.append(victim)
                 desk.ledger.give(victim.queue, victim.width)
         enough = desk.ledger.refusing(queue, width, firm=firm) is None
@@ -63,7 +64,6 @@ class Eviction:
         kind: Kind,
         width: int,
         forced: list[Victim],
-        claim: bool,
     ) -> tuple[Offer, list[Victim]] | None:
         """An offer that is good enough, and those who must go for it (the `forced` anyway).
 
@@ -74,7 +74,7 @@ class Eviction:
         if not forced and self._simple(kind, width):
             found = self._clear_one_node(position, kind, width)
         else:
-            eligible = self._eligible(slot, position, width, claim=claim)
+            eligible = self._eligible(slot, position, width)
             eligible = forced + [victim for victim in eligible if victim not in forced]
             found = self._search(slot, kind, width, forced=forced, eligible=eligible)
         if found is None:
@@ -124,30 +124,35 @@ class Eviction:
             self._hopeless.clear()
         return spare
 
-    def _eligible(self, slot: int, position: int, width: int, *, claim: bool) -> list[Victim]:
+    def _eligible(self, slot: int, position: int, width: int) -> list[Victim]:
         """Running jobs that may have to yield to this one, worst rank first."""
         desk = self._desk
         count = self.victims.count_behind(position)
         if desk.divided:
-            queue = desk.queue(slot)
-            everybody = self.victims.worst(len(self.victims.slots))
-            return [
-                victim
-                for index, victim in enumerate(everybody)
-                if self._lawful(queue, width, victim, behind=index < count, claim=claim)
-            ]
+            return self._lawful(desk.queue(slot), width, count)
         if not count or desk.free + self.victims.gpus_of(count) < width:
             return []
         return self.victims.worst(count)
 
-    def _lawful(self, queue: int, width: int, victim: Victim, *, behind: bool, claim: bool) -> bool:
-        """Whether the queues' rights allow that this job yields."""
-        ledger = self._desk.ledger
-        if claim and victim.queue != queue and ledger.may_reclaim(queue, width, victim.queue):
-            return True
-        if not behind or not self._ran_enough(victim):
+    def _lawful(self, queue: int, width: int, behind: int) -> list[Victim]:
+        """Those whom the queues' rights allow to go, each after those before it are gone."""
+        ledger, chosen = self._desk.ledger, []
+        for index, victim in enumerate(self.victims.worst(len(self.victims.slots))):
+            claimed = victim.queue != queue and ledger.may_reclaim(queue, width, victim.queue)
+            if claimed or (index < behind and self._may_yield(queue, victim)):
+                chosen.append(victim)
+                ledger.give(victim.queue, victim.width)
+        for victim in chosen:
+            ledger.take(victim.queue, victim.width)
+        return chosen
+
+    def _may_yield(self, queue: int, victim: Victim) -> bool:
+        """By rank, a job yields to its own queue, and to others only what its queue borrows."""
+        if not self._ran_enough(victim):
             return False
-        return victim.queue == queue or ledger.borrows(queue, victim.queue)
+        desk = self._desk
+        mine = victim.queue == queue or not desk.divided
+        return mine or desk.ledger.borrows(queue, victim.queue)
 
     def _ran_enough(self, victim: Victim) -> bool:
         yielding = self._desk.recipe.yielding
@@ -159,24 +164,34 @@ class Eviction:
     def _search(
         self, slot: int, kind: Kind, width: int, *, forced: list[Victim], eligible: list[Victim]
     ) -> tuple[Offer, list[Victim]] | None:
-        """Release more and more of the eligible, worst first, until an offer is good enough."""
-        desk = self._desk
-        trial, released, step = desk.room.copy(), len(forced), 1
-        for victim in forced:
-            trial.give(victim.seats)
-        free = desk.free + sum(victim.width for victim in forced)
-        while True:
-            offer = None
-            if free >= width:
-                offer = desk.recipe.place(trial, desk.fabric, kind, width, avoid=desk.reserved)
-            if offer is not None and self._good_enough(slot, offer):
-                return offer, self._needed(offer, kind, forced, eligible[len(forced) : released])
-            if released == len(eligible):
+        """The fewest of the eligible, worst first, whose seats make an offer good enough.
+
+        More and more are released, twice as many each time; then the shortest list that does
+        is found between the last two.
+        """
+        low, high, step = len(forced) - 1, len(forced), 1
+        offer = self._offer_without(slot, kind, width, eligible[:high])
+        while offer is None:
+            if high == len(eligible):
                 return None
-            for victim in eligible[released : released + step]:
-                trial.give(victim.seats)
-                free += victim.width
-            released, step = min(released + step, len(eligible)), step * 2
+            low, high, step = high, min(high + step, len(eligible)), step * 2
+            offer = self._offer_without(slot, kind, width, eligible[:high])
+        while high - low > 1:
+            middle = (low + high) // 2
+            fewer = self._offer_without(slot, kind, width, eligible[:middle])
+            low, high, offer = (middle, high, offer) if fewer is None else (low, middle, fewer)
+        return offer, self._needed(offer, kind, forced, eligible[len(forced) : high])
+
+    def _offer_without(self, slot: int, kind: Kind, width: int, gone: list[Victim]) -> Offer | None:
+        """A placement that the job would take if these were gone."""
+        desk = self._desk
+        trial = desk.room.copy()
+        for victim in gone:
+            trial.give(victim.seats)
+        if int(trial.gpus.sum()) < width:
+            return None
+        offer = desk.recipe.place(trial, desk.fabric, kind, width, avoid=desk.reserved)
+        return offer if offer is not None and self._good_enough(slot, offer) else None
 
     def _good_enough(self, slot: int, offer: Offer) -> bool:
         return offer.slowdown <= 1.0 or self._desk.patience_left_seconds(slot, offer) <= 0

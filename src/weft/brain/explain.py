@@ -95,6 +95,8 @@ class Examination:
             "other": desk.free - suitable,
             "lost": desk.lost_gpus(),
             "at": at,
+            "cpus": self._kind.cpus,
+            "memory": self._kind.memory_gib,
             "failures": int(jobs.failures[self._slot]),
             "refusals": int(jobs.refusals[self._slot]),
         }

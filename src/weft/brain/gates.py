@@ -11,7 +11,8 @@ from weft.model.reason import ReasonCode
 
 def never(desk: Desk, kind: Kind, queue: int, width: int) -> ReasonCode | None:
     """What no other job's end could change."""
-    if width > desk.fabric.site(kind).largest_ever_gpus:
+    site = desk.fabric.site(kind)
+    if width > site.largest_ever_gpus or (width == 0 and not site.hosted_ever):
         return ReasonCode.CONSTRAINT_NEVER
     if not desk.restricted:
         return None
@@ -32,6 +33,8 @@ def quota(desk: Desk, kind: Kind, queue: int, width: int) -> ReasonCode | None:
 
 def supply(desk: Desk, kind: Kind, width: int) -> ReasonCode:
     """Why no placement was found, given that none was."""
+    if width == 0:
+        return ReasonCode.CAPACITY_HOST
     if width > desk.free:
         return _too_few(desk, kind, width)
     if desk.fabric.site(kind).largest_gpus < width:

@@ -176,6 +176,7 @@ def _over_quota(state: BrainState, decision: Decision) -> list[Breach]:
     touched = {
         step
         for grant in decision.grants
+        if grant.assignment.width
         for step in quota.paths[int(state.jobs.queue[state.slot_of[grant.job]])]
     }
     return [

@@ -17,12 +17,19 @@ from weft.model.state import State
 
 
 def reshuffle(desk: Desk, outcome: Outcome, running: Ints) -> None:
-    """Fill in grants, moves, preemptions and reasons."""
+    """Fill in grants, moves, preemptions and reasons; who sits on a cordoned node stays."""
+    staying = set()
     for slot in running.tolist():
-        desk.give([seated(desk.state, slot)])
+        sits = seated(desk.state, slot)
+        if sum(gpus for _, gpus, *_ in sits.seats) == sits.width:
+            desk.give([sits])
+        else:
+            staying.add(slot)
     waiting, reasons, displaced = [], [], []
     widths = desk.recipe.size(desk.snapshot, outcome.ranked).tolist()
     for slot, width in zip(outcome.ranked.tolist(), widths, strict=True):
+        if slot in staying:
+            continue
         kind = desk.kind(slot)
         runs = desk.snapshot.jobs.state[slot] == State.RUNNING
         offer = desk.offer(slot, kind, width)
@@ -36,7 +43,7 @@ def reshuffle(desk: Desk, outcome: Outcome, running: Ints) -> None:
             waiting.append(slot)
             reasons.append(REASON_ROW[_why(desk, kind, width)])
     takers = outcome.grants or outcome.moves
-    for slot in displaced:
+    for slot in displaced if takers else ():
         outcome.preempted[slot] = (takers[0].slot, False)
     outcome.waiting = np.array(waiting, np.int64)
     outcome.reasons = np.array(reasons, np.int64)

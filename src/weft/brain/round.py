@@ -167,15 +167,20 @@ class Round:
     def _claim(self, line: Line) -> list[int]:
         """First those who stay within their guarantee; returns those who would borrow."""
         desk, borrowers = self._desk, []
+        behind: set[int] = set()
         for index, slot in enumerate(line.slots):
-            if desk.ledger.within_guarantee(desk.queue(slot), line.sizes[index]):
-                self._walk(line, (index,), claim=True)
-            else:
-                borrowers.append(index)
+            queue = desk.queue(slot)
+            within = desk.ledger.within_guarantee(queue, line.sizes[index])
+            if within and queue not in behind:
+                self._walk(line, (index,))
+                continue
+            borrowers.append(index)
+            if self._strict:
+                behind.add(queue)
         self._failed.clear()
         return borrowers
 
-    def _walk(self, line: Line, indexes: Iterable[int], *, claim: bool = False) -> None:
+    def _walk(self, line: Line, indexes: Iterable[int]) -> None:
         """Try each job in turn; fill in the row of its reason, 0 where it got seats."""
         failed, strict, held_up = self._failed, self._strict, self._held_up
         slots, keys, reasons = line.slots, line.keys, line.reasons
@@ -186,7 +191,7 @@ class Round:
                 row = BEHIND_ROW
             elif row is None or self._may_differ(row, slots[index]):
                 position = self._positions[line.begin + index]
-                row = self._try(position, slots[index], key, line.sizes[index], claim=claim)
+                row = self._try(position, slots[index], key, line.sizes[index])
             reasons[index] = row
             if strict and row in HOLDING_ROWS:
                 held_up.add(self._desk.queue(slots[index]))
@@ -195,13 +200,13 @@ class Round:
         """Whether this reason depends on the single job, and not on its kind alone."""
         return row == PATIENT_ROW or (row == KEPT_ROW and self._desk.gone_in_time(slot))
 
-    def _try(self, position: int, slot: int, key: int, width: int, *, claim: bool) -> int:
+    def _try(self, position: int, slot: int, key: int, width: int) -> int:
         """Grant the job seats and return 0, or the row of the reason why not."""
         desk, kind = self._desk, self._desk.state.kinds[key // WIDEST]
         queue = desk.queue(slot) if desk.restricted else 0
         reason = gates.never(desk, kind, queue, width)
         if reason is None:
-            reason = self._seat(position, slot, key, kind=kind, width=width, claim=claim)
+            reason = self._seat(position, slot, key, kind=kind, width=width)
         if reason is None:
             return 0
         self._failed[key] = REASON_ROW[reason]
@@ -210,7 +215,7 @@ class Round:
         return REASON_ROW[reason]
 
     def _seat(
-        self, position: int, slot: int, key: int, *, kind: Kind, width: int, claim: bool
+        self, position: int, slot: int, key: int, *, kind: Kind, width: int
     ) -> ReasonCode | None:
         """Seats that are free, or seats of those who must yield."""
         desk, eviction = self._desk, self._eviction
@@ -226,10 +231,8 @@ class Round:
             self._grant(Granted(slot, width, offer.shares), kind, [])
             return None
         found = None
-        if claim or desk.recipe.yielding is not None:
-            found = eviction.find(
-                slot, key, position, kind=kind, width=width, forced=forced or [], claim=claim
-            )
+        if desk.divided or desk.recipe.yielding is not None:
+            found = eviction.find(slot, key, position, kind=kind, width=width, forced=forced or [])
         if found is not None:
             better, victims = found
             self._grant(Granted(slot, width, better.shares), kind, victims)

@@ -66,6 +66,12 @@ class ReasonCode(Enum):
         "{free} of {total} suitable GPUs are free; this job needs {need}.",
         "wait for running jobs to end, or ask for no more than is free ({free})",
     )
+    CAPACITY_HOST = (
+        "Capacity.Host",
+        Cause.CAPACITY,
+        "No node has {cpus:g} CPUs and {memory:g} GiB of memory free.",
+        "wait for running jobs to end, or ask for less of the host",
+    )
     CAPACITY_RELEASING = (
         "Capacity.Releasing",
         Cause.CAPACITY,

@@ -1,11 +1,13 @@
 """Quota by brute force: the rules read literally, over a flat list of what is held.
 
 Written apart from `weft.policy.tenancy.quota` and from its rules alone. Nothing is counted up or
-down: every answer walks the parent links of the tree and adds up the list again. Slow, and meant
-to be.
+down: every answer goes through the whole list of held jobs again and asks of each whether its
+queue lies under the one in question. What follows from the tree alone, by recursion over its
+parent links, is kept until somebody edits the tree.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
@@ -27,9 +29,9 @@ class Rules:
     queues: dict[QueueId, Queue]
 
     def with_queue(self, queue: Queue) -> "Rules":
-        return replace(self, queues={**self.queues, queue.id: queue})
+        return Rules({**self.queues, queue.id: queue})
 
-    @property
+    @cached_property
     def divided(self) -> bool:
         return [q for q in self.queues.values() if q.guaranteed_gpus is not None] != []
 
@@ -42,23 +44,25 @@ class Rules:
             for queue in self.queues.values()
         )
 
-    def promised(self, queue: QueueId) -> int:
+    @cached_property
+    def promised(self) -> dict[QueueId, int]:
+        return {queue: self._promised_to(queue) for queue in self.queues}
+
+    @cached_property
+    def lineage(self) -> dict[QueueId, list[QueueId]]:
+        """Of each queue: itself, then its parent, and so on to the root."""
+        return {queue: self._line_of(queue) for queue in self.queues}
+
+    def _promised_to(self, queue: QueueId) -> int:
         told = self.queues[queue].guaranteed_gpus
         return self._promised_below(queue) if told is None else told
 
     def _promised_below(self, queue: QueueId) -> int:
-        return sum(self.promised(q.id) for q in self.queues.values() if q.parent == queue)
+        return sum(self._promised_to(q.id) for q in self.queues.values() if q.parent == queue)
 
-    def lineage(self, queue: QueueId) -> list[QueueId]:
-        """The queue itself, then its parent, and so on to the root."""
+    def _line_of(self, queue: QueueId) -> list[QueueId]:
         parent = self.queues[queue].parent
-        return [queue] if parent is None else [queue, *self.lineage(parent)]
-
-    def is_under(self, queue: QueueId, ancestor: QueueId) -> bool:
-        if queue == ancestor:
-            return True
-        parent = self.queues[queue].parent
-        return parent is not None and self.is_under(parent, ancestor)
+        return [queue] if parent is None else [queue, *self._line_of(parent)]
 
 
 @dataclass
@@ -67,25 +71,24 @@ class QuotaOracle:
 
     rules: Rules
     held: list[Held] = field(default_factory=list)
-    _ceilings: dict[tuple[QueueId, bool], int | None] = field(default_factory=dict)
-
-    def edit(self, rules: Rules) -> None:
-        self.rules = rules
-        self._ceilings.clear()
 
     def use(self, queue: QueueId) -> int:
-        return sum(held.gpus for held in self.held if self.rules.is_under(held.queue, queue))
+        lineage = self.rules.lineage
+        return sum([held.gpus for held in self.held if queue in lineage[held.queue]])
 
     def ceiling(self, queue: QueueId, *, firm: bool) -> int | None:
         """The most that the queue's jobs may come to hold; None: as much as there is."""
-        key = (queue, firm)
-        if key not in self._ceilings:
-            self._ceilings[key] = self._ceiling(queue, firm=firm)
-        return self._ceilings[key]
+        told, promise = self.rules.queues[queue], self.rules.promised[queue]
+        on_guarantee_only = self.rules.divided and (firm or not told.borrowing)
+        if told.limit_gpus is None:
+            return promise if on_guarantee_only else None
+        if on_guarantee_only and promise < told.limit_gpus:
+            return promise
+        return told.limit_gpus
 
     def refuses(self, queue: QueueId, gpus: int, *, firm: bool) -> QueueId | None:
         """The queue nearest the leaf that would grow beyond what it may hold."""
-        for step in self.rules.lineage(queue):
+        for step in self.rules.lineage[queue]:
             ceiling = self.ceiling(step, firm=firm)
             if ceiling is not None and self.use(step) + gpus > ceiling:
                 return step
@@ -95,7 +98,7 @@ class QuotaOracle:
         return QuotaOracle(self.rules).refuses(queue, gpus, firm=firm)
 
     def is_within_guarantee(self, queue: QueueId, gpus: int) -> bool:
-        return all(self._stays_within(step, gpus) for step in self.rules.lineage(queue))
+        return all(self._stays_within(step, gpus) for step in self.rules.lineage[queue])
 
     def may_reclaim(self, queue: QueueId, gpus: int, victim: QueueId) -> bool:
         """Two branches of the tree only: nobody reclaims from its own line."""
@@ -107,22 +110,13 @@ class QuotaOracle:
     def is_lent(self, queue: QueueId, victim: QueueId) -> bool:
         """Whether all of the victim's branch has more than it was promised."""
         _, theirs = self._branches(queue, victim)
-        return not [step for step in theirs if self.use(step) <= self.rules.promised(step)]
-
-    def _ceiling(self, queue: QueueId, *, firm: bool) -> int | None:
-        told, promise = self.rules.queues[queue], self.rules.promised(queue)
-        on_guarantee_only = self.rules.divided and (firm or not told.borrowing)
-        if told.limit_gpus is None:
-            return promise if on_guarantee_only else None
-        if on_guarantee_only and promise < told.limit_gpus:
-            return promise
-        return told.limit_gpus
+        return not [step for step in theirs if self.use(step) <= self.rules.promised[step]]
 
     def _stays_within(self, queue: QueueId, gpus: int) -> bool:
-        return self.use(queue) + gpus <= self.rules.promised(queue)
+        return self.use(queue) + gpus <= self.rules.promised[queue]
 
     def _branches(self, one: QueueId, other: QueueId) -> tuple[list[QueueId], list[QueueId]]:
-        rules = self.rules
-        mine = [step for step in rules.lineage(one) if not rules.is_under(other, step)]
-        theirs = [step for step in rules.lineage(other) if not rules.is_under(one, step)]
+        line, other_line = self.rules.lineage[one], self.rules.lineage[other]
+        mine = [step for step in line if step not in other_line]
+        theirs = [step for step in other_line if step not in line]
         return mine, theirs

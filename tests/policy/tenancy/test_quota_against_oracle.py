@@ -118,7 +118,7 @@ class TwoModels:
             self._agree("edit accepted", False, rules.consistent)
             return
         self._agree("edit accepted", True, rules.consistent)
-        self.oracle.edit(rules)
+        self.oracle.rules = rules
         self._rebuild()
         self.agree_on_use(edited.id)
 
@@ -164,7 +164,7 @@ class TwoModels:
         return None if row is None else self.ledger.table.ids[row]
 
     def agree_on_use(self, queue: QueueId) -> None:
-        for step in self.oracle.rules.lineage(queue):
+        for step in self.oracle.rules.lineage[queue]:
             self._agree("used", self.ledger.used[self.rows[step]], self.oracle.use(step))
 
     def _agree(self, question: str, answer: object, expected: object) -> None:

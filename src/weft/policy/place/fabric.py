@@ -34,6 +34,7 @@ class Site:
     total_gpus: int
     largest_gpus: int
     largest_ever_gpus: int
+    hosted_ever: bool
 
 
 class Fabric:
@@ -72,7 +73,13 @@ class Fabric:
             int(sum(tier.capacity.sum() for tier in tiers)),
             max((self._largest(kind, tier.capacity) for tier in tiers), default=0),
             max((self._largest(kind, t.capacity) for t in self._tiers(kind, ever)), default=0),
+            self._hosted(kind),
         )
+
+    def _hosted(self, kind: Kind) -> bool:
+        """Whether some node has the CPUs and memory of a job without GPUs."""
+        enough = (self.nodes.cpus >= kind.cpus) & (self.nodes.memory_gib >= kind.memory_gib)
+        return bool(enough.any())
 
     def _tiers(self, kind: Kind, whole: Ints) -> tuple[Tier, ...]:
         codes = np.unique(self.nodes.gpu_type[self.nodes.gpus > 0])

@@ -41,6 +41,8 @@ def best_fit(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
 ) -> Offer | None:
     """The offer that runs fastest: tight and on a fast type if possible."""
+    if not fabric.count:
+        return None
     if width == 0:
         return _host_only(room, fabric, kind, avoid)
     best: Offer | None = None
@@ -57,9 +59,11 @@ def first_fit(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
 ) -> Offer | None:
     """The first node with room; wider jobs the first whole nodes and one for the rest."""
-    tier = fabric.site(kind).tiers[0]
+    tier = next(iter(fabric.site(kind).tiers), None)
+    size = 0 if tier is None else int(tier.capacity.max(initial=0))
+    if tier is None or not size:
+        return None
     offered = _allowed(room.offered(kind, tier), avoid)
-    size = int(tier.capacity.max())
     whole, rest = divmod(width, size)
     shares: list[Share] = []
     if whole:
@@ -80,7 +84,9 @@ def anywhere(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
 ) -> Offer | None:
     """Any free GPUs, counted over the whole cluster in node order."""
-    tier = fabric.site(kind).tiers[0]
+    tier = next(iter(fabric.site(kind).tiers), None)
+    if tier is None:
+        return None
     offered = _allowed(room.offered(kind, tier), avoid)
     reached = np.cumsum(offered)
     if not len(reached) or reached[-1] < width:

@@ -75,7 +75,7 @@ class QuotaLedger:
     def refusing(self, queue: int, gpus: int, *, firm: bool = False) -> int | None:
         """The queue on the path that has no room for `gpus` more, nearest the leaf first."""
         table = self.table
-        if not table.restricted[queue]:
+        if not gpus or not table.restricted[queue]:
             return None
         caps = table.guaranteed if firm and table.divided else table.caps
         for step in table.paths[queue]:

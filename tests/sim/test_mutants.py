@@ -1,0 +1,51 @@
+"""Every defence of the brain is needed: without it, some seed breaks a promise.
+
+A mutant is tried on the seed that found it last, and then on seeds 0 to 199. The seed that
+finds it must be clean without the mutant, or it has found something else.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.sim.mutants import MUTANTS, PAIRS
+from tests.sim.play import play
+from tests.sim.random_world import draw
+
+SEEDS = 200
+MOST_STEPS = 15_000
+FOUND_AT: dict[str, int] = {}
+"""Seeds that are known to find a mutant; without one the search starts at 0."""
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_missing_defence_is_noticed(name: str, record_property: Callable[..., None]) -> None:
+    record_property("seed", found_at(name, MUTANTS[name]))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_two_missing_defences_are_noticed(
+    name: str, record_property: Callable[..., None]
+) -> None:
+    record_property("seed", found_at(name, PAIRS[name]))
+
+
+def found_at(name: str, mutant: Callable[[], AbstractContextManager[None]]) -> int:
+    """The first seed that breaks a promise under the mutant and none without it."""
+    known = FOUND_AT.get(name)
+    seeds = [*([] if known is None else [known]), *range(SEEDS)]
+    for seed in seeds:
+        with mutant():
+            broken = breaks(seed)
+        if broken and not breaks(seed):
+            return seed
+    pytest.fail(f"{name} was not noticed in {SEEDS} seeds")
+
+
+def breaks(seed: int) -> bool:
+    try:
+        play(draw(seed), most_steps=MOST_STEPS)
+    except Exception:
+        return True
+    return False

@@ -1,0 +1,88 @@
+"""Random worlds: hundreds of seeds, every promise checked after every event.
+
+A chunk plays its own seeds until it has seen enough of both seeds and events, so that the sums over
+all chunks are certain: at least 312 worlds and 300,000 events. Each chunk goes on until it has met
+every kind of fault (24 times in all, then), and fails if that takes too long: a world that has
+become tame proves nothing.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sim.play import Played, play
+from tests.sim.random_world import Fault, Plan, draw
+
+CHUNKS = 24
+SEEDS_PER_CHUNK = 13
+EVENTS_PER_CHUNK = 12_500
+FIRST_SEED_OF = 1000
+"""Chunk k plays the seeds 1000 k, 1000 k + 1, and so on."""
+
+MUST_BE_MET: set[str] = {*Fault, "preempted", "reclaimed", "pledge kept", "pledge withdrawn"}
+MOST_SEEDS_PER_CHUNK = 60
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_promise_holds_in_random_worlds(chunk: int) -> None:
+    events, seeds = 0, 0
+    met: set[str] = set()
+    while events < EVENTS_PER_CHUNK or seeds < SEEDS_PER_CHUNK or not met >= MUST_BE_MET:
+        assert seeds < MOST_SEEDS_PER_CHUNK, f"too tame: nobody met {MUST_BE_MET - met}"
+        played = play_or_tell(chunk * FIRST_SEED_OF + seeds)
+        events += played.events
+        met |= played.counts.keys() | played.seen.keys()
+        seeds += 1
+
+
+@pytest.mark.parametrize("seed", range(40, 52))
+def test_doubling_every_message_changes_nothing(seed: int) -> None:
+    plan = draw(seed)
+    assert outcomes(plan, repeat=1.0) == outcomes(plan, repeat=1e-300)
+
+
+def outcomes(plan: Plan, *, repeat: float) -> object:
+    """How and when each job ended, where nothing happens to messages but repetition."""
+    faults = replace(
+        plan.faults,
+        drop_report=0.0,
+        drop_instruction=0.0,
+        late_seconds=0.0,
+        repeat_report=repeat,
+        repeat_instruction=repeat,
+    )
+    return play(replace(plan, faults=faults, crashes=())).outcomes
+
+
+@pytest.mark.parametrize("seed", [3, 14, 27, 33])
+def test_same_seed_same_journal(seed: int) -> None:
+    here = play_or_tell(seed)
+    elsewhere = {digest_under(seed, hash_seed) for hash_seed in ("0", "1")}
+    assert elsewhere == {here.digest}
+
+
+def digest_under(seed: int, hash_seed: str) -> str:
+    code = f"from tests.sim.play import play_seed; print(play_seed({seed}).digest)"
+    root = Path(__file__).parents[2]
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout.strip()
+
+
+def play_or_tell(seed: int) -> Played:
+    """Play the seed; a failure says how to see it again."""
+    try:
+        return play(draw(seed))
+    except Exception as broken:
+        broken.add_note(f"replay: python -m tests.sim.replay_seed {seed}")
+        raise
