@@ -52,6 +52,11 @@ def busy() -> Scene:
     return scene.submit(a_job("waits", 4)).decide()
 
 
+def host_busy() -> Scene:
+    scene = given(a_cluster(a_node("n0", 8, cpus=16.0))).submit(a_job("runs", 0, cpus=12.0))
+    return scene.decide().submit(a_job("waits", 0, cpus=8.0)).decide()
+
+
 def releasing() -> Scene:
     scene = given(ONE_NODE).with_recipe(srtf(min_run=0.0, spacing=1.0))
     scene.submit(a_job("long", 8, seconds=1e5)).decide().stay_silent()
@@ -112,6 +117,7 @@ SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] 
     ReasonCode.QUOTA_LIMIT: (quota_limit, {"queue": "default", "used": 2, "limit": 2, "need": 1}),
     ReasonCode.QUOTA_FIRM: (quota_firm, {"used": 2, "limit": 2, "need": 1}),
     ReasonCode.QUOTA_NEVER: (quota_never, {"queue": "default", "limit": 2, "need": 4}),
+    ReasonCode.CAPACITY_HOST: (host_busy, {"cpus": 8.0, "memory": 0.0}),
     ReasonCode.CAPACITY_BUSY: (busy, {"free": 2, "total": 8, "need": 4}),
     ReasonCode.CAPACITY_RELEASING: (releasing, {"need": 8}),
     ReasonCode.FRAGMENTED: (fragmented, {"free": 6, "need": 4, "largest": 3}),

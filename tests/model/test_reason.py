@@ -37,6 +37,8 @@ NUMBERS: dict[str, float | int | str] = {
     "failures": 2,
     "refusals": 6,
     "at": 1234.0,
+    "cpus": 48.0,
+    "memory": 96.0,
 }
 
 

@@ -354,7 +354,7 @@ class BrainState:
     def quota_fits(self, slot: int, width: int) -> bool:
         """Whether the queue may hold so much more now, beside all that is still held."""
         queue = int(self.jobs.queue[slot])
-        if queue < 0 or not self.quota.restricted[queue]:
+        if queue < 0 or not width or not self.quota.restricted[queue]:
             return queue >= 0
         used = self.quota.sums(self.own_use(held_only=True))
         return all(used[s] + width <= self.quota.caps[s] for s in self.quota.paths[queue])
