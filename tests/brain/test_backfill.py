@@ -23,7 +23,7 @@ from weft.model.ids import JobId
 from weft.model.job import INDIFFERENT, Locality
 from weft.model.reason import Cause, ReasonCode
 from weft.model.state import State
-from weft.policy.recipes import backfill, fifo
+from weft.policy.recipes import backfill, fifo, srtf
 
 
 def a_blocked_gang(*, reserve_after: float = 1800.0) -> Scene:
@@ -168,6 +168,18 @@ def test_waits_are_booked_to_their_cause_second_by_second() -> None:
     assert waited.sum() == pytest.approx(scene.now)
     scene.finish("second")
     assert sum(scene.brain.state.closed[JobId("second")].waits_seconds) == pytest.approx(scene.now)
+
+
+def test_every_visit_to_the_queue_adds_to_the_wait() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).with_recipe(srtf(min_run=0.0, spacing=1.0))
+    scene.submit(a_job("short", 8, seconds=10.0)).decide().submit(a_job("long", 8)).decide()
+    scene.tick(40.0).finish("short").decide().expect("long", runs)
+    first = float(scene.waited("long").sum())
+    scene.submit(a_job("again", 8, seconds=10.0)).decide().expect("long", is_now(State.QUEUED))
+    since = scene.now
+    scene.wait(30.0).finish("again").decide().expect("long", runs)
+    assert scene.waited("long").sum() == pytest.approx(first + scene.now - since)
+    assert scene.waited("long")[Cause.CAPACITY] > first
 
 
 small_jobs = st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=8)

@@ -6,6 +6,7 @@ from tests.builders import (
     Scene,
     a_cluster,
     a_job,
+    a_node,
     a_queue,
     also_waits_because,
     given,
@@ -95,6 +96,16 @@ def test_a_released_seat_counts_until_the_world_says_it_is_free() -> None:
     scene.done("long", Verb.PREEMPT, kept=0.0).expect("short", is_now(State.STARTING))
 
 
+def test_the_same_where_the_seats_themselves_are_free() -> None:
+    cluster = a_cluster(a_node("n0", 8), a_node("n1", 4))
+    scene = given(cluster).with_recipe(EAGER).with_queues(a_queue("a", limit=8))
+    scene.submit(a_job("long", 8, seconds=1e4, queue="a")).decide().stay_silent()
+    scene.submit(a_job("short", 4, seconds=10.0, queue="a")).decide()
+    assert scene.nodes("short") == {"n1": 4}
+    scene.expect("short", is_now(State.ADMITTED)).done("long", Verb.PREEMPT, kept=0.0)
+    scene.expect("short", is_now(State.STARTING))
+
+
 # --- guarantees ---------------------------------------------------------------------------------
 
 
@@ -140,6 +151,13 @@ def test_reclaiming_asks_for_no_least_run_time_and_no_rank() -> None:
     scene.submit(a_job("short", 8, seconds=1.0, queue="b")).decide()
     scene.submit(a_job("long", 8, seconds=1e6, queue="a")).decide()
     scene.expect("short", yields_to("long")).expect("long", runs)
+
+
+def test_what_was_promised_twice_is_not_reclaimed_from_those_within_their_guarantee() -> None:
+    scene = tenants(a_queue("a", 4), a_queue("b", 4), gpus=6)
+    scene.submit(*jobs(4, "b", queue="b")).decide().submit(a_job("mine", 4, queue="a")).decide()
+    scene.expect("mine", waits_because(ReasonCode.CAPACITY_BUSY, free=2, need=4))
+    assert scene.all(Preempt) == []
 
 
 def test_a_job_that_would_borrow_reclaims_nothing() -> None:

@@ -63,6 +63,11 @@ def test_children_are_promised_no_more_than_their_parent() -> None:
         queues(a_queue("p", 4), a_queue("a", 3, parent="p"), a_queue("b", 2, parent="p"))
 
 
+def test_children_may_be_promised_all_that_their_parent_is() -> None:
+    tree = queues(a_queue("p", 5), a_queue("a", 3, parent="p"), a_queue("b", 2, parent="p"))
+    assert tree.guaranteed(QueueId("p")) == 5
+
+
 def test_promises_are_counted_through_a_queue_that_states_none() -> None:
     with pytest.raises(SpecError, match="guaranteed 4 GPUs and its children 5"):
         queues(a_queue("p", 4), a_queue("m", parent="p"), a_queue("a", 5, parent="m"))

@@ -1,8 +1,8 @@
 """The promises of the scheduler, checked after every event, with the truth read from the world.
 
-The numbers I1 to I13 are those of the reliability notes. What runs is read from the world's runs and
-not from what the brain believes; quota, feasibility and waiting time are computed here once more
-in the dullest way, so that this file shares no mistake with the code that it judges.
+The numbers I1 to I13 are those of the reliability notes. What runs is read from the world's runs
+and not from what the brain believes; quota, feasibility and waiting time are computed here once
+more in the dullest way, so that this file shares no mistake with the code that it judges.
 """
 
 from collections import Counter
@@ -138,14 +138,15 @@ class Auditor:
         for job, slot in state.slot_of.items():
             if abs(booked[slot] - self.waited.get(job, 0.0)) > 1e-5:
                 raise PromiseBroken(
-                    "I13 waits", f"{job} waited {self.waited.get(job, 0.0)} s, booked {booked[slot]}"
+                    "I13 waits",
+                    f"{job} waited {self.waited.get(job, 0.0)} s, booked {booked[slot]}",
                 )
         for job in self.waiting:
             if not jobs.reason[state.slot_of[job]]:
                 raise PromiseBroken("I13 waits", f"{job} waits and nobody says why")
 
     def _pledges_kept(self, event: Event) -> None:
-        """A job that others made room for starts, unless it, a node or a queue was changed (I11)."""
+        """A job that others made room for starts, unless it, a node or a queue changed (I11)."""
         state = self.world.brain.state
         for job in self.admitted:
             slot = state.slot_of.get(job)
@@ -160,6 +161,10 @@ class Auditor:
                 self.seen["pledge withdrawn"] += 1
             elif state.state_of(slot) is State.STARTING:
                 self.seen["pledge kept"] += 1
+        for slot in state.admitted:
+            assignment = state.assignments[slot]
+            assert assignment is not None
+            self._take_seats(state.spec(slot).id, assignment)
 
     def _ended_for_cause(self) -> None:
         """Over is over, and for a reason that the world knows of (I4)."""
@@ -190,9 +195,12 @@ class Auditor:
             raise PromiseBroken("I4", f"{job} failed {self.failed[job]} and is started again")
         if at < self.not_before.get(job, 0.0) - SOON:
             raise PromiseBroken("I4", f"{job} must rest until {self.not_before[job]}, not {at}")
-        for name in start.assignment.placement.nodes:
-            if world.node(name).cordoned or not world.is_present(name):
-                raise PromiseBroken("I1", f"{job} is started on {name}, which takes no seats")
+        self._take_seats(job, start.assignment)
+
+    def _take_seats(self, job: JobId, assignment: Assignment) -> None:
+        for name in assignment.placement.nodes:
+            if self.world.node(name).cordoned or not self.world.is_present(name):
+                raise PromiseBroken("I1", f"{job} is given seats on {name}, which takes none")
 
     def _started(self, start: Start) -> None:
         """Epochs rise; the same epoch means the same seats (I5, I9); a gang is whole (I2)."""
@@ -350,8 +358,9 @@ class Auditor:
         if len(state.slot_of) + len(world.over) != len(world.specs):
             known = state.slot_of.keys() | world.over.keys()
             raise PromiseBroken(
-                "I4", f"lost {world.specs.keys() - known}, or back from the dead "
-                f"{state.slot_of.keys() & world.over.keys()}"
+                "I4",
+                f"lost {world.specs.keys() - known}, or back from the dead "
+                f"{state.slot_of.keys() & world.over.keys()}",
             )
 
     def _runs(self) -> None:
@@ -453,24 +462,28 @@ def recount(state: BrainState) -> None:
     if held != state.held_on:
         raise PromiseBroken("I13 columns", f"held_on is {state.held_on}, seats say {held}")
     for job, slot in state.slot_of.items():
-        status, assignment = state.state_of(slot), state.assignments[slot]
-        mine = rows.pop(slot, [])
-        if sorted(state.seat_rows[slot]) != mine:
-            raise PromiseBroken("I13 columns", f"{job} has rows {mine}, not as listed")
-        if (assignment is not None) != (status.holds_seats or status is State.ADMITTED):
-            raise PromiseBroken("I13 columns", f"{job} is {status.name} with {assignment}")
-        if [s.gpus for s in assignment.placement.seats] if assignment else []:
-            assert assignment is not None
-            given = [s.gpus for s in assignment.placement.seats]
-            if given != seats.gpus[state.seat_rows[slot]].tolist():
-                raise PromiseBroken("I13 columns", f"{job} has other seats than assigned")
-        releasing = status is State.STOPPING
-        if any(bool(seats.releasing[row]) != releasing for row in mine):
-            raise PromiseBroken("I13 columns", f"{job} is {status.name}, releasing {not releasing}")
-        if (slot in state.admitted) != (status is State.ADMITTED):
-            raise PromiseBroken("I13 columns", f"{job} is {status.name} in the list of admitted")
+        wrong = _wrong_seats(state, slot, rows.pop(slot, []))
+        if wrong:
+            raise PromiseBroken("I13 columns", f"{job} {state.state_of(slot).name}: {wrong}")
     if rows:
         raise PromiseBroken("I13 columns", f"seats without a job: {rows}")
+
+
+def _wrong_seats(state: BrainState, slot: int, rows: list[int]) -> str:
+    """What does not fit together about the seats of one job."""
+    status, assignment = state.state_of(slot), state.assignments[slot]
+    if sorted(state.seat_rows[slot]) != rows:
+        return f"has rows {rows}, listed {state.seat_rows[slot]}"
+    if (assignment is not None) != (status.holds_seats or status is State.ADMITTED):
+        return f"assigned {assignment}"
+    given = [] if assignment is None else [seat.gpus for seat in assignment.placement.seats]
+    if given != state.seats.gpus[state.seat_rows[slot]].tolist():
+        return f"has other seats than {given}"
+    if any(bool(state.seats.releasing[row]) != (status is State.STOPPING) for row in rows):
+        return "marks the wrong seats as being left"
+    if (slot in state.admitted) != (status is State.ADMITTED):
+        return "is in the wrong list"
+    return ""
 
 
 def independent_copy(brain: Brain) -> None:

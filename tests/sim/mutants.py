@@ -8,7 +8,7 @@ takes two defences out at once, where one of them hides the other.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from weft.brain import brain as brain_module
 from weft.brain import desk as desk_module
-from weft.brain import eviction as eviction_module
 from weft.brain import victims as victims_module
 from weft.brain.brain import Brain
 from weft.brain.event import (
@@ -31,16 +30,18 @@ from weft.brain.event import (
     Verb,
 )
 from weft.brain.instruction import Start
-from weft.brain.outcome import Granted
+from weft.brain.outcome import Granted, Outcome
 from weft.brain.state import PENDING, BrainState
 from weft.model.decision import Assignment, Grant
 from weft.model.ids import JobId
+from weft.model.job import Job
 from weft.model.placement import Placement
+from weft.model.snapshot import Floats, Ints
 from weft.model.state import State
 from weft.policy.tenancy.quota import QuotaLedger
-from weft.sim.world import World
+from weft.sim.world import Run, World
 
-Mutant = Callable[[], Any]
+Mutant = Callable[[], AbstractContextManager[None]]
 MUTANTS: dict[str, Mutant] = {}
 """One defence less."""
 PAIRS: dict[str, Mutant] = {}
@@ -53,12 +54,12 @@ def mutant(make: Callable[[], Iterator[None]]) -> Mutant:
     return made
 
 
-def handler(event: type, instead: Callable[[Brain, Any], None]) -> Any:
+def handler(event: type, instead: Callable[[Brain, Any], None]) -> AbstractContextManager[object]:
     """Patch what the brain does with one kind of event."""
     return patch.dict(brain_module._HANDLERS, {event: instead})
 
 
-# --- seats ---------------------------------------------------------------------------------------
+# --- seats ----------------------------------------------------------------------------------------
 
 
 @mutant
@@ -87,10 +88,11 @@ def preempted_seats_given_away_at_once() -> Iterator[None]:
 
 @mutant
 def pledged_seats_ignored_by_the_next_round() -> Iterator[None]:
-    def committed(state: BrainState, amounts: Any) -> Any:
+    def committed(state: BrainState, amounts: Floats) -> Floats:
         seats, count = state.seats, state.seat_count
         held = amounts * ~seats.pledged[:count]
-        return np.bincount(seats.node[:count], held, minlength=state.fabric.count)
+        found: Floats = np.bincount(seats.node[:count], held, state.fabric.count)
+        return found
 
     with patch.object(desk_module, "_committed", committed):
         yield
@@ -98,10 +100,11 @@ def pledged_seats_ignored_by_the_next_round() -> Iterator[None]:
 
 @mutant
 def seats_being_left_count_as_free() -> Iterator[None]:
-    def committed(state: BrainState, amounts: Any) -> Any:
+    def committed(state: BrainState, amounts: Floats) -> Floats:
         seats, count = state.seats, state.seat_count
         staying = amounts * ~seats.releasing[:count]
-        return np.bincount(seats.node[:count], staying, minlength=state.fabric.count)
+        found: Floats = np.bincount(seats.node[:count], staying, state.fabric.count)
+        return found
 
     with patch.object(desk_module, "_committed", committed):
         yield
@@ -132,7 +135,7 @@ def partial_gang_seated() -> Iterator[None]:
         yield
 
 
-# --- incarnations --------------------------------------------------------------------------------
+# --- incarnations ---------------------------------------------------------------------------------
 
 
 def any_epoch(self: Brain, job: JobId, epoch: int) -> int | None:
@@ -237,7 +240,7 @@ def finished_job_accepted_again() -> Iterator[None]:
         yield
 
 
-# --- a brain made anew -----------------------------------------------------------------------------
+# --- a brain made anew ----------------------------------------------------------------------------
 
 
 @mutant
@@ -270,7 +273,7 @@ def recorded_epoch_forgotten_after_a_crash() -> Iterator[None]:
         yield
 
 
-# --- paths that forget -------------------------------------------------------------------------------
+# --- paths that forget ----------------------------------------------------------------------------
 
 
 @mutant
@@ -382,7 +385,7 @@ def work_kept_ignored() -> Iterator[None]:
 
 @mutant
 def wait_not_booked_when_the_reason_changes() -> Iterator[None]:
-    def forgetful(self: BrainState, slots: Any, at: float, reasons: Any) -> None:
+    def forgetful(self: BrainState, slots: Ints, at: float, reasons: Ints) -> None:
         changed = reasons != self.jobs.reason[slots]
         self.jobs.reason[slots[changed]] = reasons[changed]
         self.jobs.waiting_since[slots[changed]] = at
@@ -404,7 +407,7 @@ def copy_shares_its_rows() -> Iterator[None]:
         yield
 
 
-# --- rights --------------------------------------------------------------------------------------------
+# --- rights ---------------------------------------------------------------------------------------
 
 
 @mutant
@@ -460,7 +463,7 @@ def pledges_do_not_count_on_the_quota() -> Iterator[None]:
 def victim_without_beneficiary() -> Iterator[None]:
     apply = Brain._apply
 
-    def greedy(self: Brain, outcome: Any) -> None:
+    def greedy(self: Brain, outcome: Outcome) -> None:
         if outcome.preempted:
             outcome.grants.clear()
         apply(self, outcome)
@@ -471,32 +474,32 @@ def victim_without_beneficiary() -> Iterator[None]:
 
 @mutant
 def anybody_may_be_preempted() -> Iterator[None]:
-    init = eviction_module.Eviction.__init__
+    add_job = BrainState.add_job
 
-    def unkind(self: Any, desk: Any, outcome: Any, running: Any, positions: Any) -> None:
-        init(self, desk, outcome, running, positions)
-        self.victims = eviction_module.Victims(desk.state, running, positions)
+    def unkind(self: BrainState, job: Job, at: float) -> int:
+        slot = add_job(self, job, at)
+        self.jobs.preemptible[slot] = True
+        return slot
 
-    with patch.object(eviction_module.Eviction, "__init__", unkind):
+    with patch.object(BrainState, "add_job", unkind):
         yield
 
 
 @mutant
 def min_run_ignored() -> Iterator[None]:
-    init = eviction_module.Eviction.__init__
+    set_running = BrainState.set_running
 
-    def hasty(self: Any, desk: Any, outcome: Any, running: Any, positions: Any) -> None:
-        init(self, desk, outcome, running, positions)
-        may = desk.snapshot.jobs.preemptible[running]
-        self.victims = eviction_module.Victims(desk.state, running[may], positions[may])
+    def backdated(self: BrainState, slot: int, at: float) -> None:
+        set_running(self, slot, at)
+        self.jobs.started[slot] = at - 1e6
 
-    with patch.object(eviction_module.Eviction, "__init__", hasty):
+    with patch.object(BrainState, "set_running", backdated):
         yield
 
 
 @mutant
 def seats_on_cordoned_nodes_offered() -> Iterator[None]:
-    def all_seats(state: BrainState, slot: int, position: int = 0) -> Any:
+    def all_seats(state: BrainState, slot: int, position: int = 0) -> victims_module.Victim:
         assignment = state.assignments[slot]
         assert assignment is not None
         rows = state.node_row
@@ -510,7 +513,7 @@ def seats_on_cordoned_nodes_offered() -> Iterator[None]:
         yield
 
 
-# --- the world's guards, and pairs -----------------------------------------------------------------------
+# --- the world's guards, and pairs ----------------------------------------------------------------
 
 
 @contextmanager
@@ -518,7 +521,7 @@ def no_guard_in_the_world() -> Iterator[None]:
     """The world starts whatever it is told to, on whatever node, beside whatever runs."""
     refusal = World._refusal
 
-    def obedient(self: World, start: Start, present: Any) -> str:
+    def obedient(self: World, start: Start, present: Run | None) -> str:
         why = refusal(self, start, present)
         return "" if why.endswith(("still runs", "is full")) else why
 
@@ -537,6 +540,20 @@ def no_fence_in_the_world() -> Iterator[None]:
         act_start(self, start)
 
     with patch.object(World, "_act_start", forgetful):
+        yield
+
+
+@mutant
+def a_late_stop_makes_the_world_forget_a_finish() -> Iterator[None]:
+    answer = World._answer_absent
+
+    def careless(self: World, job: JobId, epoch: int, verb: Verb) -> None:
+        ended = self._ended.get(job)
+        if ended is not None and ended.epoch != epoch:  # type: ignore[union-attr]
+            del self._ended[job]
+        answer(self, job, epoch, verb)
+
+    with patch.object(World, "_answer_absent", careless):
         yield
 
 

@@ -120,7 +120,9 @@ def draw(seed: int) -> Plan:
         recipe=_recipe(rng),
         settings=_settings(rng, kinds),
         costs=_costs(rng),
-        faults=_faults(rng, kinds, until, _planned(rng, kinds, cluster, tree, jobs, until)),
+        faults=_faults(
+            rng, kinds, until, _planned(rng, kinds, cluster, tree, jobs=jobs, until=until)
+        ),
         crashes=_moments(rng, 5, until) if Fault.BRAIN_CRASHED in kinds else (),
         worker_losses=tuple((at, rng.random()) for at in _moments(rng, 6, until))
         if Fault.WORKER_LOST in kinds
@@ -219,7 +221,7 @@ def _job(rng: Random, cluster: Cluster, tree: QueueTree, index: int, at: float) 
         tenant=TenantId(f"t{rng.randrange(3)}"),
         queue=queue,
         priority=rng.choice((0, 0, 0, 0, 0, 0, 1, 2, -1)),
-        cpus=float(rng.randint(1, 4)) if not width.max_gpus else 0.0,
+        cpus=float(rng.choice((1, 2, 4, 4, 99))) if not width.max_gpus else 0.0,
         cpus_per_gpu=float(rng.choice((1, 2, 4))) if hosts else 0.0,
         memory_gib_per_gpu=float(rng.choice((0, 8, 16))) if hosts else 0.0,
         gpu_types=_accepted(rng),
@@ -318,6 +320,7 @@ def _planned(
     kinds: frozenset[Fault],
     cluster: Cluster,
     tree: QueueTree,
+    *,
     jobs: tuple[Job, ...],
     until: float,
 ) -> tuple[Event, ...]:
@@ -338,24 +341,24 @@ def _node_troubles(
     rng: Random, kinds: frozenset[Fault], node: Node, until: float
 ) -> Iterable[Event]:
     """At most one trouble at a time: lost, cordoned or shrunk, and then whole again."""
-    troubles = [Fault.NODE_LOST, Fault.NODE_CORDONED, Fault.NODE_SHRUNK]
+    possible = (Fault.NODE_LOST, Fault.NODE_CORDONED, Fault.NODE_SHRUNK)
+    troubles = [trouble for trouble in possible if trouble in kinds]
     at = 0.0
-    while True:
-        at += rng.expovariate(3.0 / until)
+    while troubles:
+        at += rng.expovariate(2.0 / until)
         back = at + rng.choice((0.0, 5.0, 40.0, until / 5, until / 3))
         if back >= until:
             return
         trouble = rng.choice(troubles)
-        if trouble in kinds:
-            if trouble is Fault.NODE_LOST:
-                yield NodeLost(at, node.id)
-                yield NodeAdded(back, node)
-            else:
-                changed = node.with_cordon(True)
-                if trouble is Fault.NODE_SHRUNK:
-                    changed = replace(node, gpus=rng.randint(0, node.gpus))
-                yield NodeChanged(at, changed)
-                yield NodeChanged(back, node)
+        if trouble is Fault.NODE_LOST:
+            yield NodeLost(at, node.id)
+            yield NodeAdded(back, node)
+        else:
+            changed = node.with_cordon(True)
+            if trouble is Fault.NODE_SHRUNK:
+                changed = replace(node, gpus=rng.randint(0, node.gpus))
+            yield NodeChanged(at, changed)
+            yield NodeChanged(back, node)
         at = back
 
 

@@ -5,11 +5,10 @@ finds it must be clean without the mutant, or it has found something else.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.sim.mutants import MUTANTS, PAIRS
+from tests.sim.mutants import MUTANTS, PAIRS, Mutant
 from tests.sim.play import play
 from tests.sim.random_world import draw
 
@@ -25,22 +24,20 @@ def test_a_missing_defence_is_noticed(name: str, record_property: Callable[..., 
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_two_missing_defences_are_noticed(
-    name: str, record_property: Callable[..., None]
-) -> None:
+def test_two_missing_defences_are_noticed(name: str, record_property: Callable[..., None]) -> None:
     record_property("seed", found_at(name, PAIRS[name]))
 
 
-def found_at(name: str, mutant: Callable[[], AbstractContextManager[None]]) -> int:
+def found_at(name: str, mutant: Mutant) -> int:
     """The first seed that breaks a promise under the mutant and none without it."""
     known = FOUND_AT.get(name)
-    seeds = [*([] if known is None else [known]), *range(SEEDS)]
+    seeds: list[int] = [*([] if known is None else [known]), *range(SEEDS)]
     for seed in seeds:
         with mutant():
             broken = breaks(seed)
         if broken and not breaks(seed):
             return seed
-    pytest.fail(f"{name} was not noticed in {SEEDS} seeds")
+    raise AssertionError(f"{name} was not noticed in {SEEDS} seeds")
 
 
 def breaks(seed: int) -> bool:

@@ -379,9 +379,11 @@ class Brain:
         vacated = {row for slot in leaving for row in self.state.nodes_of(slot)}
         for victim, (beneficiary, _) in outcome.preempted.items():
             self._preempt(victim, beneficiary)
+        moves = []
         for moved in outcome.moves:
-            self.state.next_assignment[moved.slot] = self._assignment(moved)
+            assignment = self.state.next_assignment[moved.slot] = self._assignment(moved)
             self._preempt(moved.slot, moved.slot)
+            moves.append(Grant(self.state.spec(moved.slot).id, assignment))
         grants = [self._grant(granted, vacated) for granted in outcome.grants]
         if outcome.moves:
             self._start_admitted()
@@ -392,6 +394,7 @@ class Brain:
             self.now,
             tuple(grants),
             tuple(self._preemptions(outcome)),
+            moves=tuple(moves),
             reservation=self._kept(outcome),
         )
 

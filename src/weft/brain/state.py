@@ -29,6 +29,7 @@ from weft.model.snapshot import (
 )
 from weft.model.state import State
 from weft.policy.place.fabric import Fabric
+from weft.policy.place.room import host_cpus, host_memory_gib
 from weft.policy.tenancy.quota import QuotaTable
 
 REASONS: tuple[ReasonCode, ...] = tuple(ReasonCode)
@@ -169,8 +170,8 @@ class BrainState:
         jobs.min_gpus[slot] = job.width.min_gpus
         jobs.max_gpus[slot] = job.width.max_gpus
         jobs.asked_gpus[slot] = job.width.asked_gpus
-        jobs.cpus[slot] = job.cpus + job.cpus_per_gpu * job.width.asked_gpus
-        jobs.memory_gib[slot] = job.memory_gib + job.memory_gib_per_gpu * job.width.asked_gpus
+        jobs.cpus[slot] = host_cpus(kind, job.width.asked_gpus)
+        jobs.memory_gib[slot] = host_memory_gib(kind, job.width.asked_gpus)
         jobs.preemptible[slot] = job.preemptible
         jobs.submitted[slot] = job.submit_seconds
         jobs.mark[slot] = at
@@ -178,6 +179,7 @@ class BrainState:
         asked = job.width.asked_gpus
         jobs.pace[slot] = job.units_per_second(asked) if asked else 1.0
         jobs.reason[slot] = PENDING
+        jobs.queued_since[slot] = at
         jobs.waiting_since[slot] = at
         jobs.rank[slot] = -1
         self.sequence += 1
@@ -237,6 +239,7 @@ class BrainState:
 
     def begin_wait(self, slot: int, at: float, reason: int) -> None:
         self.jobs.reason[slot] = reason
+        self.jobs.queued_since[slot] = at
         self.jobs.waiting_since[slot] = at
 
     def book_wait(self, slot: int, at: float, reason: int) -> None:

@@ -92,7 +92,10 @@ INDIFFERENT = Locality(0.0, 0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One training job as submitted. `gpu_types` empty means any type at speed 1."""
+    """One training job as submitted. `gpu_types` empty means any type at speed 1.
+
+    `cpus` and `memory_gib` are the needs of a job without GPUs; one with GPUs states them per GPU.
+    """
 
     id: JobId
     width: Width

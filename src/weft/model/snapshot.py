@@ -84,6 +84,7 @@ class JobColumns(Columns):
     speed: Floats
     pace: Floats
     reason: Small
+    queued_since: Floats
     waiting_since: Floats
     locality_waited: Floats
     rank: Ints

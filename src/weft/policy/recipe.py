@@ -38,7 +38,7 @@ class Yielding:
 
     A job keeps its seats for `min_run_seconds` after each start, which bounds how often it can be
     preempted (900 s: four times an hour). `reshuffle` places everybody anew in every round, as
-    some published simulators do.
+    some published simulators do: it knows no quota and no job that may not be preempted.
     """
 
     min_run_seconds: float = 900.0
@@ -47,10 +47,9 @@ class Yielding:
 
 @dataclass(frozen=True, slots=True)
 class Reserving:
-    """A job that has been blocked for `after_seconds` gets nodes kept for it."""
+    """The first job that has been blocked for `after_seconds` gets nodes kept for it."""
 
     after_seconds: float = 1800.0
-    at_most: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,10 +196,10 @@ def test_no_round_is_wanted_where_nobody_can_fall() -> None:
 @pytest.mark.parametrize(
     ("case", "promoted"),
     [
-        ({"waiting_since": 200.0}, True),  # waited 800 s = 8 × 100 s of running
-        ({"waiting_since": 201.0}, False),
-        ({"waiting_since": 200.0, "state": State.RUNNING}, False),
-        ({"waiting_since": 200.0, "level": 0}, False),
+        ({"queued_since": 200.0}, True),  # waited 800 s = 8 × 100 s of running
+        ({"queued_since": 201.0}, False),
+        ({"queued_since": 200.0, "state": State.RUNNING}, False),
+        ({"queued_since": 200.0, "level": 0}, False),
     ],
     ids=["starved", "not quite", "running", "in the first level already"],
 )

@@ -153,6 +153,38 @@ def test_the_fewest_nodes_of_one_rack_else_of_one_pool(
     assert len(offer.shares) == min(map(len, in_one_rack or possible))
 
 
+racked = st.lists(
+    st.builds(
+        a_node, st.just("n"), gpus=st.integers(1, 4), rack=st.sampled_from(["r0", "r1", "r2"])
+    ),
+    min_size=4,
+    max_size=7,
+).map(lambda rows: a_cluster(*(replace(n, id=NodeId(f"n{i}")) for i, n in enumerate(rows))))
+
+
+@given(racked, st.integers(5, 14), st.sampled_from([None, 2, 3]))
+def test_gangs_over_racks_of_all_sizes(cluster: Cluster, width: int, max_nodes: int | None) -> None:
+    """Fewest nodes of one rack, and of such racks the one with least to spare."""
+    world, kind = World(cluster), kind_of(a_job(max_nodes=max_nodes))
+    possible = list(world.sets(kind, width))
+    offer = best_fit(world.room, world.fabric, kind, width)
+    assert (offer is not None) == bool(possible)
+    if offer is None:
+        return
+    assert_valid(world, kind, width, offer)
+    in_one_rack = [rows for rows in possible if world.racks(rows) == 1]
+    fewest = min(map(len, in_one_rack or possible))
+    assert len(offer.shares) == fewest
+    if not in_one_rack:
+        return
+
+    def gpus_of_rack(row: int) -> int:
+        return sum(n.gpus for n in cluster.nodes if n.rack == cluster.nodes[row].rack)
+
+    least = min(gpus_of_rack(rows[0]) for rows in in_one_rack if len(rows) == fewest)
+    assert gpus_of_rack(offer.shares[0][0]) == least
+
+
 @given(nodes, kinds, st.integers(1, 4))
 def test_of_the_nodes_that_hold_it_alone_the_fullest_of_its_type_is_taken(
     cluster: Cluster, kind: Kind, width: int
@@ -188,6 +220,11 @@ def test_broken_nodes_are_filled_and_whole_ones_kept_for_gangs() -> None:
 def test_the_rack_with_least_to_spare_is_used_up() -> None:
     world = World(a_cluster(nodes=6, gpus=8, racks=3), [8, 8, 8, 4, 8, 7])
     assert nodes_taken(world, a_job(gpus=12)) == {2: 8, 3: 4}
+
+
+def test_fewer_nodes_come_before_less_to_spare() -> None:
+    world = World(a_cluster(nodes=6, gpus=4, racks=2), [3, 3, 3, 4, 4, 4])
+    assert len(nodes_taken(world, a_job(gpus=7))) == 2
 
 
 def test_a_fast_type_is_taken_even_spread_if_that_is_still_faster() -> None:

@@ -33,6 +33,12 @@ def test_a_fixed_width_stays_as_it_is() -> None:
     assert packed_width(3, 8, low=3, high=3) == 3
 
 
+def test_the_ends_of_the_range_belong_to_it() -> None:
+    assert packed_width(3, 8, low=3, high=4) == 4
+    assert packed_width(3, 8, low=2, high=4) == 2
+    assert packed_width(15, 8, low=9, high=16) == 16
+
+
 def test_all_jobs_at_once() -> None:
     snapshot = a_snapshot(
         {"asked_gpus": 3, "min_gpus": 1, "max_gpus": 4},

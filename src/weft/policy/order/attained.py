@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.model.snapshot import Ints, Snapshot
+from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
 from weft.policy.order.ranking import Ranking
 
@@ -49,21 +49,39 @@ class FeedbackLevels:
         moved = (levels != jobs.level[slots]) | (jobs.rank[slots] < 0)
         waiting = jobs.gpu_rate[slots] <= 0
         keys = (levels, moved, waiting & ~moved, np.where(moved, 0, jobs.rank[slots]))
-        wake = self._next_demotion(snapshot, slots, counted=counted, levels=levels)
+        moments = [
+            self._next_demotion(snapshot, slots, counted=counted, levels=levels),
+            self._next_promotion(snapshot, slots[~promoted]),
+        ]
+        wake = min((moment for moment in moments if moment is not None), default=None)
         return Ranking(keys, levels=levels, promoted=promoted, wake=wake)
 
-    def _promoted(self, snapshot: Snapshot, slots: Ints) -> np.ndarray:
+    def _promoted(self, snapshot: Snapshot, slots: Ints) -> Bools:
         if self.promote is None:
             return np.zeros(len(slots), bool)
+        promoted: Bools = self._can_rise(snapshot, slots)
+        promoted &= self._patience_ends(snapshot, slots) <= snapshot.now
+        return promoted
+
+    def _next_promotion(self, snapshot: Snapshot, slots: Ints) -> float | None:
+        if self.promote is None:
+            return None
+        low = slots[self._can_rise(snapshot, slots)]
+        return float(self._patience_ends(snapshot, low).min()) if len(low) else None
+
+    def _can_rise(self, snapshot: Snapshot, slots: Ints) -> Bools:
         jobs = snapshot.jobs
-        waited = np.where(
-            jobs.state[slots] == State.QUEUED, snapshot.now - jobs.waiting_since[slots], 0.0
-        )
+        return (jobs.level[slots] > 0) & (jobs.state[slots] == State.QUEUED)
+
+    def _patience_ends(self, snapshot: Snapshot, slots: Ints) -> Floats:
+        """When each has waited `promote` times as long as it has run."""
+        assert self.promote is not None
+        jobs = snapshot.jobs
         ran = snapshot.attained(slots) / np.maximum(jobs.asked_gpus[slots], 1)
-        return (jobs.level[slots] > 0) & (waited >= self.promote * np.maximum(ran, 1.0))
+        return jobs.queued_since[slots] + self.promote * np.maximum(ran, 1.0)
 
     def _next_demotion(
-        self, snapshot: Snapshot, slots: Ints, *, counted: np.ndarray, levels: Ints
+        self, snapshot: Snapshot, slots: Ints, *, counted: Floats, levels: Ints
     ) -> float | None:
         rate = snapshot.jobs.gpu_rate[slots]
         can_fall = (rate > 0) & (levels < len(self.limits_gpu_seconds))

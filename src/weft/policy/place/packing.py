@@ -59,6 +59,8 @@ def first_fit(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
 ) -> Offer | None:
     """The first node with room; wider jobs the first whole nodes and one for the rest."""
+    if width == 0:
+        return _host_only(room, fabric, kind, avoid)
     tier = next(iter(fabric.site(kind).tiers), None)
     size = 0 if tier is None else int(tier.capacity.max(initial=0))
     if tier is None or not size:
@@ -84,6 +86,8 @@ def anywhere(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
 ) -> Offer | None:
     """Any free GPUs, counted over the whole cluster in node order."""
+    if width == 0:
+        return _host_only(room, fabric, kind, avoid)
     tier = next(iter(fabric.site(kind).tiers), None)
     if tier is None:
         return None
@@ -177,6 +181,6 @@ def _allowed(offered: Ints, avoid: Bools | None) -> Ints:
 def _offer(fabric: Fabric, kind: Kind, width: int, shares: list[Share], tier: Tier) -> Offer:
     racks = len({int(fabric.nodes.rack[node]) for node, _ in shares})
     slowdown = kind.locality.slowdown(
-        nodes=len(shares), fewest_nodes=fabric.fewest_nodes(kind, width), racks=racks
+        nodes=len(shares), fewest_nodes=fabric.fewest_nodes(kind, width) or 1, racks=racks
     )
     return Offer(tuple(shares), racks, slowdown, tier.speed)
