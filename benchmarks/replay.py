@@ -24,7 +24,7 @@ from benchmarks.replay_one import Outcome, Spec
 from benchmarks.row import Row, at_least, at_most, below_peer, broken, exactly, told
 
 ALL_JOBS = 82_247
-SHORT_JOBS = 5_000
+SHORT_JOBS = 4_000
 RECIPES = ("fifo", "backfill", "srtf", "las")
 LOCALITY_JOBS = 30_000
 LOCALITY_LOAD = 0.8

@@ -235,32 +235,30 @@ class Auditor:
             )
 
     def _quota(self, started: set[JobId]) -> None:
-        """Where something was started, what is held is within the cap, up to the root (I3)."""
-        tree = self.world.tree
-        if not started or not any_quota(tree):
+        """Whoever gets seats: what is held, and what will be, is within the cap (I3)."""
+        tree, state = self.world.tree, self.world.brain.state
+        admitted = {state.spec(slot).id for slot in state.admitted}.difference(self.admitted)
+        if not (started or admitted) or not any_quota(tree):
             return
-        state = self.world.brain.state
-        held = {
-            job: int(state.jobs.width[slot])
-            for job, slot in state.slot_of.items()
-            if state.state_of(slot).holds_seats
-        }
-        used, firm = Counter[QueueId](), Counter[QueueId]()
-        for job, width in held.items():
-            spec = self.world.specs[job]
-            for step in path(tree, spec.queue):
-                used[step] += width
-                leaves = spec.preemptible or state.state_of(state.slot_of[job]) is State.STOPPING
-                firm[step] += 0 if leaves else width
-        for job in started & held.keys():
+        held, staying, firm = Counter[QueueId](), Counter[QueueId](), Counter[QueueId]()
+        for job, slot in state.slot_of.items():
+            status, width = state.state_of(slot), int(state.jobs.width[slot])
+            stays = width * (status is not State.STOPPING)
             for step in path(tree, self.world.specs[job].queue):
-                if held[job] and used[step] > cap(tree, step):
+                held[step] += width * status.holds_seats
+                staying[step] += stays
+                firm[step] += stays * (not self.world.specs[job].preemptible)
+        for job in sorted(started | admitted):
+            spec = self.world.specs[job]
+            for step in path(tree, spec.queue) if state.jobs.width[state.slot_of[job]] else ():
+                now, later = held[step] * (job in started), staying[step]
+                if max(now, later) > cap(tree, step):
                     raise PromiseBroken(
-                        "I3", f"{job} started; {step} holds {used[step]} of {cap(tree, step)}"
+                        "I3",
+                        f"{job} got seats: {step} holds {now}, soon {later} of {cap(tree, step)}",
                     )
-                kept = not self.world.specs[job].preemptible and tree.divided and held[job]
-                if kept and firm[step] > tree.guaranteed(step):
-                    raise PromiseBroken("I3", f"{job} is kept beyond the guarantee of {step}")
+                if tree.divided and not spec.preemptible and firm[step] > tree.guaranteed(step):
+                    raise PromiseBroken("I3", f"{job} is kept beyond what {step} is promised")
 
     # --- what the world does -------------------------------------------------------------------
 

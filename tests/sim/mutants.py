@@ -91,8 +91,7 @@ def pledged_seats_ignored_by_the_next_round() -> Iterator[None]:
     def committed(state: BrainState, amounts: Floats) -> Floats:
         seats, count = state.seats, state.seat_count
         held = amounts * ~seats.pledged[:count]
-        found: Floats = np.bincount(seats.node[:count], held, state.fabric.count)
-        return found
+        return np.bincount(seats.node[:count], held, state.fabric.count).astype(float)
 
     with patch.object(desk_module, "_committed", committed):
         yield
@@ -103,8 +102,7 @@ def seats_being_left_count_as_free() -> Iterator[None]:
     def committed(state: BrainState, amounts: Floats) -> Floats:
         seats, count = state.seats, state.seat_count
         staying = amounts * ~seats.releasing[:count]
-        found: Floats = np.bincount(seats.node[:count], staying, state.fabric.count)
-        return found
+        return np.bincount(seats.node[:count], staying, state.fabric.count).astype(float)
 
     with patch.object(desk_module, "_committed", committed):
         yield
@@ -321,7 +319,8 @@ def retries_without_end() -> Iterator[None]:
     def endless(self: Brain, event: JobFailed) -> None:
         slot = self._current(event.job, event.epoch)
         if slot is not None:
-            self.state.jobs.failures[slot] = -1
+            most = self.state.spec(slot).max_retries - 1
+            self.state.jobs.failures[slot] = min(int(self.state.jobs.failures[slot]), most)
         failed(self, event)
 
     with handler(JobFailed, endless):

@@ -84,6 +84,7 @@ class Plan:
     faults: Faults
     crashes: tuple[float, ...]
     worker_losses: tuple[tuple[float, float], ...]
+    cancels: tuple[tuple[float, float], ...]
     guarded: bool
 
     def brain(self) -> Brain:
@@ -124,15 +125,19 @@ def draw(seed: int) -> Plan:
             rng, kinds, until, _planned(rng, kinds, cluster, tree, jobs=jobs, until=until)
         ),
         crashes=_moments(rng, 5, until) if Fault.BRAIN_CRASHED in kinds else (),
-        worker_losses=tuple((at, rng.random()) for at in _moments(rng, 6, until))
-        if Fault.WORKER_LOST in kinds
-        else (),
+        worker_losses=_drawn(rng, 6, until) if Fault.WORKER_LOST in kinds else (),
+        cancels=_drawn(rng, 8, until) if Fault.JOB_CANCELLED in kinds else (),
         guarded=rng.random() < 0.5,
     )
 
 
 def _moments(rng: Random, most: int, until: float) -> tuple[float, ...]:
     return tuple(sorted(rng.uniform(0.0, until) for _ in range(rng.randint(1, most))))
+
+
+def _drawn(rng: Random, most: int, until: float) -> tuple[tuple[float, float], ...]:
+    """Moments, each with a draw that says whom it hits."""
+    return tuple((at, rng.random()) for at in _moments(rng, most, until))
 
 
 def _cluster(rng: Random) -> Cluster:
@@ -329,7 +334,7 @@ def _planned(
     for node in cluster.nodes:
         events += _node_troubles(rng, kinds, node, until)
     if Fault.JOB_CANCELLED in kinds:
-        for job in rng.sample(jobs, max(len(jobs) // 6, 1)):
+        for job in rng.sample(jobs, max(len(jobs) // 8, 1)):
             at = max(job.submit_seconds + rng.choice((-1.0, 0.0, 5.0, 61.0, 300.0, 1000.0)), 0.0)
             events += [JobCancelled(at, job.id)] * rng.choice((1, 1, 2))
     if Fault.QUOTA_EDITED in kinds:
@@ -407,6 +412,8 @@ class RandomWorld(World):
             self._at(at, _Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:
             self._at(at, _Turn.WORLD, self._lose_worker, draw_)
+        for at, draw_ in plan.cancels:
+            self._at(at, _Turn.WORLD, self._cancel_somebody, draw_)
 
     def step(self) -> None:
         super().step()
@@ -532,6 +539,15 @@ class RandomWorld(World):
         self.counts[Fault.WORKER_LOST] += 1
         self._break(run)
         self._deliver(WorkerLost(self.now, run.job.id, run.epoch, run.placement.nodes[0]))
+
+    def _cancel_somebody(self, draw_: float) -> None:
+        """A job in the rarest state that there is: cancels must be met in every one."""
+        state = self.brain.state
+        states = Counter(state.state_of(slot) for slot in state.slot_of.values())
+        if states:
+            rarest = min(states, key=lambda one: (states[one], one))
+            jobs = [job for job, slot in state.slot_of.items() if state.state_of(slot) is rarest]
+            self._planned(JobCancelled(self.now, jobs[int(draw_ * len(jobs))]))
 
     # --- a crash of the brain ------------------------------------------------------------------
 

@@ -1,9 +1,7 @@
 """Eviction: seats for a job from running jobs that must yield to it.
 
-Two rights exist. A recipe may let running jobs yield to those that rank before them, once they
-have run for a while; and a queue within its guarantee may reclaim what it has lent. Either way
-the worst-ranked go first, as few as make room for the tightest placement, and nobody is
-stopped unless the job that needs the seats is granted them.
+The worst-ranked of those who may go, go first, as few as make room for the tightest placement, and
+nobody is stopped unless the job that needs the seats is granted them.
 """
 
 import numpy as np
@@ -11,12 +9,16 @@ import numpy as np
 from weft.brain import gates
 from weft.brain.desk import Desk
 from weft.brain.outcome import Outcome
+from weft.brain.rights import Rights
 from weft.brain.victims import NEVER, Victim, Victims
 from weft.model.kind import Kind
-from weft.model.snapshot import Ints
+from weft.model.snapshot import Bools, Ints
 from weft.policy.place.packing import Offer
+from weft.policy.place.room import Room
 
 ROUNDING = 1e-9
+
+Found = tuple[Offer, list[Victim]]
 
 
 class Eviction:
@@ -26,33 +28,33 @@ class Eviction:
         self._desk = desk
         self._outcome = outcome
         self._hopeless: set[int] = set()
-        jobs, yielding = desk.snapshot.jobs, desk.recipe.yielding
-        may = jobs.preemptible[running]
-        if yielding is not None and yielding.min_run_seconds and not desk.divided:
-            may = may & (desk.now - jobs.started[running] >= yielding.min_run_seconds)
-        self.victims = Victims(desk.state, running[may], positions[may])
+        may = desk.snapshot.jobs.preemptible[running]
+        self._victims = Victims(desk.state, running[may], positions[may])
+        self._rights = Rights(desk, self._victims)
 
     def room_in_quota(
         self, position: int, queue: int, kind: Kind, width: int
     ) -> list[Victim] | None:
-        """Worse-ranked jobs under the refusing queue whose end makes room in it; None if none."""
+        """Worse-ranked jobs whose end makes room under the limits; None if that is not enough."""
         desk = self._desk
         if gates.quota(desk, kind, queue, width) is None:
             return []
         if desk.recipe.yielding is None:
             return None
-        firm, chosen = not kind.preemptible, []
-        for victim in self.victims.worst(self.victims.count_behind(position)):
-            refusing = desk.ledger.refusing(queue, width, firm=firm)
-            if refusing is None:
-                break
-            under = refusing in desk.state.quota.paths[victim.queue]
-            if under and self._may_yield(queue, victim):
-                chosen.append(victim)
-                desk.ledger.give(victim.queue, victim.width)
-        enough = desk.ledger.refusing(queue, width, firm=firm) is None
+        firm, ledger, chosen = not kind.preemptible, desk.ledger, []
+        for step in desk.state.quota.paths[queue]:
+            if ledger.refusing(queue, width, firm=firm) != step:
+                continue
+            candidates = self._victims.listed(self._rights.under(step, queue, position))
+            for victim in self._rights.lawful_in_turn(queue, width, candidates):
+                if ledger.refusing(queue, width, firm=firm) != step:
+                    break
+                if victim not in chosen:
+                    chosen.append(victim)
+                    ledger.give(victim.queue, victim.width)
+        enough = ledger.refusing(queue, width, firm=firm) is None
         for victim in chosen:
-            desk.ledger.take(victim.queue, victim.width)
+            ledger.take(victim.queue, victim.width)
         return chosen if enough else None
 
     def find(
@@ -64,51 +66,17 @@ class Eviction:
         kind: Kind,
         width: int,
         forced: list[Victim],
-    ) -> tuple[Offer, list[Victim]] | None:
+    ) -> Found | None:
         """An offer that is good enough, and those who must go for it (the `forced` anyway).
 
         What fails for a key fails for all who come after it: they have fewer victims.
         """
         if key in self._hopeless:
             return None
-        if not forced and self._simple(kind, width):
-            found = self._clear_one_node(position, kind, width)
-        else:
-            eligible = self._eligible(slot, position, width)
-            eligible = forced + [victim for victim in eligible if victim not in forced]
-            found = self._search(slot, kind, width, forced=forced, eligible=eligible)
+        found = self._find(slot, position, kind=kind, width=width, forced=forced)
         if found is None:
             self._hopeless.add(key)
         return found
-
-    def _simple(self, kind: Kind, width: int) -> bool:
-        """One GPU type, GPUs only, no rights of queues, and one node is the place to be."""
-        desk = self._desk
-        tiers = desk.fabric.site(kind).tiers
-        return (
-            not desk.divided
-            and not kind.counts_host
-            and len(tiers) == 1
-            and tiers[0].mask is None
-            and 0 < width <= int(tiers[0].capacity.max(initial=0))
-            and (kind.locality.per_node_doubling > 0 or width == 1 or kind.max_nodes == 1)
-        )
-
-    def _clear_one_node(
-        self, position: int, kind: Kind, width: int
-    ) -> tuple[Offer, list[Victim]] | None:
-        desk = self._desk
-        count = self.victims.count_behind(position)
-        if not count or desk.free + self.victims.gpus_of(count) < width:
-            return None
-        free = np.where(desk.fabric.usable, desk.room.gpus, -NEVER)
-        found = self.victims.one_node(count, free, width)
-        if found is None:
-            return None
-        node, victims = found
-        speed = desk.fabric.site(kind).tiers[0].speed
-        offer = Offer(((node, width),), 1, 1.0, speed)
-        return offer, self._needed(offer, kind, [], victims) if len(victims) > 1 else victims
 
     def evict(self, victims: list[Victim], beneficiary: int, width: int) -> bool:
         """Put their seats on the desk; whether more is free afterwards than is asked for."""
@@ -118,52 +86,70 @@ class Eviction:
             reclaim = desk.divided and victim.queue != queue
             self._outcome.preempted[victim.slot] = (beneficiary, reclaim)
         desk.give(victims)
-        self.victims.remove(victims)
+        self._victims.remove(victims)
         spare = sum(victim.width for victim in victims) > width
         if spare:
             self._hopeless.clear()
         return spare
 
-    def _eligible(self, slot: int, position: int, width: int) -> list[Victim]:
-        """Running jobs that may have to yield to this one, worst rank first."""
-        desk = self._desk
-        count = self.victims.count_behind(position)
+    def granted(self) -> None:
+        """Seats were handed out, by eviction or not: rights may have changed."""
+        self._rights.changed()
+
+    def _find(
+        self, slot: int, position: int, *, kind: Kind, width: int, forced: list[Victim]
+    ) -> Found | None:
+        desk, victims = self._desk, self._victims
+        queue = desk.queue(slot)
+        mask = self._rights.against(queue, width, position)
+        most = desk.free + int(victims.widths[mask].sum()) + sum(v.width for v in forced)
+        if most < width or not (forced or mask.any()):
+            return None
+        if not forced and self._sits_on_one_node(kind, width):
+            found = self._clear_one_node(mask, kind, width)
+            if found is None or self._rights.in_turn(queue, width, found[1]):
+                return found
+        elif not forced and not self._within_reach(slot, kind, width, mask):
+            return None
+        eligible = [victim for victim in victims.listed(mask) if victim not in forced]
         if desk.divided:
-            return self._lawful(desk.queue(slot), width, count)
-        if not count or desk.free + self.victims.gpus_of(count) < width:
-            return []
-        return self.victims.worst(count)
+            eligible = self._rights.lawful_in_turn(queue, width, eligible)
+        return self._search(slot, kind, width, forced=forced, eligible=forced + eligible)
 
-    def _lawful(self, queue: int, width: int, behind: int) -> list[Victim]:
-        """Those whom the queues' rights allow to go, each after those before it are gone."""
-        ledger, chosen = self._desk.ledger, []
-        for index, victim in enumerate(self.victims.worst(len(self.victims.slots))):
-            claimed = victim.queue != queue and ledger.may_reclaim(queue, width, victim.queue)
-            if claimed or (index < behind and self._may_yield(queue, victim)):
-                chosen.append(victim)
-                ledger.give(victim.queue, victim.width)
-        for victim in chosen:
-            ledger.take(victim.queue, victim.width)
-        return chosen
+    def _sits_on_one_node(self, kind: Kind, width: int) -> bool:
+        """One GPU type, GPUs only, and one node is the place to be."""
+        tiers = self._desk.fabric.site(kind).tiers
+        return (
+            not kind.counts_host
+            and len(tiers) == 1
+            and tiers[0].mask is None
+            and 0 < width <= int(tiers[0].capacity.max(initial=0))
+            and (kind.locality.per_node_doubling > 0 or width == 1 or kind.max_nodes == 1)
+        )
 
-    def _may_yield(self, queue: int, victim: Victim) -> bool:
-        """By rank, a job yields to its own queue, and to others only what its queue borrows."""
-        if not self._ran_enough(victim):
-            return False
+    def _clear_one_node(self, mask: Bools, kind: Kind, width: int) -> Found | None:
         desk = self._desk
-        mine = victim.queue == queue or not desk.divided
-        return mine or desk.ledger.borrows(queue, victim.queue)
+        free = np.where(desk.fabric.usable, desk.room.gpus, -NEVER)
+        found = self._victims.one_node(mask, free, width)
+        if found is None:
+            return None
+        node, victims = found
+        offer = Offer(((node, width),), 1, 1.0, desk.fabric.site(kind).tiers[0].speed)
+        return offer, self._needed(offer, kind, [], victims) if len(victims) > 1 else victims
 
-    def _ran_enough(self, victim: Victim) -> bool:
-        yielding = self._desk.recipe.yielding
-        if yielding is None:
-            return False
-        started = float(self._desk.snapshot.jobs.started[victim.slot])
-        return self._desk.now - started >= yielding.min_run_seconds
+    def _within_reach(self, slot: int, kind: Kind, width: int, mask: Bools) -> bool:
+        """A quick no, before a long search: not even with all of them gone."""
+        desk = self._desk
+        if desk.state.counts_host:
+            return True
+        reach = np.where(desk.fabric.usable, self._victims.reach(mask, desk.room.gpus), 0)
+        trial = Room(reach, desk.room.cpus, desk.room.memory_gib)
+        offer = desk.recipe.place(trial, desk.fabric, kind, width, avoid=desk.reserved)
+        return offer is not None and self._good_enough(slot, offer)
 
     def _search(
         self, slot: int, kind: Kind, width: int, *, forced: list[Victim], eligible: list[Victim]
-    ) -> tuple[Offer, list[Victim]] | None:
+    ) -> Found | None:
         """The fewest of the eligible, worst first, whose seats make an offer good enough.
 
         More and more are released, twice as many each time; then the shortest list that does

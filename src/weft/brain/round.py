@@ -263,6 +263,8 @@ class Round:
             if self._eviction.evict(victims, granted.slot, granted.width):
                 self._failed.clear()
         self._desk.take(granted, kind)
+        if self._desk.divided and self._eviction is not None:
+            self._eviction.granted()
         self._offers.clear()
         self._outcome.grants.append(granted)
 

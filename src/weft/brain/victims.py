@@ -1,27 +1,24 @@
 """Victims: running jobs that may have to yield in a round, worst rank first.
 
-Only a few of them are ever looked at closely, so each becomes an object when it is; how many rank
-behind a given job, and how many GPUs they hold together, are answered from columns.
+Only a few of them are ever looked at closely, so each becomes an object when it is; who may go at
+all, how many GPUs they hold together and which node they could clear are answered from columns.
+A mask over the candidates says who is meant.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from weft.brain.state import BrainState
-from weft.model.snapshot import Ints
+from weft.model.snapshot import Bools, Ints
 
 NEVER = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running job with its place in the ranking and its seats (node, GPUs, CPUs, memory).
-
-    Seats on a cordoned node are left out: nobody could take them over.
-    """
+    """A running job with its place in the ranking and its seats (node, GPUs, CPUs, memory)."""
 
     slot: int
     position: int
@@ -31,39 +28,37 @@ class Victim:
 
 
 class Victims:
-    """Candidates in order, worst first; shrinks as they are chosen."""
+    """Candidates by index, worst first; those that are chosen are `left` no more."""
 
     def __init__(self, state: BrainState, slots: Ints, positions: Ints) -> None:
         """`slots` and `positions` come best rank first."""
         self._state = state
-        self.slots: list[int] = slots[::-1].tolist()
+        self.slots = slots[::-1]
         self._positions = positions[::-1]
+        self._negated: list[int] = (-self._positions).tolist()
+        self._index_of: dict[int, int] | None = None
         self._seen: dict[int, Victim] = {}
-        self._refresh()
-
-    def _refresh(self) -> None:
-        self._negated = (-self._positions).tolist()
-        widths = self._state.jobs.width[np.array(self.slots, np.int64)]
         self._by_node: tuple[Ints, Ints, Ints] | None = None
-        self._gpus: list[int] = [0, *np.cumsum(widths).tolist()]
+        self.left: Bools = np.ones(len(slots), bool)
+        self.widths: Ints = state.jobs.width[self.slots]
+        self.queues: Ints = state.jobs.queue[self.slots]
 
-    def count_behind(self, position: int) -> int:
-        """How many rank behind that position."""
-        return bisect_left(self._negated, -position)
+    def behind(self, position: int) -> Bools:
+        """Those left that rank behind that position."""
+        mask = self.left.copy()
+        mask[bisect_left(self._negated, -position) :] = False
+        return mask
 
-    def gpus_of(self, count: int) -> int:
-        """GPUs that the worst `count` hold together."""
-        return self._gpus[count]
-
-    def one_node(self, count: int, free: Ints, width: int) -> tuple[int, list[Victim]] | None:
-        """The node that the worst of the first `count` can clear for `width`, and who sits there.
+    def one_node(self, mask: Bools, free: Ints, width: int) -> tuple[int, list[Victim]] | None:
+        """The node that these can clear for `width`, and those of them who sit there.
 
         Each node's seats are given back worst rank first; the node that has enough after the
         worst-ranked prefix wins.
         """
-        nodes, turns, gpus = self._seats_behind(count)
-        room = free[nodes] + _running_sums(nodes, gpus)
-        enough = room >= width
+        nodes, turns, gpus = self._seats_of(mask)
+        if not len(nodes):
+            return None
+        enough = free[nodes] + _running_sums(nodes, gpus) >= width
         if not enough.any():
             return None
         turn = int(turns[enough].min())
@@ -71,8 +66,28 @@ class Victims:
         on_node = turns[(nodes == node) & (turns <= turn)]
         return node, [self[index] for index in on_node.tolist()]
 
-    def _seats_behind(self, count: int) -> tuple[Ints, Ints, Ints]:
-        """Node, turn and GPUs of the seats of the worst `count`, by node and then by turn."""
+    def reach(self, mask: Bools, free: Ints) -> Ints:
+        """Free GPUs by node if all these were gone."""
+        nodes, _, gpus = self._seats_of(mask)
+        return free + np.bincount(nodes, gpus, minlength=len(free)).astype(np.int64)
+
+    def listed(self, mask: Bools) -> list[Victim]:
+        return [self[index] for index in np.flatnonzero(mask).tolist()]
+
+    def remove(self, victims: list[Victim]) -> None:
+        if self._index_of is None:
+            self._index_of = {slot: index for index, slot in enumerate(self.slots.tolist())}
+        self.left[[self._index_of[victim.slot] for victim in victims]] = False
+
+    def __getitem__(self, index: int) -> Victim:
+        found = self._seen.get(index)
+        if found is None:
+            slot, position = int(self.slots[index]), int(self._positions[index])
+            found = self._seen[index] = seated(self._state, slot, position)
+        return found
+
+    def _seats_of(self, mask: Bools) -> tuple[Ints, Ints, Ints]:
+        """Node, index and GPUs of their seats, by node and then by index."""
         if self._by_node is None:
             seats, rows = self._state.seats, self._state.seat_count
             turn_of = np.full(self._state.size + 1, NEVER)
@@ -82,29 +97,12 @@ class Victims:
             some = some[np.lexsort((turns[some], seats.node[some]))]
             self._by_node = seats.node[some], turns[some], seats.gpus[some]
         nodes, turns, gpus = self._by_node
-        behind = turns < count
-        return nodes[behind], turns[behind], gpus[behind]
-
-    def worst(self, count: int) -> list[Victim]:
-        return [self[index] for index in range(count)]
-
-    def __getitem__(self, index: int) -> Victim:
-        slot = self.slots[index]
-        found = self._seen.get(slot)
-        if found is None:
-            found = self._seen[slot] = seated(self._state, slot, int(self._positions[index]))
-        return found
-
-    def remove(self, victims: Iterable[Victim]) -> None:
-        gone = {victim.slot for victim in victims}
-        keep = [index for index, slot in enumerate(self.slots) if slot not in gone]
-        self.slots = [self.slots[index] for index in keep]
-        self._positions = self._positions[keep]
-        self._refresh()
+        meant = mask[turns]
+        return nodes[meant], turns[meant], gpus[meant]
 
 
 def seated(state: BrainState, slot: int, position: int = 0) -> Victim:
-    """The job in that slot, with its seats."""
+    """The job in that slot, with its seats on nodes that can be used."""
     assignment = state.assignments[slot]
     assert assignment is not None, f"slot {slot} has no seats"
     rows, usable = state.node_row, state.fabric.usable

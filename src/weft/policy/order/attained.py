@@ -59,9 +59,8 @@ class FeedbackLevels:
     def _promoted(self, snapshot: Snapshot, slots: Ints) -> Bools:
         if self.promote is None:
             return np.zeros(len(slots), bool)
-        promoted: Bools = self._can_rise(snapshot, slots)
-        promoted &= self._patience_ends(snapshot, slots) <= snapshot.now
-        return promoted
+        overdue: Bools = self._patience_ends(snapshot, slots) <= snapshot.now
+        return overdue & self._can_rise(snapshot, slots)
 
     def _next_promotion(self, snapshot: Snapshot, slots: Ints) -> float | None:
         if self.promote is None:
@@ -71,7 +70,8 @@ class FeedbackLevels:
 
     def _can_rise(self, snapshot: Snapshot, slots: Ints) -> Bools:
         jobs = snapshot.jobs
-        return (jobs.level[slots] > 0) & (jobs.state[slots] == State.QUEUED)
+        fallen: Bools = np.logical_and(jobs.level[slots] > 0, jobs.state[slots] == State.QUEUED)
+        return fallen
 
     def _patience_ends(self, snapshot: Snapshot, slots: Ints) -> Floats:
         """When each has waited `promote` times as long as it has run."""
