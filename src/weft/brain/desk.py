@@ -58,6 +58,13 @@ class Desk:
         """Whether the job would be over before the reservation is due."""
         return self.now + self.remaining_seconds(slot) <= self.reserved_until
 
+    def all_gone_in_time(self) -> Bools:
+        """The same for all waiting jobs, by slot."""
+        jobs = self.snapshot.jobs
+        left = (jobs.work_total - jobs.work_done) / jobs.pace
+        in_time: Bools = self.now + left <= self.reserved_until
+        return in_time
+
     def take(self, granted: Granted, kind: Kind) -> None:
         self.room.take(kind, granted.shares)
         self.free -= granted.width

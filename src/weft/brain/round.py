@@ -6,14 +6,14 @@ go first and may reclaim what was lent. What failed for one kind of job fails fo
 until something is given back, so the walk costs as much as there are kinds, not jobs.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
 from weft.brain import gates
 from weft.brain.desk import PATIENT_ROW, Desk
 from weft.brain.eviction import Eviction, nobody
+from weft.brain.line import Line
 from weft.brain.outcome import Granted, Outcome
 from weft.brain.reservation import reserve
 from weft.brain.reshuffle import reshuffle
@@ -62,20 +62,6 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
     return Round(desk, only_fresh=only_fresh).run()
 
 
-@dataclass(slots=True)
-class Line:
-    """A part of the waiting jobs in rank order, as plain lists; it begins at rank `begin`."""
-
-    slots: list[int]
-    keys: list[int]
-    sizes: list[int]
-    begin: int = 0
-    reasons: list[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reasons = [0] * len(self.slots)
-
-
 class Round:
     """One walk over the waiting jobs."""
 
@@ -83,12 +69,13 @@ class Round:
         self._desk = desk
         self._only_fresh = only_fresh
         self._outcome = Outcome()
-        self._failed: dict[int, int] = {}
         self._offers: dict[int, Offer] = {}
         self._positions: Sequence[int] = ()
         self._eviction: Eviction | None = None
         self._strict = desk.recipe.passing is Passing.NOBODY
         self._held_up: set[int] = set()
+        self._deferred: set[int] = set()
+        self._gave_back = False
 
     def run(self) -> Outcome:
         desk, outcome = self._desk, self._outcome
@@ -144,9 +131,11 @@ class Round:
         if self._strict and len(desk.state.quota.ids) == 1:
             rows = self._walk_until_blocked(waiting, keys, widths)
         else:
-            line = Line(waiting.tolist(), keys.tolist(), widths.tolist())
-            self._walk(line, self._claim(line) if desk.divided else range(len(waiting)))
-            rows = np.array(line.reasons, np.int64)
+            line = Line(waiting, keys, widths)
+            if desk.divided:
+                self._walk(line, claims=True)
+            self._walk(line)
+            rows = line.rows
         if outcome.grants:
             outcome.waiting, outcome.reasons = waiting[rows > 0], rows[rows > 0]
         else:
@@ -157,48 +146,51 @@ class Round:
         rows = np.full(len(waiting), BEHIND_ROW)
         for begin in range(0, len(waiting), STRICT_CHUNK):
             part = slice(begin, begin + STRICT_CHUNK)
-            line = Line(waiting[part].tolist(), keys[part].tolist(), widths[part].tolist(), begin)
-            self._walk(line, range(len(line.slots)))
-            rows[part] = line.reasons
+            line = Line(waiting[part], keys[part], widths[part], begin)
+            self._walk(line)
+            rows[part] = line.rows
             if self._held_up:
                 break
         return rows
 
-    def _claim(self, line: Line) -> list[int]:
-        """First those who stay within their guarantee; returns those who would borrow."""
-        desk, borrowers = self._desk, []
-        behind: set[int] = set()
-        for index, slot in enumerate(line.slots):
+    def _walk(self, line: Line, *, claims: bool = False) -> None:
+        """Ask each in turn; with `claims`, only those who stay within their guarantee."""
+        desk = self._desk
+        line.form()
+        while (first := line.next()) is not None:
+            index, key = first
+            slot, width = int(line.slots[index]), int(line.widths[index])
             queue = desk.queue(slot)
-            within = desk.ledger.within_guarantee(queue, line.sizes[index])
-            if within and queue not in behind:
-                self._walk(line, (index,))
-                continue
-            borrowers.append(index)
-            if self._strict:
-                behind.add(queue)
-        self._failed.clear()
-        return borrowers
+            if claims and not self._claims(queue, width):
+                line.step_aside(key)
+            elif queue in self._held_up:
+                line.leave(index, key, BEHIND_ROW)
+            else:
+                row = self._try(self._positions[line.begin + index], slot, key, width)
+                if self._strict and row in HOLDING_ROWS:
+                    self._held_up.add(queue)
+                self._tell(line, index, key, row)
 
-    def _walk(self, line: Line, indexes: Iterable[int]) -> None:
-        """Try each job in turn; fill in the row of its reason, 0 where it got seats."""
-        failed, strict, held_up = self._failed, self._strict, self._held_up
-        slots, keys, reasons = line.slots, line.keys, line.reasons
-        for index in indexes:
-            key = keys[index]
-            row = failed.get(key)
-            if strict and held_up and self._desk.queue(slots[index]) in held_up:
-                row = BEHIND_ROW
-            elif row is None or self._may_differ(row, slots[index]):
-                position = self._positions[line.begin + index]
-                row = self._try(position, slots[index], key, line.sizes[index])
-            reasons[index] = row
-            if strict and row in HOLDING_ROWS:
-                held_up.add(self._desk.queue(slots[index]))
+    def _claims(self, queue: int, width: int) -> bool:
+        """Whether a job stays within its guarantee; in strict order nobody passes one that does
+        not."""
+        if queue not in self._deferred and self._desk.ledger.within_guarantee(queue, width):
+            return True
+        if self._strict:
+            self._deferred.add(queue)
+        return False
 
-    def _may_differ(self, row: int, slot: int) -> bool:
-        """Whether this reason depends on the single job, and not on its kind alone."""
-        return row == PATIENT_ROW or (row == KEPT_ROW and self._desk.gone_in_time(slot))
+    def _tell(self, line: Line, index: int, key: int, row: int) -> None:
+        """Pass the answer on to the rest of its kind, where it does not hang on the single job."""
+        if row in (0, PATIENT_ROW):
+            line.stay(index, key, row)
+        elif row == KEPT_ROW:
+            line.leave_but(index, key, row, self._desk.all_gone_in_time())
+        else:
+            line.leave(index, key, row)
+        if self._gave_back:
+            self._gave_back = False
+            line.come_back(index)
 
     def _try(self, position: int, slot: int, key: int, width: int) -> int:
         """Grant the job seats and return 0, or the row of the reason why not."""
@@ -209,7 +201,6 @@ class Round:
             reason = self._seat(position, slot, key, kind=kind, width=width)
         if reason is None:
             return 0
-        self._failed[key] = REASON_ROW[reason]
         if desk.recipe.reserving is not None and reason in BLOCKED_SHORT_OF_GPUS:
             self._maybe_reserve(slot, kind, width)
         return REASON_ROW[reason]
@@ -260,8 +251,7 @@ class Round:
     def _grant(self, granted: Granted, kind: Kind, victims: list[Victim]) -> None:
         if victims:
             assert self._eviction is not None
-            if self._eviction.evict(victims, granted.slot, granted.width):
-                self._failed.clear()
+            self._gave_back = self._eviction.evict(victims, granted.slot, granted.width)
         self._desk.take(granted, kind)
         if self._desk.divided and self._eviction is not None:
             self._eviction.granted()
@@ -279,5 +269,4 @@ class Round:
         if kept is not None:
             self._outcome.reservation = kept
             desk.reserved, desk.reserved_until = kept.nodes, kept.at
-            self._failed.clear()
             self._offers.clear()
