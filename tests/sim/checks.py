@@ -606,17 +606,18 @@ def settled(world: "RandomWorld") -> None:
 
 
 def silent(world: "RandomWorld") -> None:
-    """At rest, nothing but the clock goes on (I10)."""
-    for _ in range(30):
-        if not world.pending:
-            return
+    """At rest, nothing but the clock goes on, and that not for long (I10)."""
+    ticks = set()
+    while world.pending and len(ticks) < 30:
         world.step()
+        if not isinstance(world.heard, Tick):
+            continue
+        ticks.add(world.now)
         loud = [i for i in world.brain._out if not isinstance(i, Wake)]
-        loud = loud if isinstance(world.heard, Tick) else []
         if loud:
             raise PromiseBroken("I10", f"at rest, and still {loud}")
     if world.pending and world.brain.recipe.rounds.period_seconds is None:
-        raise PromiseBroken("I10", "at rest, and still awake")
+        raise PromiseBroken("I10", f"at rest, and still awake at {sorted(ticks)[-5:]}")
 
 
 def _reason(state: BrainState, slot: int) -> ReasonCode | None:

@@ -28,7 +28,10 @@ class Eviction:
         self._desk = desk
         self._outcome = outcome
         self._hopeless: set[int] = set()
-        may = desk.snapshot.jobs.preemptible[running]
+        jobs, yielding = desk.snapshot.jobs, desk.recipe.yielding
+        may = jobs.preemptible[running]
+        if yielding is not None and not desk.divided:
+            may = may & (desk.now - jobs.started[running] >= yielding.min_run_seconds)
         self._victims = Victims(desk.state, running[may], positions[may])
         self._rights = Rights(desk, self._victims)
 
@@ -100,6 +103,8 @@ class Eviction:
         self, slot: int, position: int, *, kind: Kind, width: int, forced: list[Victim]
     ) -> Found | None:
         desk, victims = self._desk, self._victims
+        if not desk.divided and desk.free + victims.gpus_behind(position) < width:
+            return None
         queue = desk.queue(slot)
         mask = self._rights.against(queue, width, position)
         most = desk.free + int(victims.widths[mask].sum()) + sum(v.width for v in forced)

@@ -42,12 +42,17 @@ class Victims:
         self.left: Bools = np.ones(len(slots), bool)
         self.widths: Ints = state.jobs.width[self.slots]
         self.queues: Ints = state.jobs.queue[self.slots]
+        self._sums: list[int] = [0, *self.widths.cumsum().tolist()]
 
     def behind(self, position: int) -> Bools:
         """Those left that rank behind that position."""
         mask = self.left.copy()
         mask[bisect_left(self._negated, -position) :] = False
         return mask
+
+    def gpus_behind(self, position: int) -> int:
+        """At most so many GPUs are held by those who rank behind that position."""
+        return self._sums[bisect_left(self._negated, -position)]
 
     def one_node(self, mask: Bools, free: Ints, width: int) -> tuple[int, list[Victim]] | None:
         """The node that these can clear for `width`, and those of them who sit there.
