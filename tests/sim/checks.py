@@ -6,6 +6,7 @@ more in the dullest way, so that this file shares no mistake with the code that 
 """
 
 from collections import Counter
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -520,7 +521,7 @@ def fingerprint(brain: Brain) -> int:
         id(state.tree),
         str(brain._unanswered),
         str(brain._silent),
-        (brain.now, brain.rounds, brain._round_at, brain._wake_at, brain._last_round),
+        (brain.now, brain.rounds, brain._wake_at, copy(brain._pace)),
     )
     return hash((tuple(array.tobytes() for array in arrays), rest))
 
@@ -607,7 +608,7 @@ def settled(world: "RandomWorld") -> None:
 
 def silent(world: "RandomWorld") -> None:
     """At rest, nothing but the clock goes on, and that not for long (I10)."""
-    ticks = set()
+    ticks: set[float] = set()
     while world.pending and len(ticks) < 30:
         world.step()
         if not isinstance(world.heard, Tick):

@@ -149,6 +149,7 @@ def epoch_not_checked() -> Iterator[None]:
 
 @contextmanager
 def epoch_not_checked_on_finish() -> Iterator[None]:
+    """Alone it is hidden: this world never lets an older epoch finish while a newer one lives."""
     finished = Brain._on_finished
 
     def lax(self: Brain, event: JobFinished) -> None:

@@ -7,6 +7,7 @@ late message costs time and nothing else.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,12 @@ from weft.brain.event import (
     WorkerLost,
 )
 from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wake
-from weft.brain.outcome import Granted, Outcome
+from weft.brain.outcome import Granted, Outcome, kept_nodes, preemptions
+from weft.brain.pace import Pace
 from weft.brain.round import decide
 from weft.brain.state import PENDING, REASON_ROW, BrainState
-from weft.model.decision import Assignment, Decision, Grant, Preemption
-from weft.model.ids import JobId, NodeId
+from weft.model.decision import Assignment, Decision, Grant
+from weft.model.ids import JobId
 from weft.model.placement import Placement, Seat
 from weft.model.queue import QueueTree
 from weft.model.reason import Reason, ReasonCode
@@ -42,7 +44,6 @@ from weft.model.state import State
 from weft.policy.place.room import host_cpus, host_memory_gib
 from weft.policy.recipe import Recipe
 
-SHORTEST_SPACING_SECONDS = 1e-3
 RELEASING = REASON_ROW[ReasonCode.CAPACITY_RELEASING]
 RETRY = REASON_ROW[ReasonCode.BACKOFF_RETRY]
 REFUSED = REASON_ROW[ReasonCode.BACKOFF_REFUSED]
@@ -72,9 +73,8 @@ class Brain:
         self.now = 0.0
         self.rounds = 0
         self.decision: Decision | None = None
-        self._last_round = float("-inf")
+        self._pace = Pace(recipe.rounds)
         self._supply_grew = True
-        self._round_at: float | None = None
         self._wake_at: float | None = None
         self._backoff_until = float("-inf")
         self._unanswered: dict[int, float] = {}
@@ -92,17 +92,19 @@ class Brain:
 
     def round_is_due(self, at: float) -> bool:
         """Whether a tick at that time would run a round."""
-        return self._round_at is not None and at >= self._round_at
+        return self._pace.is_due(at)
 
     def explain(self, job: JobId) -> list[Reason]:
         """Why the job waits, most helpful first; empty if it does not wait."""
-        return explain.reasons(self.state, self.now, self.recipe, job, next_round=self._round_at)
+        next_round = self._pace.due_at
+        return explain.reasons(self.state, self.now, self.recipe, job, next_round=next_round)
 
     def copied(self) -> "Brain":
         """An independent brain in the same state, for forecasts."""
         twin = Brain(self.recipe, settings=self.settings)
         twin.__dict__.update(self.__dict__)
         twin.state = self.state.copied()
+        twin._pace = copy(self._pace)
         twin._unanswered, twin._silent = dict(self._unanswered), dict(self._silent)
         twin._out = []
         return twin
@@ -352,10 +354,9 @@ class Brain:
         if self._wake_at is not None and self.now >= self._wake_at:
             self._wake_at = None
         self._probe_silent()
-        if self._round_at is None or self.now < self._round_at:
+        if not self._pace.is_due(self.now):
             return
-        self._round_at = None
-        self._last_round = self.now
+        self._pace.begin(self.now)
         self.rounds += 1
         grew, self._supply_grew = self._supply_grew, False
         self._apply(decide(self.state, self.now, self.recipe, supply_grew=grew))
@@ -363,14 +364,13 @@ class Brain:
 
     def _round_again(self) -> None:
         """The next round, if nothing happens before: a period on, or when a backoff ends."""
-        rounds = self.recipe.rounds
-        if rounds.period_seconds is not None:
+        if self.recipe.rounds.period_seconds is not None:
             if self.state.slot_of:
-                self._round_by(self.now + rounds.period_seconds)
+                self._pace.want(self.now)
         elif self.now < self._backoff_until:
             soonest = self.state.next_backoff(self.now)
             if soonest is not None:
-                self._round_by(max(soonest, self.now + rounds.spacing_seconds))
+                self._pace.want_at(soonest, self.now)
 
     def _apply(self, outcome: Outcome) -> None:
         self._remember(outcome)
@@ -388,14 +388,13 @@ class Brain:
         if outcome.moves:
             self._start_admitted()
         if outcome.wake is not None:
-            soonest = self.now + max(self.recipe.rounds.spacing_seconds, SHORTEST_SPACING_SECONDS)
-            self._round_by(max(outcome.wake, soonest))
+            self._pace.want_at(outcome.wake, self.now)
         self.decision = Decision(
             self.now,
             tuple(grants),
-            tuple(self._preemptions(outcome)),
+            preemptions(self.state, outcome),
             moves=tuple(moves),
-            reservation=self._kept(outcome),
+            reservation=kept_nodes(self.state, outcome),
         )
 
     def _remember(self, outcome: Outcome) -> None:
@@ -516,31 +515,8 @@ class Brain:
         )
         return Assignment(granted.width, Placement(seats))
 
-    def _preemptions(self, outcome: Outcome) -> list[Preemption]:
-        spec = self.state.spec
-        return [
-            Preemption(spec(victim).id, spec(beneficiary).id, reclaim)
-            for victim, (beneficiary, reclaim) in outcome.preempted.items()
-        ]
-
-    def _kept(self, outcome: Outcome) -> tuple[JobId, tuple[NodeId, ...]] | None:
-        if outcome.reservation is None:
-            return None
-        rows = outcome.reservation.nodes.nonzero()[0].tolist()
-        nodes = tuple(self.state.node_ids[row] for row in rows)
-        return self.state.spec(outcome.reservation.slot).id, nodes
-
     def _want_round(self) -> None:
-        rounds = self.recipe.rounds
-        if rounds.period_seconds is not None:
-            due = self.now if self._last_round < 0 else self._last_round + rounds.period_seconds
-        else:
-            due = self._last_round + rounds.spacing_seconds
-        self._round_by(max(self.now, due))
-
-    def _round_by(self, at: float) -> None:
-        if self._round_at is None or at < self._round_at:
-            self._round_at = at
+        self._pace.want(self.now)
 
     def _expect_answer(self, slot: int) -> None:
         self._forget(slot)
@@ -570,7 +546,7 @@ class Brain:
             self._expect_answer(slot)
 
     def _ask_to_be_woken(self) -> None:
-        times = [] if self._round_at is None else [self._round_at]
+        times = [] if self._pace.due_at is None else [self._pace.due_at]
         for deadlines in (self._unanswered, self._silent):
             if deadlines:
                 times.append(next(iter(deadlines.values())))

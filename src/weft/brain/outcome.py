@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.brain.reservation import Reservation
+from weft.brain.state import BrainState
+from weft.model.decision import Preemption
+from weft.model.ids import JobId, NodeId
 from weft.model.snapshot import Ints
 from weft.policy.order.ranking import Ranking
 from weft.policy.place.room import Share
@@ -43,3 +46,19 @@ class Outcome:
         """Ask for a round at that time at the latest."""
         if self.wake is None or at < self.wake:
             self.wake = at
+
+
+def preemptions(state: BrainState, outcome: Outcome) -> tuple[Preemption, ...]:
+    """Who yields to whom, by name."""
+    return tuple(
+        Preemption(state.spec(victim).id, state.spec(beneficiary).id, reclaim)
+        for victim, (beneficiary, reclaim) in outcome.preempted.items()
+    )
+
+
+def kept_nodes(state: BrainState, outcome: Outcome) -> tuple[JobId, tuple[NodeId, ...]] | None:
+    """The job for which nodes are kept, and which."""
+    if outcome.reservation is None:
+        return None
+    rows = outcome.reservation.nodes.nonzero()[0].tolist()
+    return state.spec(outcome.reservation.slot).id, tuple(state.node_ids[row] for row in rows)
