@@ -191,3 +191,15 @@ def test_an_inverted_priority_is_found_unless_the_seats_were_lent() -> None:
         preempted = Preemption(JobId("high"), JobId("low"), reclaim)
         decision = Decision(0.0, (a_grant("low"),), (preempted,))
         assert promises(scene.brain.state, decision) == found
+
+
+def test_what_is_taken_from_a_queue_that_has_no_more_than_its_guarantee_is_found() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).with_queues(a_queue("a", 4), a_queue("b", 4))
+    scene.submit(a_job("mine", 4, queue="a"), a_job("theirs", 4, queue="b")).decide()
+    state = scene.brain.state
+    taken = Preemption(JobId("mine"), JobId("theirs"), reclaim=True)
+    given_to = Grant(JobId("theirs"), Assignment(4, Placement(())))
+    decision = Decision(0.0, (given_to,), (taken,))
+    assert "guarantee" not in {breach.promise for breach in check(state, decision)}
+    state.mark_releasing(slot(state, "mine"))
+    assert "guarantee" in {breach.promise for breach in check(state, decision)}

@@ -6,7 +6,6 @@ more in the dullest way, so that this file shares no mistake with the code that 
 """
 
 from collections import Counter
-from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -521,7 +520,7 @@ def fingerprint(brain: Brain) -> int:
         id(state.tree),
         str(brain._unanswered),
         str(brain._silent),
-        (brain.now, brain.rounds, brain._wake_at, copy(brain._pace)),
+        (brain.now, brain.rounds, brain._wake_at, str(brain._pace)),
     )
     return hash((tuple(array.tobytes() for array in arrays), rest))
 

@@ -38,7 +38,11 @@ def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
         *_unexplained(state),
     ]
     if decision is not None:
-        breaches += [*_over_quota(state, decision), *_idle_preemptions(state, decision)]
+        breaches += [
+            *_over_quota(state, decision),
+            *_idle_preemptions(state, decision),
+            *_broken_guarantees(state, decision),
+        ]
     return breaches
 
 
@@ -202,6 +206,25 @@ def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:
             found.append(Breach("no idle preemption", f"{spec.id} may not be preempted"))
         found += _inverted(state, preemption.job, preemption.beneficiary, preemption.reclaim)
     return found
+
+
+def _broken_guarantees(state: BrainState, decision: Decision) -> list[Breach]:
+    """Nothing is taken from a queue for another one once it is down to its guarantee.
+
+    Gangs go whole, so the last one taken may leave its queue below by less than its own width.
+    """
+    quota, widest = state.quota, dict[int, int]()
+    for preemption in decision.preemptions:
+        if preemption.reclaim:
+            slot = state.slot_of[preemption.job]
+            queue, width = int(state.jobs.queue[slot]), int(state.jobs.width[slot])
+            widest[queue] = max(width, widest.get(queue, 0))
+    used = quota.sums(state.own_use()) if widest else []
+    return [
+        Breach("guarantee", f"queue {quota.ids[q]} is left {used[q]} of {quota.guaranteed[q]}")
+        for q, width in sorted(widest.items())
+        if used[q] + width <= quota.guaranteed[q]
+    ]
 
 
 def _inverted(state: BrainState, job: JobId, beneficiary: JobId, reclaim: bool) -> list[Breach]:
