@@ -73,6 +73,9 @@ class Round:
         self._positions: Sequence[int] = ()
         self._eviction: Eviction | None = None
         self._strict = desk.recipe.passing is Passing.NOBODY
+        alone = len(desk.state.quota.ids) == 1 and not desk.divided
+        self._one_strict_queue = self._strict and alone and desk.recipe.yielding is None
+        self._in_order = 0
         self._held_up: set[int] = set()
         self._deferred: set[int] = set()
         self._gave_back = False
@@ -108,7 +111,12 @@ class Round:
             running = np.flatnonzero((jobs.state == State.RUNNING) & jobs.active)
             candidates = np.concatenate([waiting, running])
         ranking = desk.recipe.order(desk.snapshot, candidates)
-        ordered = candidates[ranking.sorted(desk.snapshot, candidates)]
+        if self._one_strict_queue:
+            first = ranking.leading(desk.snapshot, candidates, STRICT_CHUNK)
+            ordered = np.concatenate([candidates[first], np.delete(candidates, first)])
+            self._in_order = len(first)
+        else:
+            ordered = candidates[ranking.sorted(desk.snapshot, candidates)]
         outcome.candidates, outcome.ranked, outcome.ranking = candidates, ordered, ranking
         outcome.wake = ranking.wake
         if len(candidates) == len(waiting):
@@ -126,12 +134,10 @@ class Round:
     def _hand_out(self) -> None:
         desk, outcome = self._desk, self._outcome
         waiting = outcome.waiting
-        widths = desk.recipe.size(desk.snapshot, waiting)
-        keys = desk.snapshot.jobs.kind[waiting] * WIDEST + widths
-        if self._strict and len(desk.state.quota.ids) == 1:
-            rows = self._walk_until_blocked(waiting, keys, widths)
+        if self._one_strict_queue:
+            rows = self._walk_until_blocked(waiting)
         else:
-            line = Line(waiting, keys, widths)
+            line = self._line(waiting)
             if desk.divided:
                 self._walk(line, claims=True)
             self._walk(line)
@@ -141,17 +147,31 @@ class Round:
         else:
             outcome.reasons = rows
 
-    def _walk_until_blocked(self, waiting: Ints, keys: Ints, widths: Ints) -> Ints:
-        """Strict order in one queue: whoever stands behind a blocked job need not be asked."""
+    def _line(self, waiting: Ints, begin: int = 0) -> Line:
+        snapshot = self._desk.snapshot
+        widths = self._desk.recipe.size(snapshot, waiting)
+        return Line(waiting, snapshot.jobs.kind[waiting] * WIDEST + widths, widths, begin)
+
+    def _walk_until_blocked(self, waiting: Ints) -> Ints:
+        """Strict order in one queue: whoever stands behind a blocked job need not be asked, nor
+        even be put in order."""
         rows = np.full(len(waiting), BEHIND_ROW)
-        for begin in range(0, len(waiting), STRICT_CHUNK):
-            part = slice(begin, begin + STRICT_CHUNK)
-            line = Line(waiting[part], keys[part], widths[part], begin)
+        begin = 0
+        while begin < len(waiting) and not self._held_up:
+            if begin == self._in_order:
+                self._order_rest(waiting[begin:])
+                self._in_order = len(waiting)
+            end = min(begin + STRICT_CHUNK, self._in_order)
+            line = self._line(waiting[begin:end], begin)
             self._walk(line)
-            rows[part] = line.rows
-            if self._held_up:
-                break
+            rows[begin:end] = line.rows
+            begin = end
         return rows
+
+    def _order_rest(self, rest: Ints) -> None:
+        """Put those in order whom nobody expected to be asked."""
+        snapshot = self._desk.snapshot
+        rest[:] = rest[self._desk.recipe.order(snapshot, rest).sorted(snapshot, rest)]
 
     def _walk(self, line: Line, *, claims: bool = False) -> None:
         """Ask each in turn; with `claims`, only those who stay within their guarantee."""
