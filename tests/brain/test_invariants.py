@@ -194,12 +194,13 @@ def test_an_inverted_priority_is_found_unless_the_seats_were_lent() -> None:
 
 
 def test_what_is_taken_from_a_queue_that_has_no_more_than_its_guarantee_is_found() -> None:
-    scene = given(a_cluster(nodes=1, gpus=8)).with_queues(a_queue("a", 4), a_queue("b", 4))
-    scene.submit(a_job("mine", 4, queue="a"), a_job("theirs", 4, queue="b")).decide()
-    state = scene.brain.state
-    taken = Preemption(JobId("mine"), JobId("theirs"), reclaim=True)
-    given_to = Grant(JobId("theirs"), Assignment(4, Placement(())))
-    decision = Decision(0.0, (given_to,), (taken,))
-    assert "guarantee" not in {breach.promise for breach in check(state, decision)}
-    state.mark_releasing(slot(state, "mine"))
-    assert "guarantee" in {breach.promise for breach in check(state, decision)}
+    for guaranteed, found in ((4, True), (3, False)):
+        queues = a_queue("a", guaranteed), a_queue("b", 4)
+        scene = given(a_cluster(nodes=1, gpus=8)).with_queues(*queues)
+        scene.submit(a_job("mine", 4, queue="a"), a_job("theirs", 4, queue="b")).decide()
+        state = scene.brain.state
+        state.mark_releasing(slot(state, "mine"))
+        taken = Preemption(JobId("mine"), JobId("theirs"), reclaim=True)
+        given_to = Grant(JobId("theirs"), Assignment(4, Placement(())))
+        promises = {breach.promise for breach in check(state, Decision(0.0, (given_to,), (taken,)))}
+        assert ("guarantee" in promises) is found

@@ -211,20 +211,36 @@ def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:
 def _broken_guarantees(state: BrainState, decision: Decision) -> list[Breach]:
     """Nothing is taken from a queue for another one once it is down to its guarantee.
 
-    Gangs go whole, so the last one taken may leave its queue below by less than its own width.
+    The grants are gone through again in their order, each with those who yield to it.
     """
-    quota, widest = state.quota, dict[int, int]()
+    quota = state.quota
+    if not any(preemption.reclaim for preemption in decision.preemptions):
+        return []
+    used = quota.sums(state.own_use())
+    found = []
+
+    def change(job: JobId, sign: int) -> int:
+        slot = state.slot_of[job]
+        queue = int(state.jobs.queue[slot])
+        for step in quota.paths[queue]:
+            used[step] += sign * int(state.jobs.width[slot])
+        return queue
+
+    for grant in decision.grants:
+        change(grant.job, -1)
     for preemption in decision.preemptions:
-        if preemption.reclaim:
-            slot = state.slot_of[preemption.job]
-            queue, width = int(state.jobs.queue[slot]), int(state.jobs.width[slot])
-            widest[queue] = max(width, widest.get(queue, 0))
-    used = quota.sums(state.own_use()) if widest else []
-    return [
-        Breach("guarantee", f"queue {quota.ids[q]} is left {used[q]} of {quota.guaranteed[q]}")
-        for q, width in sorted(widest.items())
-        if used[q] + width <= quota.guaranteed[q]
-    ]
+        change(preemption.job, +1)
+    for grant in decision.grants:
+        for preemption in decision.preemptions:
+            if preemption.beneficiary != grant.job:
+                continue
+            queue = change(preemption.job, -1)
+            had = used[queue] + int(state.jobs.width[state.slot_of[preemption.job]])
+            if preemption.reclaim and had <= quota.guaranteed[queue]:
+                name = quota.ids[queue]
+                found.append(Breach("guarantee", f"{name} had {had} of {quota.guaranteed[queue]}"))
+        change(grant.job, +1)
+    return found
 
 
 def _inverted(state: BrainState, job: JobId, beneficiary: JobId, reclaim: bool) -> list[Breach]:

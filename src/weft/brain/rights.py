@@ -19,7 +19,9 @@ class Rights:
     def __init__(self, desk: Desk, victims: Victims) -> None:
         self._desk = desk
         self._victims = victims
-        self._by_queue: dict[tuple[int, int], tuple[Bools, Bools]] = {}
+        self._nobody: Bools = np.zeros(len(desk.state.quota.ids), bool)
+        self._yields: dict[int, Bools] = {}
+        self._lent: dict[tuple[int, int], Bools] = {}
         yielding = desk.recipe.yielding
         ran = desk.now - desk.snapshot.jobs.started[victims.slots]
         least = np.inf if yielding is None else yielding.min_run_seconds
@@ -30,8 +32,8 @@ class Rights:
         by_rank = self._victims.behind(position) & self._ran_enough
         if not self._desk.divided:
             return by_rank
-        yields, lent = self._of_queues(queue, width)
-        victims = self._victims
+        victims, lent = self._victims, self._lent_to(queue, width)
+        yields = self._yield_to(queue)
         mask: Bools = (by_rank & yields[victims.queues]) | (victims.left & lent[victims.queues])
         return mask
 
@@ -41,8 +43,7 @@ class Rights:
         below = np.array([refusing in path for path in self._desk.state.quota.paths])
         mask: Bools = by_rank & below[self._victims.queues]
         if self._desk.divided:
-            yields, _ = self._of_queues(queue, 0)
-            mask = mask & yields[self._victims.queues]
+            mask = mask & self._yield_to(queue)[self._victims.queues]
         return mask
 
     def in_turn(self, queue: int, width: int, victims: list[Victim]) -> bool:
@@ -72,16 +73,30 @@ class Rights:
 
     def changed(self) -> None:
         """Something was granted: the queues' use is another."""
-        self._by_queue.clear()
+        self._yields.clear()
+        self._lent.clear()
 
-    def _of_queues(self, queue: int, width: int) -> tuple[Bools, Bools]:
-        """By victim's queue: may it yield by rank, and may it be reclaimed from."""
-        found = self._by_queue.get((queue, width))
+    def _yield_to(self, queue: int) -> Bools:
+        """By victim's queue: whether its jobs yield to this queue by rank."""
+        if self._desk.recipe.yielding is None:
+            return self._nobody
+        found = self._yields.get(queue)
         if found is None:
-            ledger, queues = self._desk.ledger, range(len(self._desk.state.quota.ids))
-            yields = np.array([other == queue or ledger.borrows(queue, other) for other in queues])
-            lent = np.array(
+            ledger, queues = self._desk.ledger, range(len(self._nobody))
+            found = self._yields[queue] = np.array(
+                [other == queue or ledger.borrows(queue, other) for other in queues]
+            )
+        return found
+
+    def _lent_to(self, queue: int, width: int) -> Bools:
+        """By victim's queue: whether this queue may reclaim from it for so many GPUs."""
+        ledger = self._desk.ledger
+        if ledger.used[queue] + width > ledger.table.guaranteed[queue]:
+            return self._nobody
+        found = self._lent.get((queue, width))
+        if found is None:
+            queues = range(len(self._nobody))
+            found = self._lent[queue, width] = np.array(
                 [other != queue and ledger.may_reclaim(queue, width, other) for other in queues]
             )
-            found = self._by_queue[queue, width] = (yields, lent)
         return found

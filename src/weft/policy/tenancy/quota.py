@@ -117,5 +117,4 @@ class QuotaLedger:
     def _apart(self, queue: int, victim: int) -> tuple[list[int], list[int]]:
         """The two paths below the place where they meet."""
         mine, theirs = self.table.paths[queue], self.table.paths[victim]
-        shared = set(mine) & set(theirs)
-        return [s for s in mine if s not in shared], [s for s in theirs if s not in shared]
+        return [s for s in mine if s not in theirs], [s for s in theirs if s not in mine]
