@@ -30,7 +30,9 @@ def test_help_is_what_it_was(weft: Weft, command: tuple[str, ...]) -> None:
     called = weft(*filter(None, command), "--help")
     assert called.status == 0
     assert called.err == ""
-    expect_snapshot(f"help-{'-'.join(command) or 'weft'}.txt", called.out)
+    # Versions of click differ in whether the command of a group stands in brackets.
+    text = called.out.replace("[COMMAND]", "COMMAND")
+    expect_snapshot(f"help-{'-'.join(command) or 'weft'}.txt", text)
 
 
 @pytest.mark.parametrize("group", [(), ("trace",)])

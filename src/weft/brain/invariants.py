@@ -219,26 +219,29 @@ def _broken_guarantees(state: BrainState, decision: Decision) -> list[Breach]:
     used = quota.sums(state.own_use())
     found = []
 
-    def change(job: JobId, sign: int) -> int:
-        slot = state.slot_of[job]
-        queue = int(state.jobs.queue[slot])
-        for step in quota.paths[queue]:
-            used[step] += sign * int(state.jobs.width[slot])
-        return queue
+    def queue_of(job: JobId) -> int:
+        return int(state.jobs.queue[state.slot_of[job]])
+
+    def change(job: JobId, sign: int) -> None:
+        width = int(state.jobs.width[state.slot_of[job]])
+        for step in quota.paths[queue_of(job)]:
+            used[step] += sign * width
 
     for grant in decision.grants:
         change(grant.job, -1)
     for preemption in decision.preemptions:
         change(preemption.job, +1)
     for grant in decision.grants:
+        mine = quota.paths[queue_of(grant.job)]
         for preemption in decision.preemptions:
-            if preemption.beneficiary != grant.job:
-                continue
-            queue = change(preemption.job, -1)
-            had = used[queue] + int(state.jobs.width[state.slot_of[preemption.job]])
-            if preemption.reclaim and had <= quota.guaranteed[queue]:
-                name = quota.ids[queue]
-                found.append(Breach("guarantee", f"{name} had {had} of {quota.guaranteed[queue]}"))
+            if preemption.beneficiary == grant.job:
+                theirs = [s for s in quota.paths[queue_of(preemption.job)] if s not in mine]
+                found += [
+                    Breach("guarantee", f"{quota.ids[s]} had {used[s]} of {quota.guaranteed[s]}")
+                    for s in theirs
+                    if used[s] <= quota.guaranteed[s]
+                ]
+                change(preemption.job, -1)
         change(grant.job, +1)
     return found
 
