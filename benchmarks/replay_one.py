@@ -19,6 +19,7 @@ from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.reason import CAUSES, Cause
+from weft.policy.place.patience import PATIENT
 from weft.policy.recipes import RECIPES
 from weft.sim.record import JobRecord, Record
 from weft.sim.world import Checks, World
@@ -29,7 +30,6 @@ KIB_PER_MIB = 1024.0
 LOAD = "load:"
 NODE_GPUS = 8
 LOCALITY_COLUMN = CAUSES.index(Cause.LOCALITY)
-PATIENCE_CAP_SECONDS = 1800.0
 SMALLEST_WORK_SECONDS = 1.0
 
 
@@ -226,7 +226,7 @@ def _locality_bound(job: Job, ledger: Ledger) -> float:
     """What the worst offer there is, one GPU on each node, makes worth waiting: (s − 1) T."""
     width = job.width.asked_gpus
     slowdown = job.locality.slowdown(nodes=width, fewest_nodes=ledger.fewest_nodes(width))
-    return min((slowdown - 1.0) * job.work.amount, PATIENCE_CAP_SECONDS)
+    return min((slowdown - 1.0) * job.work.amount, PATIENT.cap_seconds)
 
 
 def _busy_share(jobs: list[Job], record: Record) -> float:

@@ -139,7 +139,8 @@ def test_a_reserved_node_off_the_way_leaves_other_nodes_open() -> None:
 
 
 def test_a_wide_job_reserves_one_node_where_one_can_hold_it() -> None:
-    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(backfill(reserve_after=0.0))
+    recipe = backfill(reserve_after=0.0, reserve_nodes=1)
+    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(recipe)
     scene.submit(a_job("a", 5, seconds=HOUR), a_job("b", 5, seconds=2 * HOUR)).decide()
     scene.submit(a_job("whole", 8, max_nodes=1), a_job("long", 3, seconds=99 * HOUR)).decide()
     scene.expect("long", starts_on("n1")).expect("whole", is_now(State.QUEUED))

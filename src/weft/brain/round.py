@@ -279,9 +279,11 @@ class Round:
         self._outcome.grants.append(granted)
 
     def _maybe_reserve(self, slot: int, kind: Kind, width: int) -> None:
-        """Keep nodes for a job that has been overtaken long enough."""
+        """Keep nodes for a gang that has been overtaken long enough."""
         desk, reserving = self._desk, self._desk.recipe.reserving
         assert reserving is not None
+        if desk.fabric.fewest_nodes(kind, width) < reserving.least_nodes:
+            return
         waited = desk.now - float(desk.snapshot.jobs.submitted[slot])
         if desk.reserved is not None or waited < reserving.after_seconds:
             return

@@ -47,9 +47,14 @@ class Yielding:
 
 @dataclass(frozen=True, slots=True)
 class Reserving:
-    """The first job that has been blocked for `after_seconds` gets nodes kept for it."""
+    """The first gang that has been blocked for `after_seconds` gets nodes kept for it.
+
+    Only gangs that need `least_nodes`: what one node can hold finds one sooner or later, several
+    whole nodes never come by chance.
+    """
 
     after_seconds: float = 1800.0
+    least_nodes: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,14 +63,18 @@ def fifo(*, spacing: float = 1.0) -> Recipe:
 
 
 def backfill(
-    *, reserve: bool = True, reserve_after: float = 1800.0, spacing: float = 1.0
+    *,
+    reserve: bool = True,
+    reserve_after: float = 1800.0,
+    reserve_nodes: int = 2,
+    spacing: float = 1.0,
 ) -> Recipe:
     """First come, first served, others may pass; a gang blocked for long gets a reservation."""
     return Recipe(
         name="backfill",
         order=by_arrival,
         passing=Passing.HARMLESS if reserve else Passing.ANYBODY,
-        reserving=Reserving(after_seconds=reserve_after) if reserve else None,
+        reserving=Reserving(reserve_after, reserve_nodes) if reserve else None,
         rounds=Rounds(spacing_seconds=spacing),
     )
 

@@ -386,4 +386,4 @@ def test_waiting_is_never_worth_more_than_the_slowdown_costs(
 ) -> None:
     bound = Patience(cap).bound_seconds(slowdown, remaining)
     assert bound == min((slowdown - 1.0) * remaining, cap)
-    assert Patience(cap).bound_seconds(slowdown, float("nan")) == cap
+    assert Patience(cap).bound_seconds(slowdown, float("nan")) == min(cap, 1800.0)
