@@ -49,7 +49,7 @@ class Eviction:
             if ledger.refusing(queue, width, firm=firm) != step:
                 continue
             candidates = self._victims.listed(self._rights.under(step, queue, position))
-            for victim in self._rights.lawful_in_turn(queue, width, candidates):
+            for victim in self._rights.lawful_in_turn(queue, candidates):
                 if ledger.refusing(queue, width, firm=firm) != step:
                     break
                 if victim not in chosen:
@@ -112,13 +112,13 @@ class Eviction:
             return None
         if not forced and self._sits_on_one_node(kind, width):
             found = self._clear_one_node(mask, kind, width)
-            if found is None or self._rights.in_turn(queue, width, found[1]):
+            if found is None or self._rights.lawful_in_turn(queue, found[1]) == found[1]:
                 return found
         elif not forced and not self._within_reach(slot, kind, width, mask):
             return None
         eligible = [victim for victim in victims.listed(mask) if victim not in forced]
         if desk.divided:
-            eligible = self._rights.lawful_in_turn(queue, width, eligible)
+            eligible = self._rights.lawful_in_turn(queue, eligible)
         return self._search(slot, kind, width, forced=forced, eligible=forced + eligible)
 
     def _sits_on_one_node(self, kind: Kind, width: int) -> bool:

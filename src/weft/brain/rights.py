@@ -46,22 +46,9 @@ class Rights:
             mask = mask & self._yield_to(queue)[self._victims.queues]
         return mask
 
-    def in_turn(self, queue: int, width: int, victims: list[Victim]) -> bool:
-        """Whether each may go after those before it have gone: no lender falls below its own."""
-        ledger = self._desk.ledger
-        gone: list[Victim] = []
-        for victim in victims:
-            lawful = victim.queue == queue or ledger.borrows(queue, victim.queue)
-            if not lawful:
-                break
-            ledger.give(victim.queue, victim.width)
-            gone.append(victim)
-        for victim in gone:
-            ledger.take(victim.queue, victim.width)
-        return len(gone) == len(victims)
-
-    def lawful_in_turn(self, queue: int, width: int, victims: list[Victim]) -> list[Victim]:
-        """Those of them who may go, each after the chosen ones before it have gone."""
+    def lawful_in_turn(self, queue: int, victims: list[Victim]) -> list[Victim]:
+        """Those of them who may go, each after the chosen ones before it have gone: no lender
+        falls below its own."""
         ledger, chosen = self._desk.ledger, []
         for victim in victims:
             if victim.queue == queue or ledger.borrows(queue, victim.queue):
