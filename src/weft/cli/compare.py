@@ -102,7 +102,7 @@ def _run(
     experiment: "Experiment", recipes: tuple[str, ...], seeds: list[int], workers: int | None
 ) -> "Comparison":
     from weft.lab.compare import compare as run_all
-    from weft.lab.recipe_spec import split_recipes
+    from weft.spec.recipe import split_recipes
 
     with waiting("comparing") as progress:
         return run_all(

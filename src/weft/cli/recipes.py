@@ -43,7 +43,7 @@ def recipes(output: str) -> None:
 
 def listing() -> list[Line]:
     """Names, docstrings and signatures, as they stand in the code."""
-    from weft.lab.recipe_spec import parameters_of
+    from weft.spec.recipe import parameters_of
     from weft.policy.recipes import RECIPES
 
     return [

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.lab.experiment import Experiment, run
 from weft.lab.interval import Interval, interval
-from weft.lab.recipe_spec import make_recipe
+from weft.spec.recipe import make_recipe
 from weft.lab.summary import Summary
 from weft.model.errors import SpecError
 

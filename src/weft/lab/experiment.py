@@ -10,7 +10,7 @@ from time import perf_counter
 
 from weft.brain.brain import Brain
 from weft.brain.journal import Journal
-from weft.lab.recipe_spec import make_recipe
+from weft.spec.recipe import make_recipe
 from weft.lab.source import Source
 from weft.lab.summary import Labels, Summary, summarise
 from weft.sim.costs import named_costs

@@ -23,7 +23,7 @@ import orjson
 import weft
 from weft.lab.experiment import Experiment, Outcome, Progress, run
 from weft.lab.journal_file import Header, writing
-from weft.lab.recipe_spec import findable, recipe_file
+from weft.spec.recipe import findable, recipe_file
 from weft.lab.source import FromFile
 from weft.lab.summary import slowdown
 from weft.model.errors import SpecError

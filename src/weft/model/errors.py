@@ -7,6 +7,9 @@ WeftError
 │   └── TraceFault        a row of a workload that cannot be read as it stands
 ├── ProtocolError         the world and the brain no longer speak of the same thing
 │   └── IllegalTransition a job was to go where its lifecycle has no edge
+├── WorldError            a real world could not be reached, or would not do what it was asked
+│   ├── ApiError          what a Kubernetes API server answered (the branches: `kube.client.errors`)
+│   └── NotLeading        another replica may be leading: nothing may be written
 ├── JournalError          a journal that cannot be read, or that replays to something else
 └── InvariantBreach       a promise of the scheduler is broken: a defect in Weft itself
 
@@ -44,6 +47,14 @@ class ProtocolError(WeftError):
 
 class IllegalTransition(ProtocolError):
     """A job was to go where its lifecycle has no edge."""
+
+
+class WorldError(WeftError):
+    """A real world could not be reached, or would not do what it was asked."""
+
+
+class NotLeading(WorldError):
+    """Another replica may be leading: nothing may be written."""
 
 
 class JournalError(WeftError):

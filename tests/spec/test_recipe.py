@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.lab.recipe_spec import findable, make_recipe, recipe_file, split_recipes
+from weft.spec.recipe import findable, make_recipe, recipe_file, split_recipes
 from weft.model.errors import SpecError, UnknownName
 from weft.policy.recipes import RECIPES, las
 

@@ -1,0 +1,1 @@
+"""Talking to a Kubernetes API server: raw requests, one cache per kind, one lease."""

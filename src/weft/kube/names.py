@@ -1,0 +1,57 @@
+"""Names that the Kubernetes world writes down: others rely on them, so they stay."""
+
+from typing import Final
+
+GROUP: Final = "weft.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+JOBS: Final = "trainingjobs"
+JOB_KIND: Final = "TrainingJob"
+QUEUES: Final = "queues"
+QUEUE_KIND: Final = "Queue"
+
+JOB_LABEL: Final = f"{GROUP}/job"
+EPOCH_LABEL: Final = f"{GROUP}/epoch"
+RANK_LABEL: Final = f"{GROUP}/rank"
+QUEUE_LABEL: Final = f"{GROUP}/queue"
+LEADER_ANNOTATION: Final = f"{GROUP}/leader"
+CANCEL_ANNOTATION: Final = f"{GROUP}/cancel"
+FINALIZER: Final = f"{GROUP}/workers"
+
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+GPU_TYPE_LABEL: Final = "nvidia.com/gpu.product"
+GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+RACK_LABEL: Final = "topology.kubernetes.io/rack"
+POOL_LABEL: Final = f"{GROUP}/pool"
+
+TOKEN_AUDIENCE: Final = "weft"
+LEASE: Final = "weft-operator"
+FIELD_MANAGER: Final = "weft"
+USER_AGENT: Final = "weft"
+
+MAX_JOB_NAME: Final = 50
+
+
+def jobs_path(namespace: str | None = None, name: str | None = None) -> str:
+    """Where training jobs live: all, of one namespace, or one."""
+    return _path(JOBS, namespace, name)
+
+
+def queues_path(name: str | None = None) -> str:
+    return _path(QUEUES, None, name)
+
+
+def pods_path(namespace: str | None = None, name: str | None = None) -> str:
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"/api/v1{within}/pods" + (f"/{name}" if name else "")
+
+
+def pod_name(job: str, epoch: int, rank: int) -> str:
+    """Deterministic, so that creating it twice is the same as creating it once."""
+    return f"{job}-{epoch}-{rank}"
+
+
+def _path(plural: str, namespace: str | None, name: str | None) -> str:
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{API_VERSION}{within}/{plural}" + (f"/{name}" if name else "")

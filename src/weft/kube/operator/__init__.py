@@ -1,0 +1,1 @@
+"""The operator: observe, let the brain decide, record, act."""

@@ -1,0 +1,1 @@
+"""What workers tell the operator, over HTTP with their own tokens."""

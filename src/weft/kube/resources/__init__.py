@@ -1,0 +1,1 @@
+"""The custom resources as typed models, and the manifests that follow from them."""
