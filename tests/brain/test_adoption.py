@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import Scene, a_cluster, a_job, given, is_now, runs, seats
-from weft.brain.event import Phase, Verb
+from weft.brain.event import JobReported, Past, Phase, Verb
 from weft.brain.instruction import Start, Stop
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement, Seat
@@ -71,12 +71,12 @@ def test_a_node_that_is_found_to_hold_more_than_it_has_is_cleared(placement: Pla
     assert sorted(scene.nodes("job0")) == ["n0", "n1"]
 
 
-def test_two_jobs_found_on_the_same_seats_are_both_stopped() -> None:
+def test_of_two_jobs_found_on_the_same_seats_the_later_one_is_stopped() -> None:
     scene = a_fresh_brain(8, 8)
     scene.report("job0", Phase.RUNNING, epoch=1, placement=seats(n0=8)).expect("job0", runs)
     scene.report("job1", Phase.RUNNING, epoch=1, placement=seats(n0=8))
-    assert {stop.job for stop in scene.all(Stop)} == {"job0", "job1"}
-    scene.done("job0", Verb.STOP, kept=0.0).done("job1", Verb.STOP, kept=0.0).decide()
+    assert {stop.job for stop in scene.all(Stop)} == {"job1"}
+    scene.done("job1", Verb.STOP, kept=0.0).decide()
     assert scene.nodes("job0").keys() != scene.nodes("job1").keys()
 
 
@@ -134,4 +134,22 @@ def test_what_is_found_on_pledged_seats_costs_the_pledge() -> None:
     scene.submit(a_job("long", 8, seconds=9e3)).decide().stay_silent()
     scene.submit(a_job("short", 8, seconds=9.0), a_job("stray", 8, seconds=9e3)).decide()
     scene.report("stray", Phase.RUNNING, epoch=1, placement=seats(n0=8))
-    scene.expect("short", is_now(State.QUEUED)).expect("stray", is_now(State.STOPPING))
+    scene.expect("short", is_now(State.QUEUED)).expect("stray", runs)
+
+
+def test_what_the_world_wrote_down_comes_back_with_the_job() -> None:
+    scene = a_fresh_brain(8)
+    past = Past(attained_gpu_seconds=640.0, failures=2, refusals=1, preemptions=3)
+    scene.send(JobReported(0.0, JobId("job0"), 4, Phase.ABSENT, 80.0, past=past))
+    jobs, slot = scene.brain.state.jobs, scene.brain.state.slot_of[JobId("job0")]
+    assert jobs.attained_gpu_seconds[slot] == 640.0
+    assert (jobs.failures[slot], jobs.refusals[slot], jobs.preemptions[slot]) == (2, 1, 3)
+    scene.decide()
+    assert scene.last(Start, "job0").epoch == 5
+
+
+def test_a_past_is_told_only_once() -> None:
+    scene = a_fresh_brain(8)
+    scene.send(JobReported(0.0, JobId("job0"), 4, Phase.ABSENT, 0.0, past=Past(failures=2)))
+    scene.send(JobReported(0.0, JobId("job0"), 5, Phase.ABSENT, 0.0, past=Past(failures=9)))
+    assert scene.brain.state.jobs.failures[scene.brain.state.slot_of[JobId("job0")]] == 2

@@ -3,7 +3,15 @@
 import pytest
 
 from tests.builders import a_cluster, a_job, given, is_now, runs, starts_on, waits_because
-from weft.brain.event import JobCancelled, JobFinished, JobSubmitted, Phase, Tick, Verb
+from weft.brain.event import (
+    JobCancelled,
+    JobFinished,
+    JobForgotten,
+    JobSubmitted,
+    Phase,
+    Tick,
+    Verb,
+)
 from weft.brain.instruction import Preempt, Start, Stop, Wake
 from weft.model.ids import JobId
 from weft.model.reason import ReasonCode
@@ -110,7 +118,7 @@ def test_back_off_doubles_with_every_failure_up_to_its_cap() -> None:
 def test_a_job_in_back_off_does_not_start_early() -> None:
     scene = given(ONE_NODE).submit(a_job("flaky")).decide().fail("flaky")
     scene.tick(30.0).submit(a_job("other")).decide()
-    scene.expect("other", runs).expect("flaky", waits_because(ReasonCode.BACKOFF_RETRY, at=60.0))
+    scene.expect("other", runs).expect("flaky", waits_because(ReasonCode.BACKOFF_RETRY, delay=29.0))
 
 
 def test_the_retry_budget_ends() -> None:
@@ -219,3 +227,16 @@ def test_submission_carries_its_own_time() -> None:
     scene.report("late", Phase.RUNNING, done=7.0).tick(10.0)
     view = scene.brain.state.snapshot(scene.now).job(scene.brain.state.slot_of[JobId("late")])
     assert view.remaining_seconds == pytest.approx(3600.0 - 17.0)
+
+
+def test_a_name_may_be_used_again_once_the_world_has_forgotten_it() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).submit(a_job("a", 8)).decide()
+    scene.send(JobFinished(1.0, JobId("a"), 1))
+    scene.submit(a_job("a", 8)).decide()
+    assert JobId("a") not in scene.brain.state.slot_of, "it is still on record"
+    scene.send(JobForgotten(2.0, JobId("a"))).submit(a_job("a", 8)).decide().expect("a", runs)
+
+
+def test_a_job_that_runs_is_not_forgotten() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).submit(a_job("a", 8)).decide()
+    scene.send(JobForgotten(1.0, JobId("a"))).expect("a", runs)

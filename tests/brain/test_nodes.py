@@ -75,10 +75,18 @@ def test_a_pledge_on_a_node_that_is_lost_is_withdrawn() -> None:
     scene.expect("short", is_now(State.QUEUED)).expect("long", is_now(State.STOPPING))
 
 
-def test_a_node_that_shrinks_below_what_it_holds_is_cleared() -> None:
+def test_a_node_that_shrinks_loses_as_few_jobs_as_it_takes_the_latest_first() -> None:
     scene = given(a_cluster(nodes=1, gpus=8)).submit(a_job("a", 4), a_job("b", 4)).decide()
     scene.change(a_node("n0", 4)).decide()
     scene.expect("a", runs).expect("b", is_now(State.QUEUED))
+    assert scene.epoch("a") == 1, "the one that fits was not disturbed"
+
+
+def test_on_a_node_that_shrinks_what_has_not_begun_goes_first() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).stay_silent()
+    scene.submit(a_job("first", 4)).decide().submit(a_job("second", 4)).decide()
+    scene.done("second", Verb.START).change(a_node("n0", 4))
+    scene.expect("second", runs).expect("first", is_now(State.STOPPING))
 
 
 def test_a_node_that_shrinks_above_what_it_holds_disturbs_nobody() -> None:

@@ -113,7 +113,7 @@ def refused() -> Scene:
 
 
 SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] = {
-    ReasonCode.ROUND_PENDING: (pending, {"at": 0.0}),
+    ReasonCode.ROUND_PENDING: (pending, {"delay": 0.0}),
     ReasonCode.QUOTA_LIMIT: (quota_limit, {"queue": "default", "used": 2, "limit": 2, "need": 1}),
     ReasonCode.QUOTA_FIRM: (quota_firm, {"used": 2, "limit": 2, "need": 1}),
     ReasonCode.QUOTA_NEVER: (quota_never, {"queue": "default", "limit": 2, "need": 4}),
@@ -128,8 +128,8 @@ SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] 
     ReasonCode.RESERVED: (kept_for_another, {"free": 12, "holder": "gang", "need": 4}),
     ReasonCode.PRIORITY_BEHIND: (behind, {"ahead": 1, "need": 1, "free": 4}),
     ReasonCode.HEALTH_LOST: (unhealthy, {"free": 7, "lost": 8, "need": 16}),
-    ReasonCode.BACKOFF_RETRY: (failed_before, {"failures": 1, "at": 60.0}),
-    ReasonCode.BACKOFF_REFUSED: (refused, {"refusals": 1, "at": 60.0}),
+    ReasonCode.BACKOFF_RETRY: (failed_before, {"failures": 1, "delay": 60.0}),
+    ReasonCode.BACKOFF_REFUSED: (refused, {"refusals": 1, "delay": 60.0}),
 }
 
 

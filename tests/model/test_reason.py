@@ -36,7 +36,7 @@ NUMBERS: dict[str, float | int | str] = {
     "lost": 8,
     "failures": 2,
     "refusals": 6,
-    "at": 1234.0,
+    "delay": 1234.0,
     "cpus": 48.0,
     "memory": 96.0,
 }

@@ -19,6 +19,7 @@ from weft.brain.event import (
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobForgotten,
     JobReported,
     JobSubmitted,
     NodeAdded,
@@ -155,6 +156,9 @@ class Brain:
         else:
             self._close(slot, State.FAILED)
 
+    def _on_forgotten(self, event: JobForgotten) -> None:
+        self.state.closed.pop(event.job, None)
+
     def _on_worker_lost(self, event: WorkerLost) -> None:
         slot = self._current(event.job, event.epoch)
         if slot is not None and self.state.state_of(slot) is not State.STOPPING:
@@ -209,6 +213,8 @@ class Brain:
         """An incarnation we do not know: adopt it where that is safe, else it must go."""
         waits = slot is not None and self.state.state_of(slot) is State.QUEUED
         if slot is not None and waits:
+            if event.past is not None and self.state.jobs.epoch[slot] == 0:
+                self.state.recall(slot, event.past)
             self.state.jobs.epoch[slot] = event.epoch
             self.state.jobs.work_done[slot] = event.work_done
         if event.phase is Phase.ABSENT:
@@ -239,11 +245,11 @@ class Brain:
         else:
             self._expect_answer(slot)
         for row in state.nodes_of(slot):
-            if not state.nodes.present[row] or self._is_overfull(row):
-                self._clear_node(row, f"node {state.node_ids[row]} lost, or has fewer GPUs")
-
-    def _is_overfull(self, row: int) -> bool:
-        return sum(self.state.held_on[row].values()) > int(self.state.nodes.gpus[row])
+            if not state.nodes.present[row]:
+                self._clear_node(row, f"node {state.node_ids[row]} lost")
+            elif state.note_shrunk(row):
+                self._withdraw_pledges(state.jobs_on(row))
+                self._relieve_node(row, f"node {state.node_ids[row]} has fewer GPUs")
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -312,10 +318,9 @@ class Brain:
     def _on_node(self, event: NodeAdded | NodeChanged) -> None:
         self._supply_grew = True
         row = self.state.put_node(event.node)
-        if self._is_overfull(row):
-            self._clear_node(row, f"node {event.node.id} has fewer GPUs")
-        else:
-            self._withdraw_pledges(self.state.jobs_on(row))
+        self._withdraw_pledges(self.state.jobs_on(row))
+        if self.state.note_shrunk(row):
+            self._relieve_node(row, f"node {event.node.id} has fewer GPUs")
         self._want_round()
 
     def _on_node_lost(self, event: NodeLost) -> None:
@@ -332,6 +337,27 @@ class Brain:
         for slot in slots:
             if self.state.state_of(slot) in (State.STARTING, State.RUNNING):
                 self._stop(slot, after=State.QUEUED, why=why)
+
+    def _relieve_node(self, row: int, why: str) -> None:
+        """Stop as few as it takes: those that have not begun first, then the latest started."""
+        state = self.state
+        jobs = state.jobs
+        over = state.staying_on(row) - int(state.nodes.gpus[row])
+        seated = [
+            (
+                state.state_of(slot) is State.RUNNING,
+                -float(jobs.started[slot]),
+                -int(jobs.seq[slot]),
+                slot,
+            )
+            for slot in state.jobs_on(row)
+            if state.state_of(slot) in (State.STARTING, State.RUNNING)
+        ]
+        for *_, slot in sorted(seated):
+            if over <= 0:
+                return
+            over -= state.gpus_on(slot, row)
+            self._stop(slot, after=State.QUEUED, why=why)
 
     def _withdraw_pledges(self, slots: list[int]) -> None:
         for slot in slots:
@@ -564,6 +590,7 @@ _HANDLERS: dict[type, Callable[[Brain, Any], None]] = {
     JobReported: Brain._on_reported,
     JobFinished: Brain._on_finished,
     JobFailed: Brain._on_failed,
+    JobForgotten: Brain._on_forgotten,
     WorkerLost: Brain._on_worker_lost,
     NodeAdded: Brain._on_node,
     NodeChanged: Brain._on_node,

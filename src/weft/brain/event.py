@@ -51,8 +51,21 @@ class JobCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What a job has behind it, as its world wrote it down: a fresh brain cannot know it."""
+
+    attained_gpu_seconds: float = 0.0
+    failures: int = 0
+    refusals: int = 0
+    preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobReported:
-    """A look at a job: its phase, and where it runs its work so far. Also a probe's answer."""
+    """A look at a job: its phase, and where it runs its work so far. Also a probe's answer.
+
+    `past` is for a brain that meets the job for the first time, and ignored by one that knows it.
+    """
 
     at: float
     job: JobId
@@ -60,6 +73,7 @@ class JobReported:
     phase: Phase
     work_done: float
     placement: Placement | None = None
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,14 @@ class JobFailed:
     epoch: int
     work_kept: float
     retryable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JobForgotten:
+    """The world keeps no trace of a job that is over; its name may be used again."""
+
+    at: float
+    job: JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +181,7 @@ Event = (
     | JobReported
     | JobFinished
     | JobFailed
+    | JobForgotten
     | WorkerLost
     | NodeAdded
     | NodeChanged

@@ -94,7 +94,7 @@ class Examination:
             "largest": self._largest(code),
             "other": desk.free - suitable,
             "lost": desk.lost_gpus(),
-            "at": at,
+            "delay": max(at - desk.now, 0.0),
             "cpus": self._kind.cpus,
             "memory": self._kind.memory_gib,
             "failures": int(jobs.failures[self._slot]),

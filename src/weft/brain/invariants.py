@@ -13,6 +13,7 @@ from weft.brain.state import CAUSE_OF_ROW, BrainState
 from weft.model.decision import Decision
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
+from weft.model.snapshot import Bools
 from weft.model.state import State
 
 
@@ -62,7 +63,7 @@ def check_job(state: BrainState, job: JobId) -> list[Breach]:
             continue
         held += gpus
         used = sum(state.held_on[node].values())
-        if used > int(state.nodes.gpus[node]) and not _is_cleared(state, node):
+        if used > int(state.nodes.gpus[node]) and not _is_being_left(state, node):
             breaches.append(_too_much(state, node, used))
     return breaches + _gang(state, slot, held, pledged)
 
@@ -77,7 +78,8 @@ def demand(breaches: list[Breach]) -> None:
 def _oversubscribed(state: BrainState) -> list[Breach]:
     """No GPU in two seats; what is promised beyond what stops fits as well.
 
-    A node that lost GPUs is cleared: until all of its jobs have stopped they hold more than it has.
+    A node that shrank under its jobs is relieved: until those have stopped, more is held than it
+    has, and nobody may come.
     """
     count, rows = state.seat_count, len(state.node_ids)
     seats, nodes = state.seats, state.nodes
@@ -85,18 +87,25 @@ def _oversubscribed(state: BrainState) -> list[Breach]:
     capacity, present = nodes.gpus[:rows], nodes.present[:rows]
     held = np.bincount(node, gpus * ~seats.pledged[:count], minlength=rows)
     staying = np.bincount(node, gpus * ~seats.releasing[:count], minlength=rows)
-    too_much = (staying > capacity) | ((held > capacity) & (staying > 0))
+    too_much = (staying > capacity) | ((held > capacity) & (staying > 0) & ~_relieved(state))
     if not too_much.any():
         return []
     broken = np.flatnonzero(too_much & present)
     return [_too_much(state, row, int(max(held[row], staying[row]))) for row in broken.tolist()]
 
 
-def _is_cleared(state: BrainState, node: int) -> bool:
-    """Whether the node is gone, or everybody who holds GPUs on it is leaving."""
-    rows = list(state.held_on[node])
-    staying = (state.seats.gpus[rows] > 0) & ~state.seats.releasing[rows]
-    return not state.nodes.present[node] or not staying.any()
+def _relieved(state: BrainState) -> Bools:
+    mask = np.zeros(len(state.node_ids), bool)
+    mask[sorted(state.shrunk)] = True
+    return mask
+
+
+def _is_being_left(state: BrainState, node: int) -> bool:
+    """Whether the node is gone, or all are leaving, or it shrank and those who stay fit."""
+    staying = state.staying_on(node)
+    if not state.nodes.present[node] or not staying:
+        return True
+    return node in state.shrunk and staying <= int(state.nodes.gpus[node])
 
 
 def _too_much(state: BrainState, node: int, used: int) -> Breach:

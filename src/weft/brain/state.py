@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.brain.event import Past
 from weft.brain.lifecycle import check_transition
 from weft.brain.nodes import NodeTable
 from weft.model.cluster import Node
@@ -76,6 +77,7 @@ class BrainState:
         self.seat_count = 0
         self.held_on: list[dict[int, int]] = []
         self.pledged_on: list[dict[int, None]] = []
+        self.shrunk: set[int] = set()
         self._free_rows: list[int] = []
 
         self.kinds: list[Kind] = []
@@ -148,6 +150,7 @@ class BrainState:
             setattr(twin, name, dict(getattr(self, name)))
         twin.seat_rows = [list(rows) for rows in self.seat_rows]
         twin.held_on = [dict(held) for held in self.held_on]
+        twin.shrunk = set(self.shrunk)
         twin.pledged_on = [dict(pledged) for pledged in self.pledged_on]
         twin._views = None
         return twin
@@ -237,6 +240,14 @@ class BrainState:
         if work_kept is not None:
             self.jobs.work_done[slot] = work_kept
 
+    def recall(self, slot: int, past: Past) -> None:
+        """What the world wrote down about the job before this brain met it."""
+        jobs = self.jobs
+        jobs.attained_gpu_seconds[slot] = past.attained_gpu_seconds
+        jobs.failures[slot] = past.failures
+        jobs.refusals[slot] = past.refusals
+        jobs.preemptions[slot] = past.preemptions
+
     def begin_wait(self, slot: int, at: float, reason: int) -> None:
         self.jobs.reason[slot] = reason
         self.jobs.queued_since[slot] = at
@@ -317,6 +328,8 @@ class BrainState:
             nodes.append(node)
             self.held_on[node].pop(row, None)
             self.pledged_on[node].pop(slot, None)
+            if self.shrunk:
+                self.note_shrunk(node)
             seats.slot[row] = -1
             seats.gpus[row] = 0
             seats.cpus[row] = 0.0
@@ -332,6 +345,24 @@ class BrainState:
 
     def nodes_of(self, slot: int) -> list[int]:
         return [int(self.seats.node[row]) for row in self.seat_rows[slot]]
+
+    def gpus_on(self, slot: int, node: int) -> int:
+        """GPUs that the job holds on that node."""
+        rows = (row for row in self.seat_rows[slot] if self.seats.node[row] == node)
+        return sum(self.held_on[node].get(row, 0) for row in rows)
+
+    def staying_on(self, node: int) -> int:
+        """GPUs held there by those who are not leaving."""
+        held = self.held_on[node].items()
+        return sum(gpus for row, gpus in held if not self.seats.releasing[row])
+
+    def note_shrunk(self, node: int) -> bool:
+        """Whether more is held there than the node has now: it shrank under its jobs."""
+        if sum(self.held_on[node].values()) <= int(self.nodes.gpus[node]):
+            self.shrunk.discard(node)
+            return False
+        self.shrunk.add(node)
+        return True
 
     def jobs_on(self, node: int) -> list[int]:
         """Slots with a seat, held or pledged, on that node; in order of submission."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from weft.lab.experiment import Experiment, run
 from weft.lab.interval import Interval, interval
-from weft.spec.recipe import make_recipe
 from weft.lab.summary import Summary
 from weft.model.errors import SpecError
+from weft.spec.recipe import make_recipe
 
 SCHEMA = "weft-compare/1"
 QUANTILE_POINTS = 101

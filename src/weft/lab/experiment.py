@@ -10,12 +10,12 @@ from time import perf_counter
 
 from weft.brain.brain import Brain
 from weft.brain.journal import Journal
-from weft.spec.recipe import make_recipe
 from weft.lab.source import Source
 from weft.lab.summary import Labels, Summary, summarise
 from weft.sim.costs import named_costs
 from weft.sim.record import Record
 from weft.sim.world import Checks, World
+from weft.spec.recipe import make_recipe
 from weft.trace.clusters import ClusterSetup, read_cluster
 from weft.trace.workload import Workload
 

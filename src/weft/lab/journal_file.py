@@ -20,9 +20,9 @@ from weft.brain import event as events
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event
 from weft.brain.journal import FORMAT, Journal
-from weft.spec.recipe import make_recipe
 from weft.model.errors import JournalError
 from weft.model.queue import Queue, QueueTree
+from weft.spec.recipe import make_recipe
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -55,7 +55,7 @@ def _section(code: ReasonCode) -> str:
 
 
 def _plain(sentence: str) -> str:
-    """`{at:.0f}` reads as `{at}`."""
+    """`{delay:.0f}` reads as `{delay}`."""
     return sentence.replace(":.0f}", "}").replace(":.2f}", "}")
 
 

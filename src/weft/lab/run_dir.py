@@ -23,12 +23,12 @@ import orjson
 import weft
 from weft.lab.experiment import Experiment, Outcome, Progress, run
 from weft.lab.journal_file import Header, writing
-from weft.spec.recipe import findable, recipe_file
 from weft.lab.source import FromFile
 from weft.lab.summary import slowdown
 from weft.model.errors import SpecError
 from weft.model.reason import CAUSES
 from weft.sim.record import JobRecord, Record
+from weft.spec.recipe import findable, recipe_file
 from weft.trace.clusters import read_cluster
 
 SCHEMA = "weft-run/1"

@@ -38,7 +38,7 @@ class ReasonCode(Enum):
     ROUND_PENDING = (
         "Round.Pending",
         Cause.BACKOFF,
-        "The next round decides at {at:.0f} s.",
+        "The next round decides in {delay:.0f} s.",
         "wait for the round, or lower the recipe's spacing",
     )
     QUOTA_LIMIT = (
@@ -135,13 +135,13 @@ class ReasonCode(Enum):
     BACKOFF_RETRY = (
         "Backoff.Retry",
         Cause.BACKOFF,
-        "After {failures} failures it is tried again at {at:.0f} s.",
+        "After {failures} failures it is tried again in {delay:.0f} s.",
         "mend the failure and resubmit to start at once",
     )
     BACKOFF_REFUSED = (
         "Backoff.Refused",
         Cause.BACKOFF,
-        "The world refused its placement {refusals} times; tried again at {at:.0f} s.",
+        "The world refused its placement {refusals} times; tried again in {delay:.0f} s.",
         "look at the nodes that refused it",
     )
 
