@@ -7,16 +7,18 @@ parser nor a table printer. A test holds the table against the commands themselv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import groupby
 
 import click
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a command lives (`module:name`) and its line in the list of commands."""
+    """Where a command lives (`module:name`), its line in the list, and that list's heading."""
 
     where: str
     help: str
+    section: str = "Commands"
 
 
 class LazyGroup(click.Group):
@@ -46,8 +48,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self.entries.items()])
+        widest = max(map(len, self.entries))
+        for title, rows in groupby(self.entries.items(), key=lambda row: row[1].section):
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), entry.help) for name, entry in rows])
 
 
 def show_help_if_bare(context: click.Context) -> None:

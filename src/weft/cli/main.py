@@ -1,7 +1,8 @@
 """`weft`: the group of all commands, and how errors leave.
 
 What went wrong goes to standard error as `error: …` with a `hint: …`; the exit status is 2 where
-somebody wrote something that cannot be used, 1 where Weft found something wrong by itself.
+somebody wrote something that cannot be used, 5 where a cluster could not be reached or refused, 1
+where Weft found something wrong by itself (the list: `exit_status`).
 """
 
 import os
@@ -10,20 +11,33 @@ import sys
 import click
 
 from weft import __version__
+from weft.cli.exit_status import Exit
 from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
-from weft.model.errors import SpecError, WeftError
+from weft.model.errors import SpecError, WeftError, WorldError
 
+JOBS, CLUSTER, LAB = "Jobs", "Cluster", "Lab"
 COMMANDS = {
-    "simulate": Entry("weft.cli.simulate:simulate", "Run one workload under one recipe."),
-    "compare": Entry("weft.cli.compare:compare", "Run several recipes side by side over seeds."),
-    "recipes": Entry("weft.cli.recipes:recipes", "List the recipes and their parameters."),
-    "trace": Entry("weft.cli.trace:trace", "Show, convert and generate workloads."),
-    "why": Entry("weft.cli.why:why", "Tell why a job of a recorded run waited."),
-    "replay": Entry("weft.cli.replay:replay", "Check that a journal replays bit for bit."),
+    "submit": Entry("weft.cli.submit:submit", "Submit the job that a file describes.", JOBS),
+    "ls": Entry("weft.cli.ls:ls", "List jobs.", JOBS),
+    "show": Entry("weft.cli.show:show", "Show one job in full.", JOBS),
+    "why": Entry("weft.cli.why:why", "Tell why a job waits, or waited in a recorded run.", JOBS),
+    "logs": Entry("weft.cli.logs:logs", "Print what a job's workers print.", JOBS),
+    "wait": Entry("weft.cli.wait:wait", "Wait until a job runs or has ended.", JOBS),
+    "cancel": Entry("weft.cli.cancel:cancel", "Ask for the end of jobs.", JOBS),
+    "spec": Entry("weft.cli.spec:spec", "Begin, check and explain job files.", JOBS),
+    "queues": Entry("weft.cli.queues:queues", "Show the queues and what is used of them.", CLUSTER),
+    "nodes": Entry("weft.cli.nodes:nodes", "List the nodes and their GPUs.", CLUSTER),
+    "top": Entry("weft.cli.top:top", "Show how full the cluster is, and what runs.", CLUSTER),
+    "doctor": Entry("weft.cli.doctor:doctor", "Check that everything is in place.", CLUSTER),
+    "operator": Entry("weft.cli.operator:operator", "Run the operator (the chart does).", CLUSTER),
+    "simulate": Entry("weft.cli.simulate:simulate", "Run one workload under one recipe.", LAB),
+    "compare": Entry("weft.cli.compare:compare", "Run several recipes side by side.", LAB),
+    "recipes": Entry("weft.cli.recipes:recipes", "List the recipes and their parameters.", LAB),
+    "trace": Entry("weft.cli.trace:trace", "Show, convert and generate workloads.", LAB),
+    "replay": Entry("weft.cli.replay:replay", "Check that a journal replays bit for bit.", LAB),
 }
 
-EPILOG = "Start with: weft compare"
-INTERRUPTED = 130
+EPILOG = "Start with: weft compare, or on a cluster: weft doctor"
 
 
 @click.group(
@@ -39,7 +53,8 @@ INTERRUPTED = 130
 def weft(context: click.Context, no_color: bool) -> None:
     """Weft decides who trains when, where and how wide on a shared GPU cluster.
 
-    These commands run it on a simulated cluster: no GPU is needed.
+    Commands for jobs and the cluster use your kubeconfig; those of the lab need neither a cluster
+    nor a GPU.
     """
     if no_color:
         os.environ["NO_COLOR"] = "1"
@@ -49,15 +64,15 @@ def weft(context: click.Context, no_color: bool) -> None:
 def main(args: list[str] | None = None) -> None:
     """The console script."""
     try:
-        weft.main(args, prog_name="weft", standalone_mode=False)
+        left = weft.main(args, prog_name="weft", standalone_mode=False)
     except WeftError as error:
-        sys.exit(tell(str(error), error.hint, status=2 if isinstance(error, SpecError) else 1))
+        sys.exit(tell(str(error), error.hint, status=_status_of(error)))
     except click.ClickException as error:
         sys.exit(tell(error.format_message(), _help_of(error), status=error.exit_code))
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(tell("interrupted", status=INTERRUPTED))
+        sys.exit(tell("interrupted", status=Exit.INTERRUPTED))
+    if isinstance(left, int):  # a command that chose its own status
+        sys.exit(left)
 
 
 def tell(message: str, hint: str = "", *, status: int) -> int:
@@ -66,6 +81,12 @@ def tell(message: str, hint: str = "", *, status: int) -> int:
     if hint:
         click.echo(f"hint: {hint}", err=True)
     return status
+
+
+def _status_of(error: WeftError) -> Exit:
+    if isinstance(error, SpecError):
+        return Exit.USAGE
+    return Exit.CLUSTER if isinstance(error, WorldError) else Exit.FAILED
 
 
 def _help_of(error: click.ClickException) -> str:

@@ -43,8 +43,8 @@ def recipes(output: str) -> None:
 
 def listing() -> list[Line]:
     """Names, docstrings and signatures, as they stand in the code."""
-    from weft.spec.recipe import parameters_of
     from weft.policy.recipes import RECIPES
+    from weft.spec.recipe import parameters_of
 
     return [
         Line(

@@ -4,7 +4,9 @@ Rich honours NO_COLOR and leaves colours out where nobody looks. Output that goe
 pipe gets lines long enough that no table is cut.
 """
 
+import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,20 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 240
 
+# What a terminal obeys instead of showing: sequences that begin with ESC (those with a text of
+# their own up to its end), other control characters, and marks that turn the direction of reading.
+ESCAPES = re.compile(
+    r"\x1b[\]PX^_].*?(?:\x07|\x1b\\\\|$)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]",
+    re.DOTALL,
+)
+STATE_STYLES = {
+    **dict.fromkeys(("Running", "Succeeded", "Ready", "ok"), "green"),
+    **dict.fromkeys(("Queued", "Admitted", "Cordoned", "Tainted", "warn"), "yellow"),
+    **dict.fromkeys(("Failed", "NotReady", "fail"), "red"),
+    "Cancelled": "dim",
+}
+
 
 def stdout() -> "Console":
     from rich.console import Console
@@ -22,12 +38,18 @@ def stdout() -> "Console":
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
-def print_json(what: object) -> None:
-    """The JSON twin of what a table shows."""
+def stderr() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def print_json(what: object, *, lines: bool = False) -> None:
+    """The JSON twin of what a table shows; in one line where more will follow."""
     import orjson
 
-    text = orjson.dumps(what, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY)
-    click.echo(text.decode())
+    layout = 0 if lines else orjson.OPT_INDENT_2
+    click.echo(orjson.dumps(what, option=layout | orjson.OPT_SERIALIZE_NUMPY).decode())
 
 
 def new_table(title: str, *, caption: str = "") -> "Table":
@@ -46,11 +68,39 @@ def new_table(title: str, *, caption: str = "") -> "Table":
     )
 
 
+def fact_table(facts: Mapping[str, str]) -> "Table":
+    """Headings and what stands under each; long text is folded under itself."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for heading, text in facts.items():
+        table.add_row(heading, cell(text))
+    return table
+
+
 def plain(text: str) -> str:
     """A user's own text as a table shows it: brackets in it are no markup."""
     from rich.markup import escape
 
     return escape(text)
+
+
+def harmless(text: str) -> str:
+    """Somebody else's text without what would change how the terminal shows it."""
+    return ESCAPES.sub("", text)
+
+
+def cell(text: object) -> str:
+    """A value from a cluster as a table shows it; a dash where there is none."""
+    return "–" if text is None or text == "" else plain(harmless(str(text)))
+
+
+def coloured(state: str) -> str:
+    """A state in its colour, which says nothing that the word does not."""
+    style = STATE_STYLES.get(state)
+    return f"[{style}]{cell(state)}[/{style}]" if style else cell(state)
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`weft why`: a waiting job, explained."""
+"""`weft why`: a waiting job, explained; of a cluster, or of a recorded run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.cluster import Place, place_options
 from weft.cli.options import output_option
 from weft.cli.screen import new_table, print_json, stdout
 from weft.lab.time_words import span
@@ -24,13 +25,27 @@ SHOWN_EPISODES = 20
     "--run",
     "folder",
     type=click.Path(path_type=Path),
-    required=True,
-    help="Folder of a run, as simulate --out leaves it.",
+    help="Ask a recorded run instead: its folder, as simulate --out leaves it.",
 )
 @click.option("--at", type=float, help="Second of the run to ask at.  [default: its last wait]")
+@place_options
 @output_option()
-def why(job: str, folder: Path, at: float | None, output: str) -> None:
-    """Tell why JOB of a recorded run waited: reasons with numbers, remedies, and its history."""
+def why(*, job: str, folder: Path | None, at: float | None, place: Place, output: str) -> None:
+    """Tell why JOB waits: all reasons that apply, with numbers and remedies.
+
+    It is a job of the cluster; with --run one of a recorded run, and its history is told as well.
+    """
+    if folder is not None:
+        _why_in_run(folder, job, at, output)
+        return
+    if at is not None:
+        raise click.UsageError("--at is for a recorded run: give --run too")
+    from weft.cli.why_cluster import why_in_cluster
+
+    why_in_cluster(place, job, output)
+
+
+def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
     from weft.lab.run_dir import journal_in
     from weft.lab.why import why as ask
 

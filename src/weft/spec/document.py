@@ -8,6 +8,7 @@ eight, `1:30` is ninety) are left out, because they surprise.
 
 import json
 import re
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -87,7 +88,9 @@ class _Pairs:
             twice = next(
                 key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number])
             )
-            raise SpecError(f"{self.name}: field {_shown(twice)} is given twice", hint="keep one")
+            raise SpecError(
+                f"{self.name}: field {reprlib.repr(twice)} is given twice", hint="keep one"
+            )
         return found
 
 
@@ -147,8 +150,8 @@ class _Builder:
                 raise self._refused(event, "a field's name is not plain text", "write name: value")
             key = event.value
             if key in found:
-                raise self._refused(event, f"field {_shown(key)} is given twice", "keep one")
-            self.lines[(*path, key)] = event.start_mark.line + 1
+                raise self._refused(event, f"field {reprlib.repr(key)} is given twice", "keep one")
+            self.lines[(*path, key)] = _line(event)
             found[key] = self._value(next(self.events), (*path, key))
         return found
 
@@ -162,7 +165,7 @@ class _Builder:
             raise self._refused(event, "tags are not read", "write the plain value")
 
     def _refused(self, event: yaml.Event, what: str, hint: str) -> SpecError:
-        return SpecError(f"{self.name} line {event.start_mark.line + 1}: {what}", hint=hint)
+        return SpecError(f"{self.name} line {_line(event)}: {what}", hint=hint)
 
     def _not_yaml(self, error: yaml.MarkedYAMLError) -> SpecError:
         where = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -190,6 +193,5 @@ def _too_much(name: str) -> SpecError:
     )
 
 
-def _shown(key: str) -> str:
-    text = repr(key)
-    return text if len(text) <= 60 else f"{text[:56]}...'"
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 0

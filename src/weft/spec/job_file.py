@@ -157,7 +157,8 @@ ShortDuration = Annotated[
     Field(pattern=SHORT_DURATION_PATTERN, min_length=2, max_length=7),
     AfterValidator(_short),
 ]
-Cpus = Annotated[float, Field(ge=0.1, le=4096, allow_inf_nan=False)]
+# Not "at least 0.1": the API server cuts a bound to a whole number where it meets one.
+Cpus = Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
 ObjectName = Annotated[str, Field(pattern=OBJECT_PATTERN, max_length=253)]
 QueueName = Annotated[str, Field(pattern=OBJECT_PATTERN, max_length=63)]
@@ -192,7 +193,7 @@ class Resources(Strict):
     cpus_per_gpu: Cpus | None = told(
         None,
         "CPU cores for each GPU.",
-        allowed="a number from 0.1 to 4096",
+        allowed="a number above 0, up to 4096",
         example=8,
     )
     memory_per_gpu: Memory | None = told(
@@ -204,7 +205,7 @@ class Resources(Strict):
     cpus: Cpus | None = told(
         None,
         "CPU cores of a job without GPUs; required there, refused elsewhere.",
-        allowed="a number from 0.1 to 4096",
+        allowed="a number above 0, up to 4096",
         example=16,
     )
     memory: Memory | None = told(
@@ -317,7 +318,7 @@ class JobSpec(Strict):
         example="/workspace",
     )
     resources: Resources = told(
-        Resources(), "What the job computes with.", allowed="fields", example={"gpus": "4..16"}
+        Resources(), "What the job computes with.", allowed="", example={"gpus": "4..16"}
     )
     nodes: Annotated[int, Field(ge=1, le=10_000)] | None = told(
         None,
@@ -351,13 +352,11 @@ class JobSpec(Strict):
         allowed="a duration such as 45m, 2h, 1d12h",
         example="2h",
     )
-    retry: Retry = told(
-        Retry(), "What happens after a failure.", allowed="fields", example={"limit": 3}
-    )
+    retry: Retry = told(Retry(), "What happens after a failure.", allowed="", example={"limit": 3})
     checkpoint: Checkpoint | None = told(
         None,
         "Where the job saves, and how often.",
-        allowed="fields",
+        allowed="",
         example={"path": "/ckpt/llama", "every": "10m"},
     )
     grace: ShortDuration = told(
@@ -369,8 +368,8 @@ class JobSpec(Strict):
     env: Env = told(
         {},
         "Environment variables of the workers. Those that Weft sets are refused.",
-        allowed=f"up to {MAX_ENV} names of letters, digits and _, each with text in quotes where "
-        f"it looks like a number, up to {MAX_ENV_VALUE} characters",
+        allowed=f"up to {MAX_ENV} names of letters, digits and _; values are text of up to "
+        f"{MAX_ENV_VALUE} characters",
         example={"WANDB_PROJECT": "sft"},
     )
     volumes: Volumes = told(

@@ -7,6 +7,7 @@ of them accepts what another refuses. Ends of ranges are bounded by their digits
 
 import math
 import re
+import reprlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -107,5 +108,4 @@ def duration_text(seconds: float) -> str:
 
 
 def _shown(written: object) -> str:
-    text = repr(written)
-    return text if len(text) <= 40 else f"{text[:36]}...'"
+    return reprlib.repr(written)

@@ -1,0 +1,49 @@
+{{/* One Weft per cluster: queues and nodes are the cluster's. So names are fixed. */}}
+{{- define "weft.name" -}}
+weft-operator
+{{- end }}
+
+{{- define "weft.selector" -}}
+app.kubernetes.io/name: weft
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "weft.labels" -}}
+{{ include "weft.selector" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "weft.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "weft.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "weft.name" . }}
+{{- end }}
+
+{{- define "weft.reportUrl" -}}
+{{- $scheme := .Values.reports.tls.secretName | empty | ternary "http" "https" -}}
+{{- $host := printf "%s.%s.svc" (include "weft.name" .) .Release.Namespace -}}
+{{- .Values.reports.url | default (printf "%s://%s:%v" $scheme $host .Values.reports.port) -}}
+{{- end }}
+
+{{- define "weft.serviceAccountSubject" -}}
+- kind: ServiceAccount
+  name: {{ include "weft.name" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- define "weft.groupSubjects" -}}
+{{- range . }}
+- apiGroup: rbac.authorization.k8s.io
+  kind: Group
+  name: {{ . | quote }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,195 @@
+"""`weft ls`: jobs, those that matter now first."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli.age import age, lasting, now
+from weft.cli.cluster import ALL_NAMESPACES, WATCH, Cluster, Place, place_options
+from weft.cli.options import output_option
+from weft.cli.screen import cell, coloured, new_table, print_json, say, stdout
+from weft.cli.watching import detaching, redraw, reprint_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from weft.kube.reading.jobs import JobLine, JobPage
+
+SCHEMA = "weft-jobs/1"
+WAITING = ("", "Queued", "Admitted")
+HOLDING = ("Starting", "Running", "Resizing", "Migrating", "Stopping")
+FINISHED = ("Succeeded", "Failed", "Cancelled")
+STATES = {
+    "waiting": WAITING,
+    "active": (*WAITING, *HOLDING),
+    "finished": FINISHED,
+    **{name: (name,) for name in (*WAITING[1:], *HOLDING, *FINISHED)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which jobs."""
+
+    namespace: str | None
+    states: tuple[str, ...]
+    queue: str | None
+
+
+@click.command()
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(list(STATES), case_sensitive=False),
+    help="Only jobs in this state, or waiting, active or finished; may be repeated.",
+)
+@click.option("--queue", help="Only jobs of this queue.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=0,
+    help="Read no more than so many jobs from the server.  [default: all]",
+)
+@ALL_NAMESPACES
+@WATCH
+@place_options
+@output_option("table", "wide", "json")
+def ls(
+    *,
+    place: Place,
+    states: tuple[str, ...],
+    queue: str | None,
+    limit: int,
+    all_namespaces: bool,
+    watch: bool,
+    output: str,
+) -> None:
+    """List the jobs of a namespace: running ones first, then waiting, then finished."""
+    chosen = tuple(name for state in states for name in STATES[state])
+
+    async def work(cluster: Cluster) -> None:
+        choice = Choice(None if all_namespaces else cluster.namespace, chosen, queue)
+        await (_watch(cluster, choice, output) if watch else _once(cluster, choice, limit, output))
+
+    with detaching("jobs go on; weft ls shows them again"):
+        place.run(work)
+
+
+def table_of(page: "JobPage", at: datetime, *, everywhere: bool, wide: bool) -> "Table":
+    table = new_table("")
+    columns = ["namespace"] if everywhere else []
+    columns += ["job", "state", "GPUs", "progress", "reason", "age"]
+    columns += ["queue", "priority", "waited", "ran", "nodes", "message"] if wide else []
+    for title in columns:
+        right = title in ("GPUs", "progress", "age", "priority", "waited", "ran")
+        table.add_column(title, justify="right" if right else "left", no_wrap=title == "job")
+    for line in in_order(page.jobs):
+        cells = [cell(line.namespace)] if everywhere else []
+        cells += _cells(line, at) + (_wide_cells(line, at) if wide else [])
+        table.add_row(*cells)
+    return table
+
+
+def in_order(lines: "Iterable[JobLine]") -> "list[JobLine]":
+    """What runs, what waits, what is over; in each the newest first."""
+
+    def rank(line: "JobLine") -> tuple[int, float, str, str]:
+        group = 2 if line.finished else 1 if line.waiting else 0
+        newest = -line.submitted_at.timestamp() if line.submitted_at else 0.0
+        return group, newest, line.namespace, line.name
+
+    return sorted(lines, key=rank)
+
+
+def as_dict(page: "JobPage") -> dict[str, Any]:
+    return {"schema": SCHEMA, "jobs": in_order(page.jobs), "left": page.left}
+
+
+async def _once(cluster: Cluster, choice: Choice, limit: int, output: str) -> None:
+    from weft.kube.reading.jobs import list_jobs
+
+    page = await list_jobs(
+        cluster.api,
+        choice.namespace,
+        states=choice.states,
+        queue=choice.queue,
+        most=limit or None,
+    )
+    if output == "json":
+        print_json(as_dict(page))
+        return
+    if page.jobs:
+        everywhere = choice.namespace is None
+        stdout().print(table_of(page, now(), everywhere=everywhere, wide=output == "wide"))
+    else:
+        say(_nothing(choice))
+    if page.left:
+        say(f"note: about {page.left:,} more jobs were not read; --limit 0 reads all")
+
+
+async def _watch(cluster: Cluster, choice: Choice, output: str) -> None:
+    from weft.kube.client.cache import Cache
+    from weft.kube.names import jobs_path
+    from weft.kube.reading.following import kept_up
+    from weft.kube.reading.jobs import JobPage, job_line, selecting
+
+    changed = asyncio.Event()
+    jobs = Cache(
+        cluster.api,
+        jobs_path(choice.namespace),
+        trim=job_line,
+        params=selecting(choice.states, choice.queue),
+        on_change=lambda *_: changed.set(),
+    )
+
+    def page() -> JobPage:
+        return JobPage(tuple(jobs.items.values()), str(jobs.version))
+
+    await jobs.sync()
+    async with kept_up(jobs):
+        if output == "json":
+            await reprint_json(lambda: as_dict(page()), changed)
+        everywhere, wide = choice.namespace is None, output == "wide"
+        await redraw(lambda: table_of(page(), now(), everywhere=everywhere, wide=wide), changed)
+
+
+def _cells(line: "JobLine", at: datetime) -> list[str]:
+    state = coloured(line.state) if line.state else "[dim]new[/dim]"
+    return [
+        cell(line.name),
+        state + (" (ending)" if line.ending and not line.finished else ""),
+        _gpus(line),
+        cell(line.progress),
+        cell(line.reason),
+        age(line.submitted_at, at),
+    ]
+
+
+def _wide_cells(line: "JobLine", at: datetime) -> list[str]:
+    return [
+        cell(line.queue),
+        str(line.priority),
+        lasting(line.waited_seconds(at)),
+        lasting(line.ran_seconds(at)),
+        cell(", ".join(line.nodes)),
+        cell(line.message),
+    ]
+
+
+def _gpus(line: "JobLine") -> str:
+    """What it holds of what it asked for; while it holds nothing, what it asked for."""
+    if not line.gpus:
+        return f"[dim]{cell(line.asked_gpus)}[/dim]"
+    asked = str(line.gpus) == line.asked_gpus
+    return str(line.gpus) if asked else f"{line.gpus} of {cell(line.asked_gpus)}"
+
+
+def _nothing(choice: Choice) -> str:
+    where = f"in namespace '{choice.namespace}'" if choice.namespace else "in any namespace"
+    such = " such" if choice.states or choice.queue else ""
+    return f"no{such} jobs {where}"

@@ -1,0 +1,77 @@
+"""`weft nodes`: GPUs, by machine."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli.cluster import Cluster, Place, place_options
+from weft.cli.options import output_option
+from weft.cli.screen import cell, coloured, new_table, print_json, say, stdout
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from weft.kube.reading.nodes import NodeLine, NodePage
+
+SCHEMA = "weft-nodes/1"
+
+
+@click.command()
+@click.option("--all", "every", is_flag=True, help="Nodes without GPUs too.")
+@place_options
+@output_option("table", "wide", "json")
+def nodes(*, every: bool, place: Place, output: str) -> None:
+    """List the nodes: their GPUs, what jobs hold of them, what others do, and their state."""
+
+    async def work(cluster: Cluster) -> "NodePage":
+        from weft.kube.reading.nodes import list_nodes
+
+        return await list_nodes(cluster.api, cluster.namespace)
+
+    page = place.run(work)
+    shown = [node for node in page.nodes if every or node.gpus]
+    if output == "json":
+        print_json(as_dict(shown, page.notes))
+    elif shown:
+        stdout().print(table_of(shown, wide=output == "wide"))
+    _talk(page, len(page.nodes) - len(shown))
+
+
+def table_of(nodes: "Sequence[NodeLine]", *, wide: bool = False) -> "Table":
+    table = new_table("", caption=_sum(nodes))
+    columns = ["node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state"]
+    columns += ["pool", "CPUs", "memory", "jobs"] if wide else []
+    for title in columns:
+        right = title in ("GPUs", "used", "foreign", "free", "CPUs", "memory")
+        table.add_column(title, justify="right" if right else "left", no_wrap=title == "node")
+    for node in nodes:
+        cells = [
+            *(cell(node.name), cell(node.gpu_type), cell(node.rack)),
+            *(str(node.gpus), str(node.used_gpus), cell(node.foreign_gpus)),
+            str(node.free_gpus) if node.ready else "0",
+            coloured(node.state),
+        ]
+        more = (node.pool, node.cpus, node.memory, ", ".join(node.jobs)) if wide else ()
+        table.add_row(*cells, *map(cell, more))
+    return table
+
+
+def as_dict(nodes: "Sequence[NodeLine]", notes: Sequence[str]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "nodes": nodes, "notes": notes}
+
+
+def _sum(nodes: "Sequence[NodeLine]") -> str:
+    total = sum(node.gpus for node in nodes)
+    used = sum(node.used_gpus for node in nodes)
+    free = sum(node.free_gpus for node in nodes if node.ready)
+    return f"{total:,} GPUs on {len(nodes):,} nodes: {used:,} used by jobs, {free:,} free"
+
+
+def _talk(page: "NodePage", hidden: int) -> None:
+    if not page.nodes:
+        say("there are no nodes")
+    if hidden:
+        say(f"note: {hidden:,} nodes without GPUs are left out; --all shows them")
+    for note in page.notes:
+        say(f"note: {note}")

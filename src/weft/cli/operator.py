@@ -1,0 +1,79 @@
+"""`weft operator`: the process that decides for a cluster. People meet it in the chart."""
+
+import socket
+from typing import Any
+
+import click
+
+from weft.cli.cluster import kube_extra
+
+PORT = click.IntRange(0, 65_535)
+
+
+@click.command()
+@click.option("--kubeconfig", help="Path of the kubeconfig.  [default: the pod's own account]")
+@click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    default="weft-system",
+    show_default=True,
+    help="Namespace of the lease.",
+)
+@click.option("--identity", help="Name of this replica in the lease.  [default: the host's name]")
+@click.option("--lease", default="weft-operator", show_default=True, help="Name of the lease.")
+@click.option(
+    "--recipe", default="backfill", show_default=True, help="See weft recipes; NAME(KNOB=VALUE)."
+)
+@click.option("--default-image", default="", help="Image of jobs that name none.")
+@click.option(
+    "--scheduler-name",
+    default="default-scheduler",
+    show_default=True,
+    help="Who binds the pinned worker pods.",
+)
+@click.option(
+    "--run-as-user", type=click.IntRange(1), help="User id of workers.  [default: image's]"
+)
+@click.option("--report-url", default="", help="Where workers are told to report.")
+@click.option("--reports-port", type=PORT, default=8080, show_default=True, help="0: none.")
+@click.option("--metrics-port", type=PORT, default=9090, show_default=True, help="0: none.")
+@click.option("--tls-cert", default="", help="Certificate for reports, as a file.")
+@click.option("--tls-key", default="", help="Its key, as a file.")
+@click.option(
+    "--journal", default="", metavar="PATH", help="Record events and instructions for weft replay."
+)
+@click.option(
+    "--workers",
+    type=click.Choice(["pods", "none"]),
+    default="pods",
+    show_default=True,
+    help="Create worker pods, or leave execution to somebody else.",
+)
+@click.option(
+    "--backoff-seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="First pause before a failed job is tried again.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+    help="What to log, as JSON lines on standard error.",
+)
+def operator(*, identity: str | None, journal: str, **given: Any) -> None:
+    """Run one replica of the operator until SIGTERM: it stands for election, and leads if elected.
+
+    The chart in charts/weft starts it with the rights that it needs.
+    """
+    if bool(given["tls_cert"]) != bool(given["tls_key"]):
+        raise click.UsageError("--tls-cert and --tls-key belong together")
+    with kube_extra():
+        from weft.kube.operator.main import run
+    from weft.cli.term_journals import TermJournals
+    from weft.kube.operator.options import OperatorOptions
+
+    options = OperatorOptions(identity=identity or socket.gethostname(), journal=journal, **given)
+    run(options, TermJournals(journal))

@@ -1,0 +1,99 @@
+"""`weft queues`: the tree of shares, what is used of each, and who waits."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli.cluster import WATCH, Cluster, Place, place_options
+from weft.cli.options import output_option
+from weft.cli.screen import cell, new_table, print_json, say, stdout
+from weft.cli.watching import detaching, redraw, reprint_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from weft.kube.reading.queues import QueueLine
+
+SCHEMA = "weft-queues/1"
+NUMBERS = ("guaranteed", "limit", "used", "running", "waiting")
+
+
+@click.command()
+@WATCH
+@place_options
+@output_option("table", "wide", "json")
+def queues(*, watch: bool, place: Place, output: str) -> None:
+    """Show the tree of queues: GPUs guaranteed, at most, and used; jobs running and waiting."""
+
+    async def work(cluster: Cluster) -> None:
+        await (_watch(cluster, output) if watch else _once(cluster, output))
+
+    with detaching("weft queues shows them again"):
+        place.run(work)
+
+
+def table_of(lines: "Iterable[QueueLine]", *, wide: bool = False) -> "Table":
+    from weft.kube.reading.queues import in_tree_order
+
+    table = new_table("")
+    table.add_column("queue", no_wrap=True)
+    for title in NUMBERS:
+        table.add_column(title, justify="right")
+    table.add_column("ready")
+    for title in ("borrowing", "weight", "namespaces", "recipe") if wide else ():
+        table.add_column(title)
+    for depth, line in in_tree_order(lines):
+        numbers = [cell(getattr(line, name)) for name in NUMBERS]
+        table.add_row("  " * depth + cell(line.name), *numbers, _ready(line), *_more(line, wide))
+    return table
+
+
+def as_dict(lines: "Iterable[QueueLine]") -> dict[str, Any]:
+    from weft.kube.reading.queues import in_tree_order
+
+    rows = [{**asdict(line), "depth": depth} for depth, line in in_tree_order(lines)]
+    return {"schema": SCHEMA, "queues": rows}
+
+
+async def _once(cluster: Cluster, output: str) -> None:
+    from weft.kube.reading.queues import list_queues
+
+    lines = await list_queues(cluster.api)
+    if output == "json":
+        print_json(as_dict(lines))
+    elif lines:
+        stdout().print(table_of(lines, wide=output == "wide"))
+    else:
+        say("there are no queues")
+
+
+async def _watch(cluster: Cluster, output: str) -> None:
+    from weft.kube.client.cache import Cache
+    from weft.kube.names import queues_path
+    from weft.kube.reading.following import kept_up
+    from weft.kube.reading.queues import queue_line
+
+    changed = asyncio.Event()
+    lines = Cache(cluster.api, queues_path(), trim=queue_line, on_change=lambda *_: changed.set())
+    await lines.sync()
+    async with kept_up(lines):
+        if output == "json":
+            await reprint_json(lambda: as_dict(lines.items.values()), changed)
+        wide = output == "wide"
+        await redraw(lambda: table_of(lines.items.values(), wide=wide), changed)
+
+
+def _ready(line: "QueueLine") -> str:
+    if line.ready is None:
+        return "–"
+    return "yes" if line.ready else f"[red]no: {cell(line.message)}[/red]"
+
+
+def _more(line: "QueueLine", wide: bool) -> list[str]:
+    if not wide:
+        return []
+    namespaces = cell(", ".join(line.namespaces) or "all")
+    return ["yes" if line.borrowing else "no", f"{line.weight:g}", namespaces, cell(line.recipe)]

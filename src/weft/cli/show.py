@@ -1,0 +1,193 @@
+"""`weft show`: one job in full."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli.age import age, lasting, now
+from weft.cli.cluster import Cluster, Place, place_options
+from weft.cli.job_words import facts
+from weft.cli.options import output_option
+from weft.cli.screen import cell, coloured, fact_table, harmless, new_table, print_json, stdout
+from weft.lab.time_words import number
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from weft.kube.reading.jobs import JobDetail
+    from weft.kube.reading.workers import EventLine, WorkerLine
+
+SCHEMA = "weft-job/1"
+SHOWN_WORKERS = 32
+SHOWN_EVENTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A job with what surrounds it."""
+
+    detail: "JobDetail"
+    workers: "tuple[WorkerLine, ...]"
+    events: "tuple[EventLine, ...]"
+
+
+@click.command()
+@click.argument("job")
+@place_options
+@output_option()
+def show(*, job: str, place: Place, output: str) -> None:
+    """Show JOB: what it asks for, what it holds and where, its workers, and its latest events."""
+    picture = place.run(lambda cluster: picture_of(cluster, job))
+    if output == "json":
+        print_json(as_dict(picture))
+    else:
+        stdout().print(drawn(picture, now()))
+
+
+async def picture_of(cluster: Cluster, job: str) -> Picture:
+    """All that the reader may see of it, asked for at once."""
+    from weft.kube.reading.jobs import get_job
+    from weft.kube.reading.workers import list_events, list_workers
+
+    namespace, name = cluster.locate(job)
+    detail, workers, events = await asyncio.gather(
+        get_job(cluster.api, namespace, name),
+        list_workers(cluster.api, namespace, name),
+        list_events(cluster.api, namespace, name),
+    )
+    return Picture(detail, workers, events)
+
+
+def as_dict(picture: Picture) -> dict[str, Any]:
+    detail = asdict(picture.detail)
+    return {
+        "schema": SCHEMA,
+        **detail.pop("line"),
+        **detail,
+        "workers": picture.workers,
+        "events": picture.events,
+    }
+
+
+def drawn(picture: Picture, at: datetime) -> "Group":
+    """What it is, why it waits, who works for it, what happened."""
+    from rich.console import Group
+
+    detail = picture.detail
+    parts: list[Any] = [_headline(detail), fact_table(_facts(detail, at))]
+    if detail.reasons:
+        parts += ["", "[bold]Why it waits[/bold]", *reason_lines(detail)]
+    if picture.workers:
+        parts += ["", _workers(picture.workers, at)]
+    if picture.events:
+        parts += ["", _events(picture.events[-SHOWN_EVENTS:], at)]
+    return Group(*parts)
+
+
+def reason_lines(detail: "JobDetail") -> list[str]:
+    """Each reason with its code, and its remedy below."""
+    lines = []
+    for place, reason in enumerate(detail.reasons, start=1):
+        lines.append(f"{place} {cell(reason.text)}  \\[{cell(reason.code)}]")
+        if reason.remedy:
+            lines.append(f"  remedy: {cell(reason.remedy)}")
+    return lines
+
+
+def _headline(detail: "JobDetail") -> str:
+    line = detail.line
+    parts = [coloured(line.state) if line.state else "new: no operator has looked at it yet"]
+    if line.gpus:
+        parts.append(f"{line.gpus} {'GPU' if line.gpus == 1 else 'GPUs'}")
+    if line.progress:
+        parts.append(cell(line.progress))
+    if line.remaining_seconds is not None:
+        parts.append(f"{lasting(line.remaining_seconds)} left")
+    if line.ending and not line.finished:
+        parts.append("asked to end")
+    return f"[bold]{cell(line.namespace)}/{cell(line.name)}[/bold]  " + " · ".join(parts)
+
+
+def _facts(detail: "JobDetail", at: datetime) -> dict[str, str]:
+    found = {
+        **facts(detail.spec),
+        "placed": _placed(detail),
+        "times": _times(detail, at),
+        "work": _work(detail),
+        "metrics": ", ".join(f"{name} {number(value)}" for name, value in detail.metrics.items()),
+        "past": _past(detail),
+    }
+    if detail.line.message and not detail.reasons:
+        found["message"] = detail.line.message
+    return {heading: words for heading, words in found.items() if words}
+
+
+def _placed(detail: "JobDetail") -> str:
+    if not detail.line.nodes:
+        return ""
+    seats = ", ".join(f"{seat.node} ({seat.gpus})" for seat in detail.seats)
+    return f"{seats}; epoch {detail.epoch}"
+
+
+def _times(detail: "JobDetail", at: datetime) -> str:
+    line = detail.line
+    words = [f"submitted {age(line.submitted_at, at)} ago"]
+    words.append(f"waited {lasting(line.waited_seconds(at))}")
+    ran = line.ran_seconds(at)
+    if ran is not None:
+        words.append(f"{'ran' if line.ended_at else 'running for'} {lasting(ran)}")
+    if line.ended_at is not None:
+        words.append(f"ended {age(line.ended_at, at)} ago")
+    return ", ".join(words)
+
+
+def _work(detail: "JobDetail") -> str:
+    work = detail.work
+    if not work:
+        return ""
+    total = f" of {number(work['total'])}" if work.get("total") else ""
+    saved = f", {number(work['saved'])} saved" if work.get("saved") else ""
+    return f"{number(work.get('done') or 0)}{total} {work.get('unit', '')}{saved}"
+
+
+def _past(detail: "JobDetail") -> str:
+    past = detail.past
+    hours = (past.get("attainedGpuSeconds") or 0) / 3600
+    words = [f"{number(hours)} GPU-hours"] if hours else []
+    for name in ("preemptions", "failures", "refusals"):
+        if past.get(name):
+            words.append(f"{past[name]:,} {name}")
+    return ", ".join(words)
+
+
+def _workers(workers: "tuple[WorkerLine, ...]", at: datetime) -> "Table":
+    left = len(workers) - SHOWN_WORKERS
+    table = new_table("Workers", caption=f"and {left} more" if left > 0 else "")
+    for title in ("rank", "epoch", "pod", "node", "phase", "exit", "age", "message"):
+        right = title in ("rank", "epoch", "exit", "age")
+        table.add_column(title, justify="right" if right else "left")
+    for line in workers[:SHOWN_WORKERS]:
+        exit_code = "" if line.exit_code is None else str(line.exit_code)
+        table.add_row(
+            *(str(line.rank), str(line.epoch), cell(line.pod), cell(line.node)),
+            *(coloured(line.phase), exit_code, age(line.created_at, at)),
+            harmless(line.message or ""),
+        )
+    return table
+
+
+def _events(events: "Iterable[EventLine]", at: datetime) -> "Table":
+    table = new_table("Events")
+    for title in ("ago", "times", "reason", "message"):
+        table.add_column(title, justify="right" if title in ("ago", "times") else "left")
+    for line in events:
+        style = "yellow" if line.warning else ""
+        reason = f"[{style}]{cell(line.reason)}[/{style}]" if style else cell(line.reason)
+        times = f"{line.times:,}" if line.times > 1 else ""
+        table.add_row(age(line.at, at), times, reason, cell(line.message))
+    return table

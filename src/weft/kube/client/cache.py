@@ -1,0 +1,207 @@
+"""What we know of all objects of one kind: listed once, then followed change by change.
+
+Everything is ordered by resourceVersion. `version` is how far the history was followed: at that
+point the items are exactly the server's. An answer to a write of our own may be ahead of it; it is
+taken in at once (`put`), so that nobody decides on what was there before. What is not newer than
+`version` is never taken in: it was seen already, or it was seen to be deleted.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from random import Random
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from weft.kube.client.api import Api
+from weft.kube.client.backoff import Backoff
+from weft.kube.client.errors import ApiError, Gone
+
+logger = logging.getLogger(__name__)
+
+PAGE: Final = 500
+WATCH_SECONDS: Final = (300, 600)
+SHORT_WATCH_SECONDS: Final = 1.0
+
+
+class Trimmed(Protocol):
+    """What is kept of an object: at least its uid, and its resourceVersion as a number."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+
+T = TypeVar("T", bound=Trimmed)
+
+
+class Cache(Generic[T]):
+    """All objects of one kind, trimmed; `on_change(key, old, new)` is told each change in order."""
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        *,
+        trim: Callable[[dict[str, Any]], T],
+        on_change: Callable[[str, T | None, T | None], None],
+        params: Mapping[str, str] | None = None,
+        backoff: Backoff | None = None,
+        name: str = "",
+    ) -> None:
+        self.items: dict[str, T] = {}
+        self.version = 0
+        self.synced = asyncio.Event()
+        self.heard_at = float("-inf")  # on the monotonic clock: when the server last spoke
+        self.trouble: ApiError | None = None  # why it is not followed just now
+        self.name = name or path.rsplit("/", 1)[-1]
+        self._api = api
+        self._path = path
+        self._params = dict(params or {})
+        self._trim = trim
+        self._on_change = on_change
+        self._backoff = backoff or Backoff(Random())
+        self._newest = 0
+
+    async def sync(self) -> None:
+        """List everything afresh, not from a server's cache that lags, and take it over."""
+        known = max(self.version, self._newest)
+        version, listed = await self._list()
+        self.take_list(version, listed, rewound=version < known)
+        self.heard_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Keep up for ever: list, follow, and list again where the history has a gap."""
+        while True:
+            try:
+                await self.sync()
+                self.synced.set()
+                await self._follow()
+            except ApiError as error:
+                await self._pause(error)
+
+    def put(self, raw: dict[str, Any]) -> T:
+        """Take in the answer to a write of our own; what is known now, if that is newer."""
+        item = self._trim(raw)
+        key = key_of(raw)
+        old = self.items.get(key)
+        if item.version <= self.version or (old is not None and old.version >= item.version):
+            return old if old is not None else item
+        self._newest = max(self._newest, item.version)
+        self._set(key, old, item)
+        return item
+
+    def take_list(self, version: int, listed: Mapping[str, T], *, rewound: bool = False) -> None:
+        """Take over a list of the state at `version`.
+
+        A fresh list is never older than what was known when it was asked for. If it is (`rewound`),
+        the server was restored from a backup, and what we know is no longer history.
+        """
+        if rewound:
+            self.version = self._newest = 0
+        elif version <= self.version:
+            return
+        for key, old in list(self.items.items()):
+            if key not in listed and (rewound or old.version <= version):
+                self._drop(key, old)
+        for key, item in listed.items():
+            known = self.items.get(key)
+            if known is None or rewound or known.version < item.version:
+                self._set(key, known, item)
+        self.version = version
+
+    def take_event(self, kind: str, raw: dict[str, Any]) -> None:
+        """Take in one event of a watch."""
+        if kind == "BOOKMARK":
+            self.version = max(self.version, int(raw["metadata"]["resourceVersion"]))
+            return
+        item = self._trim(raw)
+        if item.version <= self.version:
+            return
+        self.version = item.version
+        key = key_of(raw)
+        old = self.items.get(key)
+        if kind == "DELETED":
+            if old is not None and old.version <= item.version:
+                self._drop(key, old)
+        elif old is None or old.version < item.version:
+            self._set(key, old, item)
+
+    async def _list(self) -> tuple[int, dict[str, T]]:
+        try:
+            return await self._pages(PAGE)
+        except Gone:  # the list took longer than its history was kept: ask for it in one piece
+            return await self._pages(None)
+
+    async def _pages(self, size: int | None) -> tuple[int, dict[str, T]]:
+        listed: dict[str, T] = {}
+        params = {**self._params, "limit": str(size)} if size else dict(self._params)
+        while True:
+            page = await self._api.get(self._path, params)
+            for raw in page.get("items") or ():
+                listed[key_of(raw)] = self._trim(raw)
+            about = page["metadata"]
+            if not about.get("continue"):
+                return int(about["resourceVersion"]), listed
+            params["continue"] = about["continue"]
+
+    async def _follow(self) -> None:
+        """Watch from where we are, again and again; `Gone` ends it."""
+        while True:
+            started_at = time.monotonic()
+            try:
+                await self._watch()
+            except Gone:
+                raise
+            except ApiError as error:
+                await self._pause(error)
+                continue
+            if time.monotonic() - started_at < SHORT_WATCH_SECONDS:
+                await asyncio.sleep(self._backoff.next_seconds())
+            else:
+                self._heard()
+
+    async def _watch(self) -> None:
+        params = {
+            **self._params,
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(self.version),
+            "timeoutSeconds": str(self._backoff.random.randint(*WATCH_SECONDS)),
+        }
+        async with aclosing(self._api.watch(self._path, params)) as events:
+            async for kind, raw in events:
+                self.take_event(kind, raw)
+                self._heard()
+
+    async def _pause(self, error: ApiError) -> None:
+        wait = self._backoff.next_seconds(at_least=error.retry_after_seconds)
+        if self.trouble is None:
+            logger.warning("%s: not followed: %s", self.name, error)
+        self.trouble = error
+        await asyncio.sleep(wait)
+
+    def _heard(self) -> None:
+        """Only a watch that works ends the waits: a list alone does not."""
+        self.heard_at = time.monotonic()
+        if self.trouble is not None:
+            logger.info("%s: followed again", self.name)
+            self.trouble = None
+        self._backoff.reset()
+
+    def _set(self, key: str, old: T | None, new: T) -> None:
+        self.items[key] = new
+        self._on_change(key, old, new)
+
+    def _drop(self, key: str, old: T) -> None:
+        del self.items[key]
+        self._on_change(key, old, None)
+
+
+def key_of(raw: Mapping[str, Any]) -> str:
+    """`<namespace>/<name>`, or `<name>` for what belongs to the whole cluster."""
+    about = raw["metadata"]
+    namespace = about.get("namespace")
+    return f"{namespace}/{about['name']}" if namespace else str(about["name"])

@@ -1,0 +1,251 @@
+"""The clerk keeps every job's status true, without hurry and without noise.
+
+Decisions and ends are written by the hands, at once. All else that people read (where a job
+stands, and why it waits) is compared by columns with what is on record, and what differs is
+written: at most once per job in five seconds, never while something more urgent is to be written,
+and only once it has lasted a moment, so that a job which starts at the next round costs no write.
+Every change of reason makes one Event, named after what changed, so that writing it twice is
+writing it once.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft.brain.state import REASON_ROW, BrainState
+from weft.kube.client.api import Api
+from weft.kube.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from weft.kube.metrics import Metrics
+from weft.kube.names import API_VERSION, GROUP, JOB_KIND, jobs_path
+from weft.kube.operator.sight import JobSight
+from weft.kube.operator.status import Standing, stamp, standing_patch, title
+from weft.model.reason import ReasonCode
+from weft.model.snapshot import Bools, Floats, Ints
+from weft.model.state import State
+
+SPACING_SECONDS = 5.0
+SETTLED_SECONDS = 1.0
+REFRESH_SECONDS = 60.0
+PAUSE_SECONDS = 0.25
+LANES = 8
+REFRESHED_AT_ONCE = 20
+UNKNOWN = -1
+CODES = 64
+
+STATE_OF_TITLE = {title(state): state for state in State}
+ROW_OF_SLUG = {code.slug: REASON_ROW[code] for code in ReasonCode}
+OWN = (State.QUEUED, State.ADMITTED, State.RUNNING)
+
+
+class Office(Protocol):
+    """What the clerk reads."""
+
+    @property
+    def brain_state(self) -> BrainState: ...
+    @property
+    def job_sights(self) -> Mapping[str, JobSight]: ...
+    @property
+    def identity(self) -> str: ...
+    def now(self) -> float: ...
+    def standing(self, key: str, state: State, message: str) -> Standing: ...
+    def took_job(self, raw: dict[str, Any]) -> None: ...
+    def is_busy(self, key: str) -> bool: ...
+    def backlog(self) -> int: ...
+
+
+class Clerk:
+    """Compares and writes; `shown` is what stands on record for each row of the brain's jobs."""
+
+    def __init__(self, api: Api, office: Office, metrics: Metrics) -> None:
+        self._api = api
+        self._office = office
+        self._metrics = metrics
+        self._news: set[str] = set()
+        self._grow(64)
+
+    def saw(self, slot: int, seq: int, sight: JobSight) -> None:
+        """What the job's object says now."""
+        if slot >= len(self._shown):
+            self._grow(2 * slot)
+        if self._seq[slot] != seq:
+            self._seq[slot] = seq
+            self._written_at[slot] = -np.inf
+            self._wanted[slot] = UNKNOWN
+        self._shown[slot] = _code_of(sight)
+
+    def report_came(self, key: str) -> None:
+        """Progress to be told, at leisure."""
+        self._news.add(key)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS)
+            due = self.due(self._office.now())
+            lanes = 1 if self._office.backlog() > LANES else LANES
+            line = iter(due)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(lanes, len(due))):
+                    group.create_task(self._write_from(line))
+
+    def due(self, now: float) -> list[tuple[int, int]]:
+        """Rows to be written now, with the job that sits there; running ones first."""
+        state = self._office.brain_state
+        size, jobs = state.size, state.jobs
+        if size > len(self._shown):
+            self._grow(2 * size)
+        wanted = _codes(state)
+        changed = wanted != self._wanted[:size]
+        self._changed_at[:size][changed] = now
+        self._wanted[:size] = wanted
+        active = jobs.active[:size] & np.isin(jobs.state[:size], OWN)
+        known = self._seq[:size] == jobs.seq[:size]
+        differs = active & known & (wanted != self._shown[:size])
+        waits = jobs.state[:size] <= State.ADMITTED
+        lasted = ~waits | (now - self._changed_at[:size] >= SETTLED_SECONDS)
+        spaced = now - self._written_at[:size] >= SPACING_SECONDS
+        rows = np.flatnonzero(differs & lasted & spaced)
+        rows = rows[np.lexsort((self._changed_at[rows], waits[rows]))]
+        rows = np.concatenate([rows, self._to_refresh(active & known & ~differs & waits, now)])
+        rows = np.concatenate([rows, self._with_news(spaced, state)])
+        return [(int(row), int(jobs.seq[row])) for row in rows]
+
+    def _to_refresh(self, told: Bools, now: float) -> Ints:
+        """Reasons that still hold, with numbers that may be old."""
+        old = np.flatnonzero(told & (now - self._written_at[: len(told)] >= REFRESH_SECONDS))
+        return old[np.argsort(self._written_at[old], kind="stable")][:REFRESHED_AT_ONCE]
+
+    def _with_news(self, spaced: Bools, state: BrainState) -> Ints:
+        rows = []
+        for key in list(self._news):
+            slot = state.slot_of.get(key)  # type: ignore[call-overload]
+            if slot is None:
+                self._news.discard(key)
+            elif spaced[slot]:
+                rows.append(slot)
+                self._news.discard(key)
+        return np.array(rows, np.int64)
+
+    async def _write_from(self, line: Any) -> None:  # noqa: ANN401 - an iterator shared by lanes
+        for slot, seq in line:
+            try:
+                await self._write(slot, seq)
+            except Conflict:
+                self._metrics.status_written("conflict")
+            except NotFound:
+                continue
+            except ApiError as error:
+                self._metrics.status_written("failed")
+                await asyncio.sleep(max(error.retry_after_seconds, 1.0))
+                return
+
+    async def _write(self, slot: int, seq: int) -> None:
+        office, state = self._office, self._office.brain_state
+        spec = state.specs[slot] if slot < state.size else None
+        if spec is None or int(state.jobs.seq[slot]) != seq or office.is_busy(spec.id):
+            return
+        sight = office.job_sights.get(spec.id)
+        standing_state = state.state_of(slot)
+        if sight is None or sight.final or standing_state not in OWN:
+            return
+        now = office.now()
+        standing = office.standing(spec.id, standing_state, "")
+        self._written_at[slot] = now
+        if _is_told(sight, standing):
+            return
+        path = jobs_path(sight.namespace, sight.name)
+        patch = standing_patch(sight, standing, now)
+        office.took_job(await self._api.patch(f"{path}/status", patch))
+        self._metrics.status_written()
+        if standing.reasons and standing.reasons[0].code.slug != sight.status.get("reason"):
+            await self._tell(sight, standing, now)
+
+    async def _tell(self, sight: JobSight, standing: Standing, now: float) -> None:
+        first = standing.reasons[0]
+        slug = first.code.slug
+        changed = blake2b(f"{sight.uid}/{sight.version}/{slug}".encode(), digest_size=8).hexdigest()
+        event = event_of(
+            sight,
+            name=f"{sight.name}.{changed}",
+            reason=slug.replace(".", ""),
+            note=f"{first.text} Remedy: {first.remedy}",
+            now=now,
+            instance=self._office.identity,
+        )
+        path = f"/apis/events.k8s.io/v1/namespaces/{sight.namespace}/events"
+        try:
+            await self._api.create(path, event)
+        except AlreadyExists:
+            return
+
+    def _grow(self, size: int) -> None:
+        before = getattr(self, "_shown", np.zeros(0, np.int64))
+        more = size - len(before)
+        self._shown: Ints = np.concatenate([before, np.full(more, UNKNOWN, np.int64)])
+        self._wanted: Ints = _grown(getattr(self, "_wanted", None), more, float(UNKNOWN)).astype(
+            np.int64
+        )
+        self._seq: Ints = _grown(getattr(self, "_seq", None), more, -1.0).astype(np.int64)
+        self._written_at: Floats = _grown(getattr(self, "_written_at", None), more, -np.inf)
+        self._changed_at: Floats = _grown(getattr(self, "_changed_at", None), more, -np.inf)
+
+
+def event_of(
+    sight: JobSight, *, name: str, reason: str, note: str, now: float, instance: str
+) -> dict[str, Any]:
+    """An Event about a job."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": sight.namespace},
+        "eventTime": stamp(now),
+        "reportingController": f"{GROUP}/operator",
+        "reportingInstance": instance[:128],
+        "action": "Scheduling",
+        "reason": reason,
+        "note": note[:1000],
+        "type": "Normal",
+        "regarding": {
+            "apiVersion": API_VERSION,
+            "kind": JOB_KIND,
+            "namespace": sight.namespace,
+            "name": sight.name,
+            "uid": sight.uid,
+        },
+    }
+
+
+def _codes(state: BrainState) -> Ints:
+    """State and, for those that wait, reason, as one number per row."""
+    size = state.size
+    states = state.jobs.state[:size].astype(np.int64)
+    waits = states <= State.ADMITTED
+    return states * CODES + np.where(waits, state.jobs.reason[:size], 0)
+
+
+def _code_of(sight: JobSight) -> int:
+    """The same of what is on record; UNKNOWN before anything is."""
+    state = STATE_OF_TITLE.get(sight.state)
+    if state is None:
+        return UNKNOWN
+    row = ROW_OF_SLUG.get(str(sight.status.get("reason", "")), 0)
+    return int(state) * CODES + (row if state <= State.ADMITTED else 0)
+
+
+def _is_told(sight: JobSight, standing: Standing) -> bool:
+    """Whether the record says all of this already."""
+    status = sight.status
+    text = standing.reasons[0].text if standing.reasons else None
+    return (
+        sight.state == title(standing.state)
+        and status.get("message") == text
+        and (standing.progress is None or status.get("progress") == standing.progress)
+        and (standing.work is None or status.get("work") == standing.work)
+    )
+
+
+def _grown(before: Floats | None, more: int, fill: float) -> Floats:
+    start = np.zeros(0) if before is None else before
+    return np.concatenate([start, np.full(more, fill)])

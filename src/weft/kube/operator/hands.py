@@ -1,0 +1,355 @@
+"""The hands: they carry out one job's deeds at a time, and many jobs at once.
+
+Each job that may need attention is looked at until nothing is left to do: events go to the brain,
+deeds to the API server, and the answer to each write is taken into the caches at once, so that the
+next look sees it. A call that failed is not repeated here; the job is looked at again after a
+while, and what is then still to be done is done. No job has two deeds under way, so nothing that is
+about to be created can be missed by whoever counts what is there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from weft.kube.client.api import Api
+from weft.kube.client.backoff import Backoff
+from weft.kube.client.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from weft.kube.logs import Log
+from weft.kube.metrics import Metrics
+from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
+from weft.kube.operator import crash
+from weft.kube.operator.course import next_step
+from weft.kube.operator.sight import JobSight, PodSight
+from weft.kube.operator.status import Standing, decision_patch, standing_patch
+from weft.kube.operator.step import (
+    AddFinalizer,
+    CreatePods,
+    Deed,
+    DeleteJob,
+    DeletePods,
+    Look,
+    Note,
+    Record,
+    RecordStopping,
+    RemoveFinalizer,
+    Settle,
+    Step,
+)
+from weft.kube.pods import PodMaker, WorkerSettings
+from weft.model.state import State
+
+log = Log("hands")
+
+T = TypeVar("T")
+
+WORKERS = 24
+CALLS_AT_ONCE = 32
+STEPS_IN_A_ROW = 20
+
+
+class Scene(Protocol):
+    """What the hands need to know of everything else."""
+
+    def look(self, key: str, note: Note) -> Look: ...
+    def deliver_all(self, step: Step) -> None: ...
+    def took_job(self, raw: dict[str, Any]) -> None: ...
+    def took_pod(self, raw: dict[str, Any]) -> None: ...
+    def standing(self, key: str, state: State, message: str) -> Standing: ...
+    def changes(self, key: str) -> int: ...
+    @property
+    def leader(self) -> int: ...
+
+
+class Hands:
+    """Looks after all jobs that somebody touched."""
+
+    def __init__(
+        self, api: Api, scene: Scene, *, workers: WorkerSettings, metrics: Metrics, random: Random
+    ) -> None:
+        self._api = api
+        self._scene = scene
+        self._settings = workers
+        self._metrics = metrics
+        self._random = random
+        self._line: asyncio.Queue[str] = asyncio.Queue()
+        self._in_line: set[str] = set()
+        self._busy: set[str] = set()
+        self._notes: dict[str, Note] = {}
+        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._makers: dict[str, PodMaker] = {}
+
+    @property
+    def backlog(self) -> int:
+        return self._line.qsize()
+
+    def is_busy(self, key: str) -> bool:
+        return key in self._busy or key in self._in_line
+
+    def touch(self, key: str) -> None:
+        """Something about this job may have changed."""
+        if key not in self._in_line:
+            self._in_line.add(key)
+            self._line.put_nowait(key)
+
+    def touch_at(self, key: str, delay_seconds: float) -> None:
+        """Look again then, unless something happens before."""
+        handle = self._later.pop(key, None)
+        if handle is not None:
+            handle.cancel()
+        loop = asyncio.get_running_loop()
+        self._later[key] = loop.call_later(max(delay_seconds, 0.0), self._touch_late, key)
+
+    def forget(self, key: str) -> None:
+        """The job is gone."""
+        for kept in (self._notes, self._backoffs, self._makers):
+            kept.pop(key, None)
+        handle = self._later.pop(key, None)
+        if handle is not None:
+            handle.cancel()
+
+    async def run(self) -> None:
+        """For ever, until cancelled or no longer leading."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+
+    def stop(self) -> None:
+        for handle in self._later.values():
+            handle.cancel()
+        self._later.clear()
+
+    def _touch_late(self, key: str) -> None:
+        self._later.pop(key, None)
+        self.touch(key)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._line.get()
+            self._in_line.discard(key)
+            if key in self._busy:
+                self.touch_at(key, 0.02)
+                continue
+            self._busy.add(key)
+            try:
+                await self._attend(key)
+                self._backoffs.pop(key, None)
+            except ApiError as error:
+                self._try_later(key, error)
+            finally:
+                self._busy.discard(key)
+
+    async def _attend(self, key: str) -> None:
+        """Step by step until nothing is left to do; a deed that changed nothing ends it too."""
+        for _ in range(STEPS_IN_A_ROW):
+            look = self._scene.look(key, self._notes.get(key, Note()))
+            step = next_step(look)
+            self._remember(key, step.note)
+            if step.events:
+                self._scene.deliver_all(step)
+                continue
+            if step.look_at is not None:
+                self.touch_at(key, step.look_at - look.now)
+            if not step.deeds:
+                return
+            before = self._scene.changes(key)
+            for deed in step.deeds:
+                await self._perform(look, deed)
+            if self._scene.changes(key) == before and self._notes.get(key) == step.note:
+                self.touch_at(key, self._backoff(key).next_seconds())
+                return
+        self.touch(key)
+
+    def _remember(self, key: str, note: Note) -> None:
+        if note == Note():
+            self._notes.pop(key, None)
+        else:
+            self._notes[key] = note
+
+    def _try_later(self, key: str, error: ApiError) -> None:
+        wait = self._backoff(key).next_seconds(at_least=error.retry_after_seconds)
+        log.warning("call_failed", job=key, error=str(error), again_in_seconds=wait)
+        self.touch_at(key, wait)
+
+    def _backoff(self, key: str) -> Backoff:
+        found = self._backoffs.get(key)
+        if found is None:
+            found = self._backoffs[key] = Backoff(self._random)
+        return found
+
+    # --- deeds --------------------------------------------------------------------------------
+
+    async def _perform(self, look: Look, deed: Deed) -> None:
+        await _DEEDS[type(deed)](self, look, deed)
+
+    async def _record(self, look: Look, deed: Record) -> None:
+        job = self._job(look)
+        crash.passing("before-record")
+        state = State.STARTING if look.rules.pods else State.RUNNING
+        patch = decision_patch(
+            job, deed.epoch, deed.assignment, state=state, now=look.now, leader=self._scene.leader
+        )
+        await self._patch_status(job, patch)
+        crash.passing("recorded")
+
+    async def _record_stopping(self, look: Look, deed: RecordStopping) -> None:
+        crash.passing("before-stop")
+        standing = self._scene.standing(look.key, State.STOPPING, deed.why)
+        await self._patch_status(
+            self._job(look), standing_patch(self._job(look), standing, look.now)
+        )
+        crash.passing("stop-recorded")
+
+    async def _settle(self, look: Look, deed: Settle) -> None:
+        crash.passing("before-final")
+        standing = self._scene.standing(look.key, deed.state, deed.message)
+        await self._patch_status(
+            self._job(look), standing_patch(self._job(look), standing, look.now)
+        )
+        crash.passing("final")
+
+    async def _patch_status(self, job: JobSight, patch: dict[str, Any]) -> None:
+        """Under a version; on a conflict the newest view is fetched and the next look decides."""
+        path = jobs_path(job.namespace, job.name)
+        try:
+            self._scene.took_job(await self._api.patch(f"{path}/status", patch))
+            self._metrics.status_written()
+        except Conflict:
+            self._metrics.status_written("conflict")
+            self._scene.took_job(await self._api.get(path))
+
+    async def _create_pods(self, look: Look, deed: CreatePods) -> None:
+        job = self._job(look)
+        maker = self._maker(job)
+        seats = deed.assignment.placement.seats
+        if len(seats) > 1:
+            await self._create_service(job, maker)
+        leader = self._scene.leader
+        bodies = {
+            rank: maker.pod(epoch=deed.epoch, seats=seats, rank=rank, leader=leader)
+            for rank in deed.ranks
+        }
+        refusals = await self._all(
+            self._create_pod(job, pod_name(job.name, deed.epoch, rank), body)
+            for rank, body in bodies.items()
+        )
+        why = next((refusal for refusal in refusals if refusal), None)
+        if why:
+            self._notes[look.key] = Note(refusal=(deed.epoch, why))
+        crash.passing("gathered")
+
+    async def _create_pod(self, job: JobSight, name: str, body: dict[str, Any]) -> str | None:
+        """What speaks against the pod, if the API server will not have it."""
+        try:
+            raw = await self._api.create(pods_path(job.namespace), body)
+            self._metrics.pods_created()
+        except AlreadyExists:
+            raw = await self._api.get(pods_path(job.namespace, name))
+        except (Forbidden, Invalid, NotFound) as error:
+            return f"{name}: {error}"
+        self._scene.took_pod(raw)
+        crash.passing("created")
+        return None
+
+    async def _create_service(self, job: JobSight, maker: PodMaker) -> None:
+        """Workers of a gang find each other by name; the job needs its name only once."""
+        try:
+            await self._api.create(f"/api/v1/namespaces/{job.namespace}/services", maker.service())
+        except AlreadyExists:
+            return
+
+    async def _delete_pods(self, look: Look, deed: DeletePods) -> None:
+        await self._all(self._delete_pod(pod, now=deed.now) for pod in deed.pods)
+
+    async def _delete_pod(self, pod: PodSight, *, now: bool) -> None:
+        path = pods_path(pod.namespace, pod.name)
+        try:
+            raw = await self._api.delete(path, uid=pod.uid, grace_seconds=0 if now else None)
+            self._metrics.pods_deleted()
+        except NotFound:
+            return
+        except Conflict:
+            raw = await self._api.get(path)
+        if raw.get("kind") == "Pod":
+            self._scene.took_pod(raw)
+        crash.passing("deleted")
+
+    async def _add_finalizer(self, look: Look, deed: AddFinalizer) -> None:
+        await self._change_finalizers(self._job(look), add=True)
+
+    async def _remove_finalizer(self, look: Look, deed: RemoveFinalizer) -> None:
+        await self._change_finalizers(self._job(look), add=False)
+
+    async def _change_finalizers(self, job: JobSight, *, add: bool) -> None:
+        """The list may hold other people's entries, so it is read before it is written."""
+        path = jobs_path(job.namespace, job.name)
+        try:
+            raw = await self._api.get(path)
+        except NotFound:
+            return
+        about = raw["metadata"]
+        kept = [name for name in about.get("finalizers") or () if name != FINALIZER]
+        wanted = [*kept, FINALIZER] if add else kept
+        body = {"metadata": {"resourceVersion": about["resourceVersion"], "finalizers": wanted}}
+        self._scene.took_job(await self._api.patch(path, body))
+
+    async def _delete_job(self, look: Look, deed: DeleteJob) -> None:
+        job = self._job(look)
+        try:
+            raw = await self._api.delete(
+                jobs_path(job.namespace, job.name), uid=job.uid, propagation="Background"
+            )
+        except NotFound:
+            return
+        if raw.get("kind") == "TrainingJob":
+            self._scene.took_job(raw)
+
+    # --- helpers ------------------------------------------------------------------------------
+
+    def _job(self, look: Look) -> JobSight:
+        assert look.job is not None
+        return look.job
+
+    def _maker(self, job: JobSight) -> PodMaker:
+        found = self._makers.get(job.key)
+        if found is None or found.uid != job.uid:
+            assert job.spec is not None
+            found = PodMaker(
+                self._settings, namespace=job.namespace, name=job.name, uid=job.uid, spec=job.spec
+            )
+            self._makers[job.key] = found
+        return found
+
+    async def _all(self, calls: Iterable[Awaitable[T]]) -> list[T]:
+        """At once, but not too many; the first error is raised when all are over."""
+
+        async def one(call: Awaitable[T]) -> T:
+            async with self._calls:
+                return await call
+
+        results = await asyncio.gather(*(one(call) for call in calls), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if not isinstance(result, BaseException)]
+
+
+_DEEDS: dict[type, Callable[[Hands, Look, Any], Awaitable[None]]] = {
+    Record: Hands._record,
+    RecordStopping: Hands._record_stopping,
+    Settle: Hands._settle,
+    CreatePods: Hands._create_pods,
+    DeletePods: Hands._delete_pods,
+    AddFinalizer: Hands._add_finalizer,
+    RemoveFinalizer: Hands._remove_finalizer,
+    DeleteJob: Hands._delete_job,
+}

@@ -1,0 +1,200 @@
+"""`weft operator`: stands for election, leads when elected, and hears what workers report.
+
+Losing the lease ends a term, not the process: the replica stands again. What nobody expected ends
+a term too; the next one begins after a pause that grows, so that a defect cannot burn a CPU or an
+API server.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from weft.brain.brain import Settings
+from weft.brain.event import JobReported, Phase
+from weft.kube.client.api import Api
+from weft.kube.client.backoff import Backoff
+from weft.kube.client.lease import Leadership
+from weft.kube.logs import Log, write_logs
+from weft.kube.metrics import Metrics
+from weft.kube.operator.options import OperatorOptions
+from weft.kube.operator.step import Rules
+from weft.kube.operator.term import OpenJournal, Term, TermSettings
+from weft.kube.pods import WorkerSettings
+from weft.kube.reports.listener import TlsFiles
+from weft.kube.reports.payload import Report
+from weft.kube.reports.server import ReportServer, WorkerIdentity
+from weft.kube.reports.tokens import Tokens
+from weft.model.errors import NotLeading, WeftError
+from weft.model.ids import JobId
+from weft.model.state import State
+
+log = Log("operator")
+
+
+def run(options: OperatorOptions, open_journal: OpenJournal) -> None:
+    """Until SIGTERM or SIGINT."""
+    write_logs(options.log_level)
+    asyncio.run(Operator(options, open_journal).serve())
+
+
+class Operator:
+    """One replica."""
+
+    def __init__(self, options: OperatorOptions, open_journal: OpenJournal) -> None:
+        self._options = options
+        self._open_journal = open_journal
+        self._metrics = Metrics()
+        self._term: Term | None = None
+        self._stop = asyncio.Event()
+
+    async def serve(self) -> None:
+        options = self._options
+        leadership = Leadership(
+            lambda: Api.connect(kubeconfig=options.kubeconfig),
+            namespace=options.namespace,
+            name=options.lease,
+            identity=options.identity,
+        )
+        api = await Api.connect(kubeconfig=options.kubeconfig)
+        api.write_gate = leadership.check
+        server = self._server(api, leadership)
+        self._hear_signals()
+        leadership.start()
+        try:
+            if options.reports_port or options.metrics_port:
+                await self._listen(server)
+            await self._lead_until_stopped(api, leadership)
+        finally:
+            await server.stop()
+            await asyncio.to_thread(leadership.stop, True)
+            await api.close()
+
+    async def _lead_until_stopped(self, api: Api, leadership: Leadership) -> None:
+        leading = asyncio.create_task(self._lead(api, leadership), name="lead")
+        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (leading, stopped):
+            task.cancel()
+        await asyncio.gather(leading, stopped, return_exceptions=True)
+        if leading.done() and not leading.cancelled() and (error := leading.exception()):
+            raise error
+
+    async def _lead(self, api: Api, leadership: Leadership) -> None:
+        backoff = Backoff(Random())
+        while True:
+            await leadership.wait_until_leading()
+            self._metrics.lease_is_held(True)
+            try:
+                ending = await self._serve_term(api, leadership)
+                log.info("term_over", ending=ending)
+                backoff.reset()
+            except NotLeading:
+                log.warning("term_over", ending="leadership lost in the middle of a write")
+            except WeftError as error:
+                log.error("term_broken", trace=error, hint=error.hint)
+                await asyncio.sleep(backoff.next_seconds(at_least=1.0))
+            finally:
+                self._metrics.lease_is_held(leadership.leading)
+
+    async def _serve_term(self, api: Api, leadership: Leadership) -> str:
+        term = Term(
+            api,
+            leadership,
+            settings_of(self._options),
+            metrics=self._metrics,
+            open_journal=self._open_journal,
+        )
+        self._term = term
+        try:
+            return (await term.run()).value
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+        finally:
+            self._term = None
+            self._metrics.api_calls_are(api.calls)
+
+    # --- reports ------------------------------------------------------------------------------
+
+    def pod(self, namespace: str, pod_name: str, pod_uid: str) -> WorkerIdentity | None:
+        term = self._term
+        sight = None if term is None else term.pods.items.get(f"{namespace}/{pod_name}")
+        if sight is None or sight.uid != pod_uid:
+            return None
+        return WorkerIdentity(namespace, sight.job, sight.epoch, sight.rank)
+
+    def epoch_of(self, namespace: str, job: str) -> int | None:
+        term = self._term
+        sight = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
+        return None if sight is None else sight.epoch
+
+    def hear(self, worker: WorkerIdentity, report: Report) -> None:
+        """A worker's word: into the status at leisure, and to the brain where it measures work."""
+        term = self._term
+        if term is None:
+            return
+        key, now = f"{worker.namespace}/{worker.job}", term.now()
+        told = term.progress.hear(key, worker.epoch, report, now)
+        term.clerk.report_came(key)
+        slot = term.brain.state.slot_of.get(JobId(key))
+        if slot is None or told.fraction is None or not term.progress.is_due(key, now):
+            return
+        spec, state = term.brain.state.spec(slot), term.brain.state.state_of(slot)
+        if spec.work.known and state is State.RUNNING:
+            done = told.fraction * spec.work.amount
+            term.deliver(JobReported(now, spec.id, worker.epoch, Phase.RUNNING, done))
+
+    def _server(self, api: Api, leadership: Leadership) -> ReportServer:
+        tokens = Tokens(api, reviewed=self._metrics.token_reviewed)
+        return ReportServer(
+            tokens, self, self.hear, lambda: leadership.leading, metrics=self._metrics
+        )
+
+    async def _listen(self, server: ReportServer) -> None:
+        options = self._options
+        tls = None
+        if options.tls_cert and options.tls_key:
+            tls = TlsFiles(Path(options.tls_cert), Path(options.tls_key))
+        await server.start(
+            workers=("0.0.0.0", options.reports_port),
+            metrics=("0.0.0.0", options.metrics_port),
+            tls=tls,
+        )
+
+    def _hear_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+
+
+def settings_of(options: OperatorOptions) -> TermSettings:
+    """What the options say, in the words of a term."""
+    return TermSettings(
+        identity=options.identity,
+        recipe=options.recipe,
+        rules=Rules(pods=options.workers == "pods"),
+        workers=WorkerSettings(
+            scheduler_name=options.scheduler_name,
+            default_image=options.default_image,
+            run_as_user=options.run_as_user,
+            report_url=options.report_url,
+        ),
+        brain=Settings(backoff_seconds=options.backoff_seconds),
+    )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that a group of tasks failed with; a lost lease explains all others."""
+    found: list[BaseException] = []
+    _collect(group, found.append)
+    lost = [error for error in found if isinstance(error, NotLeading)]
+    return (lost or found)[0]
+
+
+def _collect(error: BaseException, take: Callable[[BaseException], None]) -> None:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            _collect(inner, take)
+    else:
+        take(error)

@@ -1,0 +1,29 @@
+"""What `weft operator` was told on its command line."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from weft.kube.names import LEASE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorOptions:
+    """Options of one replica; a port of 0 means that nobody listens there."""
+
+    namespace: str
+    identity: str
+    kubeconfig: str | None = None
+    lease: str = LEASE
+    recipe: str = "backfill"
+    default_image: str = ""
+    scheduler_name: str = "default-scheduler"
+    report_url: str = ""
+    reports_port: int = 8080
+    metrics_port: int = 9090
+    run_as_user: int | None = 1000
+    tls_cert: str = ""
+    tls_key: str = ""
+    journal: str = ""
+    workers: Literal["pods", "none"] = "pods"
+    backoff_seconds: float = 60.0
+    log_level: str = "INFO"

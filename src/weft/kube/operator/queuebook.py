@@ -1,0 +1,107 @@
+"""The status of queues, and the gauges that are sums over jobs and nodes."""
+
+from collections import Counter
+from typing import Any
+
+from weft.brain.state import BrainState
+from weft.kube.client.api import Api
+from weft.kube.client.cache import Cache
+from weft.kube.client.errors import ApiError
+from weft.kube.logs import Log
+from weft.kube.metrics import Metrics
+from weft.kube.names import queues_path
+from weft.kube.operator.nodebook import NodeBook
+from weft.kube.operator.sight import QueueSight
+from weft.kube.operator.status import stamp, title
+from weft.model.ids import QueueId
+from weft.model.state import State
+
+log = Log("queues")
+
+
+class QueueBook:
+    """What each queue is promised and uses; `faults` are those that could not be taken in."""
+
+    def __init__(self, api: Api, queues: Cache[QueueSight]) -> None:
+        self.faults: dict[str, str] = {}
+        self._api = api
+        self._queues = queues
+
+    async def write(self, state: BrainState, now: float) -> None:
+        """Those whose status differs from what is on record."""
+        for name, sight in list(self._queues.items.items()):
+            status = self._status(state, sight, now)
+            if _is_on_record(sight, status):
+                continue
+            try:
+                path = f"{queues_path(name)}/status"
+                self._queues.put(await self._api.patch(path, {"status": status}))
+            except ApiError as error:
+                log.warning("queue_not_written", queue=name, error=str(error))
+
+    def _status(self, state: BrainState, sight: QueueSight, now: float) -> dict[str, Any]:
+        fault = self.faults.get(sight.name, "")
+        row = state.queue_row.get(QueueId(sight.name))
+        status: dict[str, Any] = {
+            "observedGeneration": sight.generation,
+            "conditions": [_ready(sight, fault, now)],
+        }
+        if row is None:
+            return status
+        table = state.quota
+        used = table.sums(state.own_use(held_only=True))
+        counts = self._counts(state)
+        return status | {
+            "guaranteed": int(table.guaranteed[row]),
+            "used": int(used[row]),
+            "waiting": counts[row, True],
+            "running": counts[row, False],
+        }
+
+    def _counts(self, state: BrainState) -> Counter[tuple[int, bool]]:
+        """Jobs of each queue itself: (row, waits) to how many."""
+        size, jobs = state.size, state.jobs
+        active = jobs.active[:size]
+        rows = jobs.queue[:size][active].tolist()
+        waits = (jobs.state[:size][active] <= State.ADMITTED).tolist()
+        return Counter(zip(rows, waits, strict=True))
+
+
+def measure(state: BrainState, nodebook: NodeBook, metrics: Metrics) -> None:
+    """Jobs by state and queue, GPUs by what holds them."""
+    size, jobs = state.size, state.jobs
+    active = jobs.active[:size]
+    names = state.quota.ids
+    pairs = zip(jobs.state[:size][active].tolist(), jobs.queue[:size][active].tolist(), strict=True)
+    counts = Counter(
+        (title(State(where)), str(names[row]) if row >= 0 else "") for where, row in pairs
+    )
+    metrics.jobs_are(counts)
+    rows = len(state.node_ids)
+    present = state.nodes.present[:rows]
+    total = int(state.nodes.gpus[:rows][present].sum())
+    held = sum(sum(seats.values()) for seats in state.held_on)
+    metrics.gpus_are(
+        free=max(total - held, 0),
+        held=held,
+        foreign=nodebook.foreign_gpus(),
+        lost=int(state.nodes.gpus[:rows][~present].sum()),
+    )
+
+
+def _ready(sight: QueueSight, fault: str, now: float) -> dict[str, Any]:
+    status = "False" if fault else "True"
+    before = next(iter(sight.status.get("conditions") or ()), None)
+    since = before["lastTransitionTime"] if before and before["status"] == status else None
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": "Unusable" if fault else "InTheTree",
+        "message": fault[:1000],
+        "observedGeneration": sight.generation,
+        "lastTransitionTime": since or stamp(float(int(now))).replace(".000000", ""),
+    }
+
+
+def _is_on_record(sight: QueueSight, status: dict[str, Any]) -> bool:
+    return all(sight.status.get(name) == value for name, value in status.items())

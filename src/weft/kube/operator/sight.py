@@ -1,0 +1,389 @@
+"""What the operator keeps of an object it watches: the few fields it uses, and nothing else.
+
+A pod is 3–10 kB on the wire and some 50,000 of them may exist; what is kept is a flat value under
+1 kB. Two sights that are equal but for their version mean that nothing of interest changed, which
+spares the brain the heartbeats of every node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from weft.brain.event import Past
+from weft.kube.names import (
+    CANCEL_ANNOTATION,
+    EPOCH_LABEL,
+    FINALIZER,
+    GPU_MEMORY_LABEL,
+    GPU_RESOURCE,
+    GPU_TYPE_LABEL,
+    JOB_LABEL,
+    POOL_LABEL,
+    RACK_LABEL,
+    RANK_LABEL,
+)
+from weft.kube.quantity import gib, parse_quantity
+from weft.kube.resources.queue import QueueSpec
+from weft.kube.resources.training_job import TrainingJobSpec
+from weft.model.cluster import Gpu, Node
+from weft.model.errors import SpecError
+from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
+from weft.model.placement import Placement, Seat
+from weft.spec.quantity import duration_seconds
+
+Raw = Mapping[str, Any]
+
+LIVE_PHASES = frozenset({"", "Pending", "Running", "Unknown"})
+TOLERATED_TAINTS = frozenset({GPU_RESOURCE})
+EXCLUDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+OUT_OF_REACH = "node.kubernetes.io/unreachable"
+NO_PAST = Past()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSight:
+    """One pod. `job` is empty for a pod that is not of Weft's making."""
+
+    uid: str
+    version: int
+    namespace: str
+    name: str
+    job: str
+    epoch: int
+    rank: int
+    owner: str
+    node: str
+    phase: str
+    reason: str
+    deleting: bool
+    exit_code: int | None
+    stuck: str
+    unschedulable: str
+    gpus: int
+    cpus: float
+    memory_gib: float
+
+    @property
+    def key(self) -> str:
+        """The job it belongs to."""
+        return f"{self.namespace}/{self.job}"
+
+    @property
+    def live(self) -> bool:
+        """Whether it holds, or may come to hold, what it asked for."""
+        return self.phase in LIVE_PHASES
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "Running" and not self.deleting
+
+    @property
+    def succeeded(self) -> bool:
+        return self.phase == "Succeeded"
+
+    @property
+    def failed(self) -> bool:
+        return self.phase == "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSight:
+    """One node as the API server knows it; what others use of it is the ledger's to subtract."""
+
+    uid: str
+    version: int
+    name: str
+    ready: bool
+    closed: bool
+    gpus: int
+    cpus: float
+    memory_gib: float
+    gpu_type: str
+    gpu_memory_gib: float | None
+    rack: str
+    pool: str
+
+    def beside(self, gpus: int, cpus: float, memory_gib: float) -> Node:
+        """The node as the brain sees it when others hold so much of it."""
+        return Node(
+            id=NodeId(self.name),
+            gpus=max(self.gpus - gpus, 0),
+            gpu=Gpu(GpuType(self.gpu_type), self.gpu_memory_gib),
+            cpus=max(self.cpus - cpus, 0.0),
+            memory_gib=max(self.memory_gib - memory_gib, 0.0),
+            rack=RackId(self.rack),
+            pool=PoolId(self.pool),
+            cordoned=self.closed,
+        )
+
+    def same_but_for_version(self, other: "NodeSight") -> bool:
+        return replace(self, version=0) == replace(other, version=0)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSight:
+    """One training job: what was asked, what is recorded of the decision, and its owner's wish.
+
+    `fault` says why a spec cannot be used; `spec` is None then.
+    """
+
+    uid: str
+    version: int
+    namespace: str
+    name: str
+    generation: int
+    created: float
+    deleting: bool
+    cancelled: bool
+    finalizer: bool
+    spec: TrainingJobSpec | None
+    fault: str
+    status: Raw
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def state(self) -> str:
+        return str(self.status.get("state", ""))
+
+    @property
+    def final(self) -> bool:
+        return self.state in ("Succeeded", "Failed", "Cancelled")
+
+    @property
+    def epoch(self) -> int:
+        """Of the last decision on record; 0 before the first."""
+        return int(self.status.get("decision", {}).get("epoch", 0))
+
+    @property
+    def placement(self) -> Placement | None:
+        seats = self.status.get("decision", {}).get("seats", ())
+        return Placement(tuple(_seat(seat) for seat in seats)) if seats else None
+
+    @property
+    def past(self) -> Past:
+        found = self.status.get("past")
+        if not found:
+            return NO_PAST
+        return Past(
+            float(found.get("attainedGpuSeconds", 0.0)),
+            int(found.get("failures", 0)),
+            int(found.get("refusals", 0)),
+            int(found.get("preemptions", 0)),
+        )
+
+    @property
+    def work_saved(self) -> float:
+        """Seconds of work at the asked width that the job says it can go on from."""
+        work, spec = self.status.get("work"), self.spec
+        if not work or spec is None or spec.duration is None:
+            return 0.0
+        total = float(work.get("total", 0.0))
+        share = float(work.get("saved", 0.0)) / total if total > 0.0 else 0.0
+        return min(share, 1.0) * duration_seconds(spec.duration)
+
+    @property
+    def execution(self) -> tuple[int, str]:
+        """Epoch and phase that an external executor wrote."""
+        found = self.status.get("execution", {})
+        return int(found.get("epoch", 0)), str(found.get("phase", ""))
+
+    @property
+    def ended(self) -> float | None:
+        text = self.status.get("endedAt")
+        return None if text is None else parse_time(text)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSight:
+    """One queue; `fault` says why it cannot be used."""
+
+    uid: str
+    version: int
+    name: str
+    generation: int
+    spec: QueueSpec | None
+    fault: str
+    status: Raw
+
+
+def see_pod(raw: Raw) -> PodSight:
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    labels = meta.get("labels") or {}
+    worker = _worker(status)
+    gpus, cpus, memory_gib = _requests(spec)
+    return PodSight(
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        namespace=meta["namespace"],
+        name=meta["name"],
+        job=labels.get(JOB_LABEL, ""),
+        epoch=_number(labels.get(EPOCH_LABEL)),
+        rank=_number(labels.get(RANK_LABEL)),
+        owner=_owner(meta),
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", ""),
+        reason=status.get("reason", ""),
+        deleting="deletionTimestamp" in meta,
+        exit_code=worker.get("terminated", {}).get("exitCode"),
+        stuck=worker.get("waiting", {}).get("reason", ""),
+        unschedulable=_unschedulable(status),
+        gpus=gpus,
+        cpus=cpus,
+        memory_gib=memory_gib,
+    )
+
+
+def see_node(raw: Raw) -> NodeSight:
+    meta, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
+    labels = meta.get("labels") or {}
+    room = status.get("allocatable") or {}
+    taints = spec.get("taints") or ()
+    memory = labels.get(GPU_MEMORY_LABEL)
+    return NodeSight(
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        name=meta["name"],
+        ready=_is_ready(status) and not any(taint["key"] == OUT_OF_REACH for taint in taints),
+        closed=bool(spec.get("unschedulable")) or any(_excludes(taint) for taint in taints),
+        gpus=int(parse_quantity(room.get(GPU_RESOURCE, 0))),
+        cpus=parse_quantity(room.get("cpu", 0)),
+        memory_gib=gib(room.get("memory", 0)),
+        gpu_type=labels.get(GPU_TYPE_LABEL, ANY_GPU),
+        gpu_memory_gib=None if memory is None else parse_quantity(memory) / 1024.0,
+        rack=labels.get(RACK_LABEL, DEFAULT_RACK),
+        pool=labels.get(POOL_LABEL, DEFAULT_POOL),
+    )
+
+
+class JobEyes:
+    """Sees training jobs; a spec never changes, so it is read once per job."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[TrainingJobSpec | None, str]] = {}
+
+    def __call__(self, raw: Raw) -> JobSight:
+        meta = raw["metadata"]
+        found = self._read.get(meta["uid"])
+        if found is None:
+            found = self._read[meta["uid"]] = _read_spec(raw.get("spec", {}))
+        annotations = meta.get("annotations") or {}
+        return JobSight(
+            uid=meta["uid"],
+            version=int(meta["resourceVersion"]),
+            namespace=meta["namespace"],
+            name=meta["name"],
+            generation=int(meta.get("generation", 1)),
+            created=parse_time(meta["creationTimestamp"]),
+            deleting="deletionTimestamp" in meta,
+            cancelled=annotations.get(CANCEL_ANNOTATION) == "true",
+            finalizer=FINALIZER in (meta.get("finalizers") or ()),
+            spec=found[0],
+            fault=found[1],
+            status=raw.get("status") or {},
+        )
+
+    def forget(self, uid: str) -> None:
+        self._read.pop(uid, None)
+
+
+def see_queue(raw: Raw) -> QueueSight:
+    meta = raw["metadata"]
+    spec, fault = None, ""
+    try:
+        spec = QueueSpec.model_validate(raw.get("spec", {}))
+    except ValueError as error:
+        fault = str(error)
+    return QueueSight(
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        name=meta["name"],
+        generation=int(meta.get("generation", 1)),
+        spec=spec,
+        fault=fault,
+        status=raw.get("status") or {},
+    )
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _read_spec(raw: Raw) -> tuple[TrainingJobSpec | None, str]:
+    try:
+        return TrainingJobSpec.model_validate(raw), ""
+    except (ValueError, SpecError) as error:
+        return None, str(error)
+
+
+def _seat(raw: Raw) -> Seat:
+    return Seat(
+        NodeId(raw["node"]),
+        int(raw.get("gpus", 0)),
+        float(raw.get("cpus", 0.0)),
+        float(raw.get("memoryGib", 0.0)),
+    )
+
+
+def _owner(meta: Raw) -> str:
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return ""
+
+
+def _worker(status: Raw) -> Raw:
+    """State of the worker container."""
+    for container in status.get("containerStatuses") or ():
+        state: Raw = container.get("state") or {}
+        return state
+    return {}
+
+
+def _unschedulable(status: Raw) -> str:
+    """The stock scheduler's own words, where it found no room."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return str(condition.get("message", "unschedulable"))[:300]
+    return ""
+
+
+def _requests(spec: Raw) -> tuple[int, float, float]:
+    """What the scheduler counts: the sum over containers, or the largest of the first ones."""
+    gpus = cpus = memory = 0.0
+    for container in spec.get("containers") or ():
+        one = _asked(container)
+        gpus, cpus, memory = gpus + one[0], cpus + one[1], memory + one[2]
+    for container in spec.get("initContainers") or ():
+        one = _asked(container)
+        gpus, cpus, memory = max(gpus, one[0]), max(cpus, one[1]), max(memory, one[2])
+    return int(gpus), cpus, memory
+
+
+def _asked(container: Raw) -> tuple[float, float, float]:
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return (
+        parse_quantity(asked.get(GPU_RESOURCE, 0)),
+        parse_quantity(asked.get("cpu", 0)),
+        gib(asked.get("memory", 0)),
+    )
+
+
+def _is_ready(status: Raw) -> bool:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Ready":
+            return bool(condition["status"] == "True")
+    return False
+
+
+def _excludes(taint: Raw) -> bool:
+    return taint.get("effect") in EXCLUDING_EFFECTS and taint["key"] not in TOLERATED_TAINTS
+
+
+def _number(label: str | None) -> int:
+    return int(label) if label is not None and label.isdecimal() else -1

@@ -1,0 +1,184 @@
+"""Patches of a job's status: what everybody who looks at the cluster reads of a decision.
+
+All are merge patches that carry the version they were made from, so a patch made from an old view
+is refused by the API server and never undoes a newer one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from weft.brain.event import Past
+from weft.kube.operator.sight import JobSight
+from weft.model.decision import Assignment
+from weft.model.plan import ExecutionPlan
+from weft.model.reason import Reason
+from weft.model.state import State
+
+Patch = dict[str, Any]
+MESSAGE_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is to be told of a job beside its decision."""
+
+    state: State
+    gpus: int = 0
+    reasons: Sequence[Reason] = ()
+    message: str = ""
+    past: Past | None = None
+    progress: str | None = None
+    work: Mapping[str, Any] | None = None
+    metrics: Mapping[str, float] | None = None
+
+
+def decision_patch(
+    job: JobSight, epoch: int, assignment: Assignment, *, state: State, now: float, leader: int
+) -> Patch:
+    """The decision and the state that follows from it."""
+    status = _standing(job, Standing(state, gpus=assignment.width), now)
+    status["decision"] = {
+        "epoch": epoch,
+        "width": assignment.width,
+        "at": stamp(now),
+        "leader": leader,
+        "plan": _plan(assignment.plan),
+        "group": "" if assignment.group is None else assignment.group.id,
+        "seats": [
+            {"node": s.node, "gpus": s.gpus, "cpus": s.cpus, "memoryGib": s.memory_gib}
+            for s in assignment.placement.seats
+        ],
+    }
+    return _guarded(job, status)
+
+
+def standing_patch(job: JobSight, standing: Standing, now: float) -> Patch:
+    """Where the job stands, without touching its decision."""
+    return _guarded(job, _standing(job, standing, now))
+
+
+def stamp(seconds: float) -> str:
+    """RFC 3339, as Kubernetes writes it, with microseconds."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+    return text.replace("+00:00", "Z")
+
+
+def title(state: State) -> str:
+    """As it stands in the status: `Queued`, `Running`."""
+    return state.name.title()
+
+
+def _guarded(job: JobSight, status: Patch) -> Patch:
+    return {"metadata": {"resourceVersion": str(job.version)}, "status": status}
+
+
+def _standing(job: JobSight, standing: Standing, now: float) -> Patch:
+    state, reasons = standing.state, standing.reasons
+    status: Patch = {
+        "observedGeneration": job.generation,
+        "state": title(state),
+        "gpus": standing.gpus,
+        "reason": reasons[0].code.slug if reasons else None,
+        "message": (standing.message or (reasons[0].text if reasons else ""))[:MESSAGE_LIMIT]
+        or None,
+        "reasons": [_told(reason) for reason in reasons] or None,
+        "conditions": _conditions(job, standing, now),
+    }
+    if standing.past is not None:
+        status["past"] = _past(standing.past)
+    for name, value in (("progress", standing.progress), ("work", standing.work)):
+        if value is not None:
+            status[name] = value
+    if standing.metrics:
+        status["metrics"] = dict(standing.metrics)
+    return status | _times(job, state, now)
+
+
+def _times(job: JobSight, state: State, now: float) -> Patch:
+    """When it began to wait, when it first started, when it ended; each is written once."""
+    times: Patch = {}
+    if "queuedAt" not in job.status:
+        times["queuedAt"] = stamp(job.created)
+    if state.holds_seats and "startedAt" not in job.status:
+        times["startedAt"] = stamp(now)
+    if state.final and "endedAt" not in job.status:
+        times["endedAt"] = stamp(now)
+    return times
+
+
+def _told(reason: Reason) -> Patch:
+    code = reason.code
+    return {
+        "code": code.slug,
+        "cause": code.cause.label,
+        "text": reason.text,
+        "remedy": reason.remedy,
+        "anchor": code.anchor,
+    }
+
+
+def _past(past: Past) -> Patch:
+    return {
+        "attainedGpuSeconds": round(past.attained_gpu_seconds, 3),
+        "failures": past.failures,
+        "refusals": past.refusals,
+        "preemptions": past.preemptions,
+    }
+
+
+def _plan(plan: ExecutionPlan) -> Patch:
+    return {
+        "data": plan.data,
+        "tensor": plan.tensor,
+        "pipeline": plan.pipeline,
+        "sharding": str(plan.sharding),
+        "accumulationSteps": plan.accumulation_steps,
+        "recompute": plan.recompute,
+        "offload": plan.offload,
+    }
+
+
+def _conditions(job: JobSight, standing: Standing, now: float) -> list[Patch]:
+    state = standing.state
+    why = standing.reasons[0].code.slug.replace(".", "") if standing.reasons else title(state)
+    text = standing.message or (standing.reasons[0].text if standing.reasons else "")
+    before = {found["type"]: found for found in job.status.get("conditions") or ()}
+    facts = {
+        "Admitted": state.holds_seats or state is State.ADMITTED,
+        "Running": state in (State.RUNNING, State.RESIZING, State.MIGRATING),
+        "Finished": state.final,
+    }
+    return [
+        _condition(before.get(kind), kind, true, why, text[:MESSAGE_LIMIT], job.generation, now)
+        for kind, true in facts.items()
+    ]
+
+
+def _condition(  # noqa: PLR0917 - the fields of a condition, in its own order
+    before: Mapping[str, Any] | None,
+    kind: str,
+    true: bool,
+    reason: str,
+    message: str,
+    generation: int,
+    now: float,
+) -> Patch:
+    status = "True" if true else "False"
+    changed = before is None or before["status"] != status
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": _whole(now)
+        if changed or before is None
+        else before["lastTransitionTime"],
+    }
+
+
+def _whole(seconds: float) -> str:
+    """A condition's time has whole seconds."""
+    return stamp(float(int(seconds))).replace(".000000", "")

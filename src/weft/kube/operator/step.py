@@ -1,0 +1,158 @@
+"""The vocabulary of one step: what is looked at, what may come out, what is remembered between.
+
+Everything here is a frozen value, so a step can be tested without a cluster and printed when it
+surprises.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft.brain.event import Event
+from weft.kube.operator.sight import JobSight, PodSight
+from weft.model.decision import Assignment
+from weft.model.ids import JobId
+from weft.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Times and habits of the operator. `pods` is False where somebody else runs the workers."""
+
+    pods: bool = True
+    unschedulable_seconds: float = 30.0
+    stuck_seconds: float = 120.0
+    fence_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the brain thinks of a job; `state` is None where it has never heard of it."""
+
+    state: State | None = None
+    epoch: int = 0
+    assignment: Assignment | None = None
+    cancelling: bool = False
+    work_done: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is remembered of a job between two looks. Losing it costs time and nothing else."""
+
+    refusal: tuple[int, str] | None = None
+    unschedulable_since: float | None = None
+    stuck_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write the decision into the job's status, guarded by its version."""
+
+    epoch: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStopping:
+    """Write that this incarnation is being stopped, and why."""
+
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Write the final state."""
+
+    state: State
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create these ranks of an epoch; those that exist already count as created."""
+
+    epoch: int
+    assignment: Assignment
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete these pods, each by its uid; `now` does not wait for the kubelet's word."""
+
+    pods: tuple[PodSight, ...]
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the job's object until its workers are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Let the object go."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """The finished job has been kept for as long as its owner wished."""
+
+
+Deed = (
+    Record
+    | RecordStopping
+    | Settle
+    | CreatePods
+    | DeletePods
+    | AddFinalizer
+    | RemoveFinalizer
+    | DeleteJob
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Events first; deeds only where the brain has nothing to learn. `look_at`: look again then."""
+
+    events: tuple[Event, ...] = ()
+    deeds: tuple[Deed, ...] = ()
+    note: Note = Note()
+    look_at: float | None = None
+
+    @property
+    def idle(self) -> bool:
+        return not self.events and not self.deeds
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at one job. `lost` maps nodes that are out of reach to the time of their loss."""
+
+    key: str
+    job: JobSight | None
+    pods: tuple[PodSight, ...]
+    belief: Belief
+    note: Note
+    now: float
+    rules: Rules
+    lost: Mapping[str, float]
+
+    @property
+    def id(self) -> JobId:
+        return JobId(self.key)
+
+    @property
+    def live(self) -> tuple[PodSight, ...]:
+        return tuple(pod for pod in self.pods if pod.live)
+
+    def events(self, *events: Event) -> Step:
+        return Step(events=events, note=self.note)
+
+    def deeds(self, *deeds: Deed) -> Step:
+        return Step(deeds=deeds, note=self.note)
+
+    def waiting(self, look_at: float | None = None) -> Step:
+        return Step(note=self.note, look_at=look_at)

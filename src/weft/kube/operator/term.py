@@ -1,0 +1,510 @@
+"""One term of leadership: from the moment this replica leads until it does not, or starts afresh.
+
+A term begins with nothing in mind. It lists what there is, builds a brain from nodes, queues, jobs
+and pods, and from then on turns changes into events and instructions into touches of the jobs
+concerned. Whatever is hard to follow event by event (a queue removed, another recipe, a broken
+promise) ends the term, and the next one begins with a fresh look.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from random import Random
+from typing import Any
+
+from weft.brain import invariants
+from weft.brain.brain import Brain, Settings
+from weft.brain.event import (
+    Event,
+    InstructionDone,
+    JobReported,
+    JobSubmitted,
+    Past,
+    Phase,
+    QueueChanged,
+    Tick,
+    Verb,
+)
+from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wake
+from weft.brain.journal import Journal
+from weft.brain.state import BrainState
+from weft.kube.client.api import Api
+from weft.kube.client.backoff import Backoff
+from weft.kube.client.cache import Cache
+from weft.kube.client.lease import Leadership
+from weft.kube.logs import Log, in_round
+from weft.kube.metrics import Metrics
+from weft.kube.names import JOB_LABEL, jobs_path, pods_path, queues_path
+from weft.kube.operator import crash
+from weft.kube.operator.clerk import Clerk
+from weft.kube.operator.course import next_step
+from weft.kube.operator.hands import Hands
+from weft.kube.operator.ledger import Ledger
+from weft.kube.operator.nodebook import NodeBook
+from weft.kube.operator.progress import Progress
+from weft.kube.operator.queuebook import QueueBook, measure
+from weft.kube.operator.queues import admits, build_tree, recipe_of
+from weft.kube.operator.sight import (
+    JobEyes,
+    JobSight,
+    NodeSight,
+    PodSight,
+    QueueSight,
+    see_node,
+    see_pod,
+    see_queue,
+)
+from weft.kube.operator.status import Standing
+from weft.kube.operator.step import Belief, Look, Note, Rules, Step
+from weft.kube.pods import WorkerSettings
+from weft.model.ids import JobId, QueueId
+from weft.model.queue import QueueTree
+from weft.model.state import State
+from weft.spec.recipe import make_recipe
+
+FOREIGN_PODS = {
+    "labelSelector": f"!{JOB_LABEL}",
+    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+}
+WAITING = (State.QUEUED, State.ADMITTED)
+
+OpenJournal = Callable[[str, QueueTree, Settings], Journal]
+
+log = Log("term")
+
+
+class Ending(Enum):
+    """Why a term is over."""
+
+    LOST = "leadership lost"
+    AFRESH = "a fresh look is needed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermSettings:
+    """What does not change from term to term."""
+
+    identity: str
+    recipe: str
+    rules: Rules
+    workers: WorkerSettings
+    brain: Settings
+    seed: int | None = None
+
+
+class Term:
+    """Caches, a brain, hands and a clerk, and the wires between them."""
+
+    def __init__(
+        self,
+        api: Api,
+        leadership: Leadership,
+        settings: TermSettings,
+        *,
+        metrics: Metrics,
+        open_journal: OpenJournal,
+    ) -> None:
+        self._leadership = leadership
+        self._settings = settings
+        self._metrics = metrics
+        self._open_journal = open_journal
+        self._random = Random(settings.seed)
+        self._eyes = JobEyes()
+        self.jobs: Cache[JobSight] = self._cache(api, jobs_path(), self._eyes, self._job_changed)
+        self.pods: Cache[PodSight] = self._cache(
+            api, pods_path(), see_pod, self._pod_changed, {"labelSelector": JOB_LABEL}
+        )
+        self.foreign: Cache[PodSight] = self._cache(
+            api, pods_path(), see_pod, self._foreign_changed, FOREIGN_PODS, name="foreign"
+        )
+        self.nodes: Cache[NodeSight] = self._cache(
+            api, "/api/v1/nodes", see_node, self._node_changed
+        )
+        self.queues: Cache[QueueSight] = self._cache(
+            api, queues_path(), see_queue, self._queue_changed
+        )
+        self.brain = Brain(make_recipe(settings.recipe))
+        self.progress = Progress()
+        self.ledger = Ledger(self._stands_behind)
+        self.nodebook = NodeBook(self.nodes.items, self.ledger)
+        self.queuebook = QueueBook(api, self.queues)
+        self.hands = Hands(
+            api, self, workers=settings.workers, metrics=metrics, random=self._random
+        )
+        self.clerk = Clerk(api, self, metrics)
+        self._journal = Journal()
+        self._begun = False
+        self._recipe = settings.recipe
+        self._afresh = asyncio.Event()
+        self._pods_of: dict[str, dict[str, PodSight]] = {}
+        self._changes: dict[str, int] = {}
+        self._whys: dict[str, str] = {}
+        self._wake: asyncio.TimerHandle | None = None
+        self._flush: asyncio.Handle | None = None
+
+    async def run(self) -> Ending:
+        """Lead until it is over; whatever breaks ends it as well."""
+        caches = (self.jobs, self.pods, self.foreign, self.nodes, self.queues)
+        tasks: set[asyncio.Task[Any]] = {
+            asyncio.create_task(cache.run(), name=cache.name) for cache in caches
+        }
+        lost = asyncio.create_task(self._leadership.wait_until_lost(), name="lease")
+        try:
+            listed = asyncio.gather(*(cache.synced.wait() for cache in caches))
+            await _first_of({*tasks, lost, asyncio.ensure_future(listed)})
+            if lost.done():
+                return Ending.LOST
+            self._begin()
+            tasks |= {
+                self._task(work) for work in (self.hands.run, self.clerk.run, self._keep_books)
+            }
+            tasks.add(asyncio.create_task(self._afresh.wait(), name="afresh"))
+            await _first_of({*tasks, lost})
+            return Ending.LOST if lost.done() else Ending.AFRESH
+        finally:
+            await self._end({*tasks, lost})
+
+    # --- the brain ----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """A brain from what is there: queues and nodes first, then jobs as they were submitted."""
+        tree, faults = build_tree(self.queues.items)
+        self._recipe = recipe_of(self.queues.items, self._settings.recipe)
+        self.queuebook.faults = faults
+        self.brain = Brain(make_recipe(self._recipe), tree=tree, settings=self._settings.brain)
+        self._journal = self._open_journal(self._recipe, tree, self._settings.brain)
+        self._begun = True
+        for name in self.nodes.items:
+            self.nodebook.touch(name)
+        self._tell_nodes()
+        jobs = sorted(self.jobs.items.values(), key=lambda job: (job.created, job.uid))
+        for job in jobs:
+            self._meet(job.key)
+        for key in {**self._pods_of, **self.jobs.items}:
+            self.hands.touch(key)
+        for name in self.nodes.items:
+            self.nodebook.touch(name)
+        self._tell_nodes()
+        log.info("term_begun", jobs=len(jobs), nodes=len(self.nodes.items), recipe=self._recipe)
+
+    def _meet(self, key: str) -> None:
+        step = next_step(self.look(key, Note()))
+        if step.events:
+            self.deliver_all(step)
+
+    def deliver_all(self, step: Step) -> None:
+        for event in step.events:
+            self.deliver(event)
+
+    def deliver(self, event: Event) -> None:
+        """One event into the brain; its instructions touch the jobs that they speak of."""
+        if isinstance(event, JobSubmitted):
+            event = self._in_its_queue(event)
+            crash.passing("observed")
+        began = time.perf_counter()
+        instructions = self.brain.handle(event)
+        self._journal.record(event, instructions)
+        self._metrics.event_handled(type(event).__name__)
+        if self.brain.decision is not None:
+            self._decided(time.perf_counter() - began)
+        for instruction in instructions:
+            self._take(instruction)
+        self._see_standing(event)
+        if isinstance(event, InstructionDone):
+            crash.passing("acknowledged" if event.verb is Verb.START else "stopped")
+
+    def _decided(self, seconds: float) -> None:
+        decision = self.brain.decision
+        assert decision is not None
+        crash.passing("decided")
+        self._metrics.round_took(seconds)
+        if not decision.grants and not decision.preemptions:
+            return
+        breaches = invariants.check(self.brain.state, decision)
+        if breaches:
+            self._metrics.invariant_broken(len(breaches))
+        invariants.demand(breaches)
+        self._metrics.decided("started", len(decision.grants))
+        self._metrics.decided("preempted", len(decision.preemptions))
+        with in_round(f"{self.leader}-{self.brain.rounds}"):
+            log.debug("round", grants=len(decision.grants), preempted=len(decision.preemptions))
+
+    def _take(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Wake):
+            self._wake_at(instruction.at)
+        elif isinstance(instruction, Probe):
+            asyncio.get_running_loop().call_soon(self._answer, instruction)
+        elif isinstance(instruction, Start | Stop | Preempt):
+            self._whys[instruction.job] = _why(instruction)
+            self.hands.touch(instruction.job)
+
+    def _wake_at(self, at: float) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        loop = asyncio.get_running_loop()
+        self._wake = loop.call_later(max(at - time.time(), 0.0), self._tick)
+
+    def _tick(self) -> None:
+        self._wake = None
+        self._tell_nodes()
+        self.deliver(Tick(self.now()))
+
+    def _answer(self, probe: Probe) -> None:
+        """Nobody answered an instruction yet: the hands are at it."""
+        belief = self._belief(probe.job)
+        if belief.epoch == probe.epoch and belief.state in (State.STARTING, State.STOPPING):
+            phase = Phase.STARTING if belief.state is State.STARTING else Phase.STOPPING
+            self.hands.touch(probe.job)
+            self.deliver(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
+
+    def _in_its_queue(self, event: JobSubmitted) -> JobSubmitted:
+        """A queue that is not open to the job's namespace is no queue for it."""
+        queue = event.job.queue
+        if admits(self.queues.items.get(queue), event.job.tenant):
+            return event
+        nowhere = QueueId(f"{queue} for {event.job.tenant}")
+        return replace(event, job=replace(event.job, queue=nowhere))
+
+    # --- what the hands and the clerk see -----------------------------------------------------
+
+    def look(self, key: str, note: Note) -> Look:
+        return Look(
+            key=key,
+            job=self.jobs.items.get(key),
+            pods=tuple(self._pods_of.get(key, {}).values()),
+            belief=self._belief(JobId(key)),
+            note=note,
+            now=self.now(),
+            rules=self._settings.rules,
+            lost=self.nodebook.lost,
+        )
+
+    def now(self) -> float:
+        """Seconds since 1970; never before what the brain has seen."""
+        return max(time.time(), self.brain.now)
+
+    @property
+    def leader(self) -> int:
+        return self._leadership.transitions
+
+    @property
+    def identity(self) -> str:
+        return self._settings.identity
+
+    @property
+    def brain_state(self) -> BrainState:
+        return self.brain.state
+
+    @property
+    def job_sights(self) -> Mapping[str, JobSight]:
+        return self.jobs.items
+
+    def changes(self, key: str) -> int:
+        return self._changes.get(key, 0)
+
+    def is_busy(self, key: str) -> bool:
+        return self.hands.is_busy(key)
+
+    def backlog(self) -> int:
+        return self.hands.backlog
+
+    def took_job(self, raw: dict[str, Any]) -> None:
+        self.jobs.put(raw)
+
+    def took_pod(self, raw: dict[str, Any]) -> None:
+        self.pods.put(raw)
+
+    def standing(self, key: str, state: State, message: str) -> Standing:
+        """All there is to tell of a job that stands so."""
+        brain, job = self.brain, JobId(key)
+        slot = brain.state.slot_of.get(job)
+        told = self.progress.of(key)
+        return Standing(
+            state=state,
+            gpus=0 if slot is None or state in WAITING else int(brain.state.jobs.width[slot]),
+            reasons=brain.explain(job) if state in WAITING else (),
+            message=message,
+            past=self._past(job, slot),
+            progress=told.percent if told else None,
+            work=told.work if told else None,
+            metrics=told.metrics if told else None,
+        )
+
+    def _past(self, job: JobId, slot: int | None) -> Past | None:
+        state = self.brain.state
+        if slot is None:
+            closed = state.closed.get(job)
+            if closed is None:
+                return None
+            return Past(closed.attained_gpu_seconds, closed.failures, 0, closed.preemptions)
+        jobs = state.jobs
+        running = float(jobs.gpu_rate[slot]) * max(self.brain.now - float(jobs.mark[slot]), 0.0)
+        return Past(
+            float(jobs.attained_gpu_seconds[slot]) + running,
+            int(jobs.failures[slot]),
+            int(jobs.refusals[slot]),
+            int(jobs.preemptions[slot]),
+        )
+
+    def _belief(self, job: JobId) -> Belief:
+        state = self.brain.state
+        slot = state.slot_of.get(job)
+        if slot is None:
+            closed = state.closed.get(job)
+            return Belief() if closed is None else Belief(state=closed.state)
+        now = state.state_of(slot)
+        return Belief(
+            state=now,
+            epoch=int(state.jobs.epoch[slot]),
+            assignment=state.assignments[slot],
+            cancelling=now is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
+            work_done=float(state.jobs.work_done[slot]),
+            why=self._whys.get(job, ""),
+        )
+
+    def _stands_behind(self, pod: PodSight) -> bool:
+        """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
+        if not pod.job:
+            return False
+        belief = self._belief(JobId(pod.key))
+        if belief.state is not None:
+            return belief.state.holds_seats and belief.epoch == pod.epoch
+        job = self.jobs.items.get(pod.key)
+        return job is not None and (job.uid, job.epoch) == (pod.owner, pod.epoch)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def _job_changed(self, key: str, old: JobSight | None, new: JobSight | None) -> None:
+        self._changes[key] = self._changes.get(key, 0) + 1
+        if new is None and old is not None:
+            self._eyes.forget(old.uid)
+        if not self._begun:
+            return
+        self._show(key, new)
+        self.hands.touch(key)
+
+    def _show(self, key: str, sight: JobSight | None) -> None:
+        slot = self.brain.state.slot_of.get(JobId(key))
+        if slot is not None and sight is not None:
+            self.clerk.saw(slot, int(self.brain.state.jobs.seq[slot]), sight)
+
+    def _see_standing(self, event: Event) -> None:
+        """A job that the brain has just met: what is on record of it?"""
+        if isinstance(event, JobSubmitted):
+            self._show(event.job.id, self.jobs.items.get(event.job.id))
+
+    def _pod_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
+        pod = new or old
+        assert pod is not None
+        mine = self._pods_of.setdefault(pod.key, {})
+        if new is None:
+            mine.pop(pod.name, None)
+            if not mine:
+                del self._pods_of[pod.key]
+        else:
+            mine[new.name] = new
+        self._changes[pod.key] = self._changes.get(pod.key, 0) + 1
+        for node in self.ledger.changed(old, new):
+            if not self._stands_behind(pod):
+                self._touch_node(node)
+        if self._begun:
+            self.hands.touch(pod.key)
+
+    def _foreign_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
+        for node in self.ledger.changed(old, new):
+            self._touch_node(node)
+
+    def _node_changed(self, key: str, old: NodeSight | None, new: NodeSight | None) -> None:
+        if old is not None and new is not None and new.same_but_for_version(old):
+            return
+        self._touch_node(key)
+
+    def _touch_node(self, name: str) -> None:
+        self.nodebook.touch(name)
+        if self._begun and self._flush is None:
+            self._flush = asyncio.get_running_loop().call_soon(self._tell_nodes)
+
+    def _tell_nodes(self) -> None:
+        self._flush = None
+        for event in self.nodebook.news(self.now()):
+            self.deliver(event)
+
+    def _queue_changed(self, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
+        """What the tree can take in is told; all else needs a fresh look."""
+        if not self._begun or (old is not None and new is not None and old.spec == new.spec):
+            return
+        tree, faults = build_tree(self.queues.items)
+        self.queuebook.faults = faults
+        if recipe_of(self.queues.items, self._settings.recipe) != self._recipe:
+            self._afresh.set()
+            return
+        if set(tree.queues) == set(self.brain.state.tree.queues):
+            return
+        known = {queue.id for queue in self.brain.state.tree.queues}
+        if new is None or not known <= {queue.id for queue in tree.queues}:
+            self._afresh.set()
+            return
+        for queue in tree.queues:
+            if queue not in self.brain.state.tree.queues:
+                self.deliver(QueueChanged(self.now(), queue))
+
+    # --- books --------------------------------------------------------------------------------
+
+    async def _keep_books(self) -> None:
+        """Gauges and the status of queues, every few seconds."""
+        while True:
+            await asyncio.sleep(5.0)
+            await self.queuebook.write(self.brain.state, self.now())
+            measure(self.brain.state, self.nodebook, self._metrics)
+            self._forget_the_gone()
+
+    def _forget_the_gone(self) -> None:
+        for key in [key for key in self._changes if key not in self.jobs.items]:
+            if key not in self._pods_of and JobId(key) not in self.brain.state.slot_of:
+                del self._changes[key]
+                self._whys.pop(key, None)
+                self.progress.forget(key)
+                self.hands.forget(key)
+
+    async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
+        self._begun = False
+        for handle in (self._wake, self._flush):
+            if handle is not None:
+                handle.cancel()
+        self.hands.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _task(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(work(), name=getattr(work, "__qualname__", "task"))
+
+    def _cache(
+        self,
+        api: Api,
+        path: str,
+        trim: Callable[[dict[str, Any]], Any],
+        on_change: Callable[[str, Any, Any], None],
+        params: Mapping[str, str] | None = None,
+        *,
+        name: str = "",
+    ) -> Cache[Any]:
+        backoff = Backoff(self._random)
+        return Cache(
+            api, path, trim=trim, on_change=on_change, params=params, backoff=backoff, name=name
+        )
+
+
+def _why(instruction: Start | Stop | Preempt) -> str:
+    if isinstance(instruction, Preempt):
+        return f"preempted for {instruction.beneficiary}"
+    return instruction.why if isinstance(instruction, Stop) else ""
+
+
+async def _first_of(tasks: set[Any]) -> None:
+    """Until one is done; what it raised is raised here."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()

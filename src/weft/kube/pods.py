@@ -1,0 +1,372 @@
+"""Worker pods: one per seat, made from a closed schema.
+
+A tenant writes a job, never a pod. What ends up in a pod from the job is its command, image,
+folders, claims and environment; everything that decides on rights is written here and is the same
+for all: the pods fit the PodSecurity profile `restricted`, run under the namespace's default
+service account without its token, tolerate the taint of GPU nodes and no other, and are pinned to
+the node of their seat. Pods are named by job, epoch and rank, so making one twice is making it
+once.
+
+A gang finds its first worker by name, through a headless service of the job's own. The service is
+called `weft-<job>`, because a job may be called as a service that exists, and may begin with a
+digit, which a service may not.
+
+Parts that are equal in all pods of a job are built once and shared between the results, which
+are therefore to be read, not changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weft.kube.names import (
+    API_VERSION,
+    EPOCH_LABEL,
+    GPU_RESOURCE,
+    JOB_KIND,
+    JOB_LABEL,
+    LEADER_ANNOTATION,
+    QUEUE_LABEL,
+    RANK_LABEL,
+    TOKEN_AUDIENCE,
+    pod_name,
+)
+from weft.kube.reports.server import kubeflow_path, report_path
+from weft.model.errors import SpecError
+from weft.model.placement import Seat
+from weft.spec.job_file import JobSpec, Volume
+
+Manifest = dict[str, Any]
+
+CONTAINER: Final = "worker"
+MASTER_PORT: Final = 29500
+TOKEN_FOLDER: Final = "/var/run/weft"
+TOKEN_FILE: Final = f"{TOKEN_FOLDER}/token"
+TOKEN_SECONDS: Final = 3600
+LOCALHOST: Final = "127.0.0.1"
+GIB: Final = 2**30
+
+# The first process of a container is deaf to SIGTERM unless it asks to hear it, and a shell does
+# not pass signals on. So the shell waits for what it started, and before it is signalled itself
+# the hook below hands SIGTERM to the shell's children; a command that replaced the shell by `exec`
+# is signalled by the kubelet alone.
+HEAR_TERM: Final = "trap 'wait; exit 143' TERM; "
+PASS_TERM_ON: Final = (
+    "{ read -r first </proc/1/comm; "
+    '[ "$first" = sh ] || exit 0; '
+    "for file in /proc/[0-9]*/status; do "
+    "pid=${file#/proc/}; pid=${pid%/status}; "
+    "while read -r key value; do "
+    'case "$key $value" in '
+    '"Name: tee"|"Name: cat") break ;; '  # they carry the output of what is saving
+    '"PPid: 1") kill -TERM "$pid"; break ;; '
+    "esac; "
+    'done <"$file"; '
+    "done; } 2>/dev/null; exit 0"
+)
+
+CONTAINER_SECURITY: Final[Manifest] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+}
+SHARED_MEMORY: Final[Manifest] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+TOKEN: Final[Manifest] = {
+    "name": "weft-token",
+    "projected": {
+        "sources": [
+            {
+                "serviceAccountToken": {
+                    "audience": TOKEN_AUDIENCE,
+                    "expirationSeconds": TOKEN_SECONDS,
+                    "path": "token",
+                }
+            }
+        ]
+    },
+}
+OWN_MOUNTS: Final[tuple[Manifest, ...]] = (
+    {"name": "shm", "mountPath": "/dev/shm"},
+    {"name": "weft-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """What the operator's own settings say about every worker."""
+
+    scheduler_name: str = "default-scheduler"
+    default_image: str = ""
+    image_pull_policy: str = ""
+    run_as_user: int | None = 1000
+    report_url: str = ""
+    report_ca_path: str = ""
+    gpu_resource: str = GPU_RESOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class _Gang:
+    """What the pods of one placement share."""
+
+    epoch: int
+    seats: tuple[Seat, ...]
+    env: list[Manifest]
+
+
+class PodMaker:
+    """Makes the pods of one job."""
+
+    def __init__(
+        self, settings: WorkerSettings, *, namespace: str, name: str, uid: str, spec: JobSpec
+    ) -> None:
+        self.uid = uid
+        self._settings = settings
+        self._namespace = namespace
+        self._name = name
+        self._owners = [_owner(name, uid)]
+        self._labels = {JOB_LABEL: name, QUEUE_LABEL: spec.queue}
+        self._env = [*_given_env(spec), *_job_env(settings, namespace, name, spec)]
+        self._container = _container(settings, spec)
+        self._pod_spec = _pod_spec(settings, spec)
+        self._gang = _Gang(-1, (), [])
+
+    def pod(self, *, epoch: int, seats: tuple[Seat, ...], rank: int, leader: int) -> Manifest:
+        """The pod of one seat; its rank is the seat's place in the list."""
+        gang = self._gang_of(epoch, seats)
+        seat = seats[rank]
+        name = pod_name(self._name, epoch, rank)
+        container = {
+            **self._container,
+            "env": [*self._env, *gang.env, *_rank_env(seat, rank)],
+            "resources": _resources(seat, self._settings.gpu_resource),
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": self._namespace,
+                "labels": {**self._labels, EPOCH_LABEL: str(epoch), RANK_LABEL: str(rank)},
+                "annotations": {LEADER_ANNOTATION: str(leader)},
+                "ownerReferences": self._owners,
+            },
+            "spec": {
+                **self._pod_spec,
+                **(self._address(name) if len(seats) > 1 else {}),
+                "affinity": _pinned(seat.node),
+                "containers": [container],
+            },
+        }
+
+    def pods(self, *, epoch: int, seats: tuple[Seat, ...], leader: int) -> list[Manifest]:
+        """One pod for each seat, in rank order."""
+        return [
+            self.pod(epoch=epoch, seats=seats, rank=rank, leader=leader)
+            for rank in range(len(seats))
+        ]
+
+    def service(self) -> Manifest:
+        """Names for the workers of a gang, whether they are ready or not."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": service_name(self._name),
+                "namespace": self._namespace,
+                "labels": self._labels,
+                "ownerReferences": self._owners,
+            },
+            "spec": {
+                "clusterIP": "None",
+                "selector": {JOB_LABEL: self._name},
+                "publishNotReadyAddresses": True,
+                "ports": [{"name": "rendezvous", "port": MASTER_PORT}],
+            },
+        }
+
+    def _address(self, pod: str) -> Manifest:
+        return {"hostname": pod, "subdomain": service_name(self._name)}
+
+    def _gang_of(self, epoch: int, seats: tuple[Seat, ...]) -> _Gang:
+        if self._gang.seats is not seats or self._gang.epoch != epoch:
+            self._gang = _Gang(epoch, seats, self._gang_env(epoch, len(seats)))
+        return self._gang
+
+    def _gang_env(self, epoch: int, seats: int) -> list[Manifest]:
+        master = LOCALHOST
+        if seats > 1:
+            first = pod_name(self._name, epoch, 0)
+            master = f"{first}.{service_name(self._name)}.{self._namespace}.svc"
+        return _env(
+            WEFT_EPOCH=epoch,
+            WEFT_SEATS=seats,
+            MASTER_ADDR=master,
+            NNODES=seats,
+            PET_NNODES=seats,
+            PET_MASTER_ADDR=master,
+            PET_RDZV_ID=f"{self._name}-{epoch}",
+        )
+
+
+def service_name(job: str) -> str:
+    """The headless service of a job."""
+    return f"weft-{job}"
+
+
+def image_of(settings: WorkerSettings, spec: JobSpec) -> str:
+    """The job's image, or the one that stands in for it."""
+    image = spec.image or settings.default_image
+    if not image:
+        raise SpecError(
+            "the job names no image, and this cluster has no default one",
+            hint="add image: to the job, or start the operator with --default-image",
+        )
+    return image
+
+
+def _owner(name: str, uid: str) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": JOB_KIND,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _given_env(spec: JobSpec) -> list[Manifest]:
+    return [{"name": name, "value": _literal(value)} for name, value in spec.env.items()]
+
+
+def _job_env(settings: WorkerSettings, namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
+    found = _env(
+        WEFT_JOB=f"{namespace}/{name}",
+        MASTER_PORT=MASTER_PORT,
+        PET_MASTER_PORT=MASTER_PORT,
+    )
+    if spec.checkpoint is not None:
+        found += _env(WEFT_CHECKPOINT_EVERY_SECONDS=spec.checkpoint_seconds)
+        if spec.checkpoint.path is not None:
+            found += _env(WEFT_CHECKPOINT_PATH=spec.checkpoint.path)
+    if settings.report_url:
+        found += _report_env(settings, namespace, name)
+    return found
+
+
+def _report_env(settings: WorkerSettings, namespace: str, name: str) -> list[Manifest]:
+    """Where progress goes; libraries that know Kubeflow's names report without a change."""
+    url = settings.report_url.rstrip("/")
+    found = _env(
+        WEFT_REPORT_URL=url + report_path(namespace, name),
+        WEFT_TOKEN_FILE=TOKEN_FILE,
+        KUBEFLOW_TRAINER_SERVER_URL=url + kubeflow_path(namespace, name),
+        KUBEFLOW_TRAINER_SERVER_TOKEN=TOKEN_FILE,
+    )
+    if settings.report_ca_path:
+        found += _env(
+            WEFT_REPORT_CA_FILE=settings.report_ca_path,
+            KUBEFLOW_TRAINER_SERVER_CA_CERT=settings.report_ca_path,
+        )
+    return found
+
+
+def _rank_env(seat: Seat, rank: int) -> list[Manifest]:
+    found = _env(
+        WEFT_RANK=rank,
+        NODE_RANK=rank,
+        PET_NODE_RANK=rank,
+        PET_NPROC_PER_NODE=seat.gpus or 1,
+    )
+    # Images made for GPUs ask for all of them, and some runtimes obey.
+    return found if seat.gpus else [*found, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+
+
+def _env(**values: object) -> list[Manifest]:
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _literal(text: str) -> str:
+    """Kubernetes replaces `$(NAME)` and reads `$$` as `$`: doubled, a text stays what it is."""
+    return text.replace("$", "$$")
+
+
+def _container(settings: WorkerSettings, spec: JobSpec) -> Manifest:
+    found: Manifest = {
+        "name": CONTAINER,
+        "image": image_of(settings, spec),
+        "command": ["/bin/sh", "-c", _literal(HEAR_TERM + spec.run)],
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", PASS_TERM_ON]}}},
+        "securityContext": CONTAINER_SECURITY,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [*OWN_MOUNTS, *_mounts(spec.volumes)],
+    }
+    if settings.image_pull_policy:
+        found["imagePullPolicy"] = settings.image_pull_policy
+    if spec.workdir is not None:
+        found["workingDir"] = spec.workdir
+    return found
+
+
+def _pod_spec(settings: WorkerSettings, spec: JobSpec) -> Manifest:
+    return {
+        "restartPolicy": "Never",
+        "schedulerName": settings.scheduler_name,
+        "serviceAccountName": "default",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": spec.grace_seconds,
+        "securityContext": _pod_security(settings.run_as_user),
+        "tolerations": [
+            {"key": settings.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
+        ],
+        "volumes": [SHARED_MEMORY, TOKEN, *_claims(spec.volumes)],
+    }
+
+
+def _pod_security(user: int | None) -> Manifest:
+    found: Manifest = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if user is not None:
+        found |= {"runAsUser": user, "fsGroup": user, "fsGroupChangePolicy": "OnRootMismatch"}
+    return found
+
+
+def _mounts(volumes: Sequence[Volume]) -> list[Manifest]:
+    names = _claim_names(volumes)
+    return [
+        {"name": names[volume.claim], "mountPath": volume.path, "readOnly": volume.read_only}
+        for volume in volumes
+    ]
+
+
+def _claims(volumes: Sequence[Volume]) -> list[Manifest]:
+    """Each claim once, however often it is mounted."""
+    return [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for claim, name in _claim_names(volumes).items()
+    ]
+
+
+def _claim_names(volumes: Sequence[Volume]) -> dict[str, str]:
+    """A claim's own name may be too long to name a volume of a pod."""
+    claims = dict.fromkeys(volume.claim for volume in volumes)
+    return {claim: f"claim-{number}" for number, claim in enumerate(claims)}
+
+
+def _pinned(node: str) -> Manifest:
+    """The stock scheduler binds it, and so checks capacity, taints and volumes once more."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def _resources(seat: Seat, gpu_resource: str) -> Manifest:
+    """Rounded down, so that a pod never asks for more than was counted for it."""
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    if seat.gpus:
+        requests[gpu_resource] = limits[gpu_resource] = str(seat.gpus)
+    if seat.cpus:
+        requests["cpu"] = f"{int(seat.cpus * 1000 + 1e-6)}m"
+    if seat.memory_gib:
+        requests["memory"] = limits["memory"] = str(int(seat.memory_gib * GIB + 1e-3))
+    return {"requests": requests, "limits": limits}

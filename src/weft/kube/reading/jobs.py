@@ -1,0 +1,275 @@
+"""Training jobs as their owners see them: a line of a list, and one job in full."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.kube.client.errors import Forbidden, NotFound
+from weft.kube.names import CANCEL_ANNOTATION, jobs_path
+from weft.kube.reading.fields import Plain, condition, moment, part
+from weft.kube.reading.following import kept_up
+from weft.kube.reading.paging import PAGE, list_all
+from weft.model.errors import UnknownName
+from weft.model.state import State
+
+if TYPE_CHECKING:
+    from weft.kube.client.api import Api
+
+STATES: Final = tuple(state.name.capitalize() for state in State)
+FINISHED: Final = frozenset(state.name.capitalize() for state in State if state.final)
+WAITING: Final = frozenset({"Queued", "Admitted"})
+HOLDING: Final = frozenset(state.name.capitalize() for state in State if state.holds_seats)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine:
+    """A job in a list. `state` is empty until an operator has looked at the job."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    state: str
+    gpus: int
+    asked_gpus: str
+    queue: str
+    priority: int
+    progress: str | None
+    remaining_seconds: float | None
+    reason: str | None
+    message: str | None
+    nodes: tuple[str, ...]
+    ending: bool
+    submitted_at: datetime | None
+    waiting_since: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        return self.state in FINISHED
+
+    @property
+    def waiting(self) -> bool:
+        return not self.state or self.state in WAITING
+
+    def waited_seconds(self, now: datetime) -> float:
+        """How long the present wait has lasted, or the one before its first start."""
+        begun = self.waiting_since
+        if begun is None:
+            return 0.0
+        until = now if self.waiting else self.started_at or self.ended_at or now
+        return max(0.0, (until - begun).total_seconds())
+
+    def ran_seconds(self, now: datetime) -> float | None:
+        """Since its first start; None where it never did or waits again."""
+        if self.started_at is None or self.waiting:
+            return None
+        return max(0.0, ((self.ended_at or now) - self.started_at).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Jobs of a list, its version, and how many more there are that were not read."""
+
+    jobs: tuple[JobLine, ...]
+    version: str
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonLine:
+    """Why a job waits, as the operator wrote it down."""
+
+    code: str
+    cause: str
+    text: str
+    remedy: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeatLine:
+    """What a job holds on one node."""
+
+    node: str
+    gpus: int
+    cpus: float
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail:
+    """One job in full. `spec` is the job file as it was submitted, without its name."""
+
+    line: JobLine
+    spec: dict[str, Any]
+    reasons: tuple[ReasonLine, ...]
+    epoch: int
+    seats: tuple[SeatLine, ...]
+    work: dict[str, Any]
+    metrics: dict[str, float]
+    past: dict[str, float]
+    conditions: tuple[dict[str, Any], ...]
+
+    @property
+    def uid(self) -> str:
+        return self.line.uid
+
+    @property
+    def version(self) -> int:
+        return self.line.version
+
+
+async def list_jobs(
+    api: "Api",
+    namespace: str | None,
+    *,
+    states: Collection[str] = (),
+    queue: str | None = None,
+    most: int | None = None,
+) -> JobPage:
+    """Jobs of a namespace, or of all; the server selects, so that only those are sent."""
+    found = await list_all(api, jobs_path(namespace), selecting(states, queue), most=most)
+    return JobPage(tuple(map(job_line, found.items)), found.version, found.left)
+
+
+def selecting(states: Collection[str] = (), queue: str | None = None) -> dict[str, str]:
+    """Parameters of a list or a watch that let the server leave out what is not wanted.
+
+    A field selector knows no "or", but several states are all states without the others. A job
+    that nobody has looked at yet has an empty state.
+    """
+    known = ("", *STATES)
+    terms = [f"status.state!={state}" for state in known if states and state not in states]
+    terms += [f"spec.queue={queue}"] if queue else []
+    return {"fieldSelector": ",".join(terms)} if terms else {}
+
+
+async def get_job(api: "Api", namespace: str, name: str) -> JobDetail:
+    """One job; where it is missing, the error names those that sound like it."""
+    try:
+        return job_detail(await api.get(jobs_path(namespace, name)))
+    except NotFound:
+        raise await missing(api, namespace, name) from None
+
+
+async def follow_job(
+    api: "Api", namespace: str, name: str
+) -> AsyncGenerator[JobDetail | None, None]:
+    """The job now and after each change, until it is deleted: then None, and no more."""
+    from weft.kube.client.cache import Cache
+
+    changes: asyncio.Queue[JobDetail | None] = asyncio.Queue()
+    only = {"fieldSelector": f"metadata.name={name}"}
+    jobs = Cache(
+        api,
+        jobs_path(namespace),
+        trim=job_detail,
+        params=only,
+        on_change=lambda _key, _old, new: changes.put_nowait(new),
+    )
+    await jobs.sync()
+    if not jobs.items:
+        raise await missing(api, namespace, name)
+    async with kept_up(jobs):
+        while (detail := await changes.get()) is not None:
+            yield detail
+    yield None
+
+
+async def missing(api: "Api", namespace: str, name: str) -> UnknownName:
+    """The error for a job that is not there."""
+    try:
+        found = await list_all(api, jobs_path(namespace), most=PAGE)
+    except Forbidden:
+        hint = "is it in another namespace? -n NAMESPACE names it"
+    else:
+        hint = nearest(name, [thing["metadata"]["name"] for thing in found.items])
+    return UnknownName(f"no job '{name}' in namespace '{namespace}'", hint=hint)
+
+
+def job_line(thing: Plain) -> JobLine:
+    """A job as the list shows it."""
+    meta, spec, status = part(thing, "metadata"), part(thing, "spec"), part(thing, "status")
+    return JobLine(
+        namespace=meta.get("namespace", ""),
+        name=meta["name"],
+        uid=meta.get("uid", ""),
+        version=int(meta.get("resourceVersion") or 0),
+        state=status.get("state") or "",
+        gpus=status.get("gpus") or 0,
+        asked_gpus=str(part(spec, "resources").get("gpus", 1)),
+        queue=spec.get("queue") or "default",
+        priority=spec.get("priority") or 0,
+        progress=status.get("progress"),
+        remaining_seconds=part(status, "work").get("remainingSeconds"),
+        reason=status.get("reason"),
+        message=status.get("message"),
+        nodes=_nodes(status),
+        ending=bool(meta.get("deletionTimestamp")) or _cancelled(meta),
+        submitted_at=moment(meta.get("creationTimestamp")),
+        waiting_since=_waiting_since(meta, status),
+        started_at=moment(status.get("startedAt")),
+        ended_at=moment(status.get("endedAt")),
+    )
+
+
+def job_detail(thing: Plain) -> JobDetail:
+    """A job as `show` and `why` speak of it."""
+    status = part(thing, "status")
+    decision = part(status, "decision")
+    return JobDetail(
+        line=job_line(thing),
+        spec=dict(part(thing, "spec")),
+        reasons=tuple(map(_reason, status.get("reasons") or ())),
+        epoch=decision.get("epoch") or 0,
+        seats=tuple(map(_seat, decision.get("seats") or ())),
+        work=dict(part(status, "work")),
+        metrics=dict(part(status, "metrics")),
+        past=dict(part(status, "past")),
+        conditions=tuple(status.get("conditions") or ()),
+    )
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A hint that names what was perhaps meant."""
+    near = get_close_matches(name, names, n=3)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    if not names:
+        return "there are no jobs; weft ls --all-namespaces looks everywhere"
+    return f"there are {len(names)} jobs, such as {', '.join(names[:3])}; see weft ls"
+
+
+def _cancelled(meta: Plain) -> bool:
+    return part(meta, "annotations").get(CANCEL_ANNOTATION) == "true"
+
+
+def _waiting_since(meta: Plain, status: Plain) -> datetime | None:
+    """When the present wait began, or the first one; a job that was stopped waits since then."""
+    first = moment(status.get("queuedAt") or meta.get("creationTimestamp"))
+    if not status.get("startedAt") or status.get("state") not in WAITING:
+        return first
+    running = condition(status.get("conditions"), "Running") or {}
+    return moment(running.get("lastTransitionTime")) or first
+
+
+def _nodes(status: Plain) -> tuple[str, ...]:
+    """Where it is, not where it was: a decision outlives the job that it placed."""
+    if status.get("state") not in HOLDING:
+        return ()
+    return tuple(dict.fromkeys(seat["node"] for seat in part(status, "decision").get("seats", ())))
+
+
+def _reason(told: Plain) -> ReasonLine:
+    return ReasonLine(*(told.get(key) or "" for key in ReasonLine.__dataclass_fields__))
+
+
+def _seat(seat: Plain) -> SeatLine:
+    return SeatLine(
+        seat["node"], seat.get("gpus") or 0, seat.get("cpus") or 0, seat.get("memoryGib") or 0
+    )

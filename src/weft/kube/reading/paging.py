@@ -1,0 +1,59 @@
+"""Lists, read from the server page by page.
+
+A page is small enough that the server can answer it quickly and forget it. A token that has grown
+too old between two pages (410) starts the list once more from its beginning.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft.kube.client.errors import Gone
+
+if TYPE_CHECKING:
+    from weft.kube.client.api import Api
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Objects of one kind, the version they were read at, and how many were left on the server."""
+
+    items: tuple[dict[str, Any], ...]
+    version: str
+    left: int = 0
+
+
+async def list_all(
+    api: "Api", path: str, params: Mapping[str, str] | None = None, *, most: int | None = None
+) -> Listing:
+    """All objects, or the first `most`."""
+    try:
+        return await _collect(api, path, params or {}, most)
+    except Gone:
+        return await _collect(api, path, params or {}, most)
+
+
+async def _collect(api: "Api", path: str, params: Mapping[str, str], most: int | None) -> Listing:
+    items: list[dict[str, Any]] = []
+    async for page in _pages(api, path, params, PAGE if most is None else min(PAGE, most)):
+        items.extend(page.items)
+        if most is not None and len(items) >= most:
+            return Listing(tuple(items[:most]), page.version, page.left + len(items) - most)
+    return Listing(tuple(items), page.version)
+
+
+async def _pages(
+    api: "Api", path: str, params: Mapping[str, str], size: int
+) -> AsyncIterator[Listing]:
+    asked = {**params, "limit": str(size)}
+    while True:
+        answer = await api.get(path, asked)
+        meta = answer.get("metadata") or {}
+        token = meta.get("continue") or ""
+        left = int(meta.get("remainingItemCount") or bool(token))
+        yield Listing(tuple(answer.get("items") or ()), meta.get("resourceVersion") or "", left)
+        if not token:
+            return
+        asked["continue"] = token

@@ -1,0 +1,177 @@
+"""The socket that an application is served on, guarded against those who only hold it open.
+
+Each connection has to bring a whole request in time; there are so many at once and so many per
+peer. Certificates are read again when their files change. HTTP that cannot be parsed is answered
+without repeating any of it.
+"""
+
+import asyncio
+import ssl
+from collections import Counter
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from weft.kube.logs import Log
+from weft.kube.reports.answers import refused
+from weft.kube.reports.limits import Limits
+from weft.kube.reports.refusal import Refusal
+
+# Host and port, or the path of a Unix socket.
+Address = tuple[str, int] | Path
+
+LINGER_SECONDS: Final = 2.0
+HANDSHAKE_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 5.0
+CERTIFICATE_CHECK_SECONDS: Final = 60.0
+SERVER_FAULT: Final = 500
+
+log = Log("reports")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """A certificate and its key, as files that somebody else renews."""
+
+    certificate: Path
+    key: Path
+
+
+class Listener:
+    """Serves one application at one address."""
+
+    def __init__(self, app: web.Application, limits: Limits) -> None:
+        self._limits = limits
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
+        self._peers: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port it got, where it was asked for any."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self, address: Address, tls: TlsFiles | None = None) -> None:
+        await self._runner.setup()
+        context = _context(tls) if tls else None
+        if tls and context:
+            self._renewal = asyncio.create_task(_renew(context, tls))
+        self._server = await self._listen(address, context)
+
+    async def stop(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._server is not None:
+            self._server.close()
+        await self._runner.cleanup()
+
+    def _listen(self, address: Address, tls: ssl.SSLContext | None) -> Awaitable[asyncio.Server]:
+        loop = asyncio.get_running_loop()
+        handshake = HANDSHAKE_SECONDS if tls else None
+        if isinstance(address, Path):
+            return loop.create_unix_server(
+                self._connection, str(address), ssl=tls, ssl_handshake_timeout=handshake
+            )
+        host, port = address
+        return loop.create_server(
+            self._connection, host, port, ssl=tls, ssl_handshake_timeout=handshake
+        )
+
+    def _connection(self) -> "_Connection":
+        assert self._runner.server is not None
+        return _Connection(
+            self._runner.server,
+            peers=self._peers,
+            limits=self._limits,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=self._limits.idle_seconds,
+            lingering_time=LINGER_SECONDS,
+            access_log=None,
+            auto_decompress=False,
+        )
+
+
+class _Connection(web.RequestHandler):
+    """One connection; closed at once where there are too many."""
+
+    __slots__ = ("_limits", "_peer", "_peers")
+
+    def __init__(
+        self, server: web.Server, *, peers: Counter[str], limits: Limits, **settings: Any
+    ) -> None:
+        super().__init__(server, **settings)
+        self._peers = peers
+        self._limits = limits
+        self._peer: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        name = transport.get_extra_info("peername")
+        peer = str(name[0]) if isinstance(name, tuple) else ""
+        alone = self._peers[peer] < self._limits.connections_per_peer or not peer
+        if not alone or self._peers.total() >= self._limits.connections:
+            transport.close()
+            return
+        self._peer = peer
+        self._peers[peer] += 1
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._peer is None:
+            return
+        self._peers[self._peer] -= 1
+        if not self._peers[self._peer]:
+            del self._peers[self._peer]
+        self._peer = None
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = SERVER_FAULT,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("part of an answer is sent already")
+        if status >= SERVER_FAULT:
+            log.error("request_failed", trace=exc)
+            answer = refused(Refusal(status, "the operator failed", hint="See its log."))
+        else:
+            answer = refused(Refusal(status, "this is not HTTP", hint="Send HTTP/1.1."))
+        answer.force_close()
+        return answer
+
+
+def _context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tls.certificate, tls.key)
+    return context
+
+
+async def _renew(context: ssl.SSLContext, tls: TlsFiles) -> None:
+    """New connections get the certificate that the files hold now."""
+    read = _changed_at(tls)
+    while True:
+        await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
+        now = _changed_at(tls)
+        if now == read:
+            continue
+        try:
+            context.load_cert_chain(tls.certificate, tls.key)
+        except (OSError, ssl.SSLError) as error:
+            log.warning("certificate_not_read", error=error)
+            continue
+        read = now
+        log.info("certificate_renewed")
+
+
+def _changed_at(tls: TlsFiles) -> tuple[int, ...]:
+    try:
+        return tuple(file.stat().st_mtime_ns for file in (tls.certificate, tls.key))
+    except OSError:
+        return ()

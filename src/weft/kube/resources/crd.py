@@ -1,0 +1,280 @@
+"""The two custom resource definitions, made from the models.
+
+    python -m weft.kube.resources.crd        writes them below charts/weft/crds
+
+What a model cannot say in a schema is a rule in CEL, with the remedy in its message. Rules are few
+and cheap on purpose: the API server runs them on every write, those of a status included, and
+counts their cost against the largest object that the schema allows.
+
+Fields that no model knows are neither pruned nor accepted. The definitions let them pass, and what
+`admission` makes refuses them, for every client; where that is not installed, the operator does.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from weft.kube.names import GROUP, JOB_KIND, JOBS, QUEUE_KIND, QUEUES, VERSION
+from weft.kube.resources.queue import QueueSpec, QueueStatus
+from weft.kube.resources.structural import PRESERVE, Schema, at, keep_unknown, structural
+from weft.kube.resources.training_job import TrainingJobSpec, TrainingJobStatus
+from weft.spec.job_file import (
+    ENV_PATTERN,
+    MAX_NAME,
+    NAME_PATTERN,
+    RESERVED_ENV_PATTERN,
+    RESERVED_PATH_PATTERN,
+)
+
+FOLDER: Final = Path(__file__).parents[4] / "charts" / "weft" / "crds"
+HEADER: Final = "# Made by `python -m weft.kube.resources.crd`; change the models, not this file.\n"
+
+Rules = dict[str, tuple[tuple[str, str], ...]]
+
+JOB_RULES: Final[Rules] = {
+    "": (
+        (
+            f"self.metadata.name.matches('{NAME_PATTERN}')",
+            f"a job's name has at most {MAX_NAME} characters, a-z, 0-9 and -, because its pods "
+            "are named after it: choose another",
+        ),
+    ),
+    "spec": (
+        (
+            "self == oldSelf",
+            "a job cannot be changed once it is submitted: cancel it and submit another",
+        ),
+    ),
+    "spec.resources": (
+        (
+            "string(self.gpus) != '0' || has(self.cpus)",
+            "a job without GPUs needs cpus: add resources.cpus",
+        ),
+        (
+            "string(self.gpus) != '0' || !(has(self.cpus_per_gpu) || has(self.memory_per_gpu)"
+            " || has(self.gpu_type))",
+            "a job without GPUs has cpus and memory, and no cpus_per_gpu, memory_per_gpu or "
+            "gpu_type: remove them, or ask for gpus",
+        ),
+        (
+            "string(self.gpus) == '0' || !(has(self.cpus) || has(self.memory))",
+            "a job with GPUs has cpus_per_gpu and memory_per_gpu: write these instead of cpus and "
+            "memory",
+        ),
+    ),
+    "spec.resources.gpus": (
+        (
+            "type(self) == int || !string(self).contains('..') ||"
+            " int(string(self).split('..')[0]) <= int(string(self).split('..')[1])",
+            "the range begins above its end: write the smaller number first, such as 4..16",
+        ),
+    ),
+    "spec.grace": (
+        (
+            "duration(self) <= duration('10m')",
+            "grace is at most 10m: save within 10 minutes",
+        ),
+    ),
+    "spec.env": (
+        (
+            f"self.all(name, name.size() <= 128 && name.matches('{ENV_PATTERN}'))",
+            "a variable's name has letters, digits and _, at most 128, and begins with no digit: "
+            "rename it",
+        ),
+        (
+            f"!self.exists(name, name.matches('{RESERVED_ENV_PATTERN}'))",
+            "a variable that Weft or the device plugin sets (WEFT_*, PET_*, MASTER_ADDR, RANK, "
+            "NVIDIA_VISIBLE_DEVICES and the like) cannot be set by a job: remove it, or rename it",
+        ),
+    ),
+    "spec.volumes.[].path": (
+        (
+            f"!self.matches('{RESERVED_PATH_PATTERN}')",
+            "/proc, /sys, /dev, /run/weft and /run/secrets belong to the system or to Weft: mount "
+            "the volume elsewhere",
+        ),
+    ),
+}
+
+QUEUE_RULES: Final[Rules] = {
+    "": (
+        (
+            "self.metadata.name.size() <= 63",
+            "a queue's name has at most 63 characters, because pods carry it as a label: choose a "
+            "shorter one",
+        ),
+        (
+            "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
+            "a queue is not its own parent: name another, or remove parent",
+        ),
+    ),
+    "spec": (
+        (
+            "!has(self.guaranteed) || !has(self.limit) || self.guaranteed <= self.limit",
+            "guaranteed is above limit: raise the limit, or promise less",
+        ),
+        (
+            "!has(self.recipe) || !has(self.parent)",
+            "only a queue without a parent has a recipe: set it at the root",
+        ),
+    ),
+}
+
+Column = tuple[str, str, str, int]
+
+JOB_COLUMNS: Final[tuple[Column, ...]] = (
+    ("State", "string", ".status.state", 0),
+    ("GPUs", "integer", ".status.gpus", 0),
+    ("Progress", "string", ".status.progress", 0),
+    ("Reason", "string", ".status.reason", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Queue", "string", ".spec.queue", 1),
+    ("Message", "string", ".status.message", 1),
+)
+QUEUE_COLUMNS: Final[tuple[Column, ...]] = (
+    ("Parent", "string", ".spec.parent", 0),
+    ("Guaranteed", "integer", ".status.guaranteed", 0),
+    ("Limit", "integer", ".spec.limit", 0),
+    ("Used", "integer", ".status.used", 0),
+    ("Waiting", "integer", ".status.waiting", 0),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+)
+
+
+def training_jobs() -> dict[str, Any]:
+    """The definition of TrainingJob."""
+    schema = _schema(
+        "A training job: what its owner asks for, and what has become of it.",
+        structural(TrainingJobSpec, defaults=True),
+        structural(TrainingJobStatus, defaults=False),
+    )
+    schema["required"] = ["spec"]
+    at(schema, "spec.resources.gpu_type")["x-kubernetes-list-type"] = "set"
+    _keyed(at(schema, "spec.volumes"), "path")
+    _keyed(at(schema, "status.conditions"), "type")
+    _add_rules(schema, JOB_RULES)
+    version = _version(schema, JOB_COLUMNS)
+    version["selectableFields"] = [{"jsonPath": ".spec.queue"}, {"jsonPath": ".status.state"}]
+    return _definition(JOBS, JOB_KIND, scope="Namespaced", short="tj", version=version)
+
+
+def queues() -> dict[str, Any]:
+    """The definition of Queue."""
+    schema = _schema(
+        "A queue: a share of the cluster's GPUs, and what it uses of it.",
+        structural(QueueSpec, defaults=True),
+        structural(QueueStatus, defaults=False),
+    )
+    at(schema, "spec")["default"] = {}
+    at(schema, "spec.namespaces")["x-kubernetes-list-type"] = "set"
+    _keyed(at(schema, "status.conditions"), "type")
+    _add_rules(schema, QUEUE_RULES)
+    version = _version(schema, QUEUE_COLUMNS)
+    return _definition(QUEUES, QUEUE_KIND, scope="Cluster", short="wq", version=version)
+
+
+def manifests() -> dict[str, str]:
+    """File names and their text."""
+    found = {f"{JOBS}.yaml": training_jobs(), f"{QUEUES}.yaml": queues()}
+    return {name: HEADER + in_yaml(definition) for name, definition in found.items()}
+
+
+def schema_of(definition: dict[str, Any]) -> Schema:
+    """The schema inside a definition."""
+    found: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def in_yaml(*documents: dict[str, Any]) -> str:
+    """Documents as a person would write them."""
+    return yaml.dump_all(documents, Dumper=_Text, sort_keys=False, width=100, allow_unicode=True)
+
+
+def _schema(description: str, spec: Schema, status: Schema) -> Schema:
+    words = {"type": "string"}
+    keep_unknown(spec)
+    return {
+        "type": "object",
+        "description": description,
+        PRESERVE: True,
+        "properties": {
+            "apiVersion": words,
+            "kind": words,
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+    }
+
+
+def _keyed(schema: Schema, key: str) -> None:
+    """A list whose entries are told apart by one of their fields."""
+    schema["x-kubernetes-list-type"] = "map"
+    schema["x-kubernetes-list-map-keys"] = [key]
+
+
+def _add_rules(schema: Schema, rules: Rules) -> None:
+    for path, ruled in rules.items():
+        at(schema, path)["x-kubernetes-validations"] = [
+            {"rule": rule, "message": message} for rule, message in ruled
+        ]
+
+
+def _version(schema: Schema, columns: tuple[Column, ...]) -> dict[str, Any]:
+    return {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            {"name": name, "type": kind, "jsonPath": path}
+            | ({"priority": priority} if priority else {})
+            for name, kind, path, priority in columns
+        ],
+        "schema": {"openAPIV3Schema": schema},
+    }
+
+
+def _definition(
+    plural: str, kind: str, *, scope: str, short: str, version: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": scope,
+            "names": {
+                "plural": plural,
+                "singular": kind.lower(),
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "shortNames": [short],
+                "categories": ["weft"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+class _Text(yaml.SafeDumper):
+    """Lists indented below their key, and no aliases."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in manifests().items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

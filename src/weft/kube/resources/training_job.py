@@ -1,0 +1,153 @@
+"""TrainingJob: a job file in a cluster, and what has become of it.
+
+`spec` is the job file without its name, key by key; it cannot be changed once written. `status` is
+written by the operator. It holds the decision before any pod exists, so that after a crash the
+object and its pods tell the whole story.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from weft.kube.names import API_VERSION, JOB_KIND
+from weft.kube.resources.status import Amount, Condition, Count, Moment, Status, Text, Word
+from weft.spec.job_file import JobSpec
+
+MAX_REASONS = 20
+MAX_METRICS = 32
+MAX_SEATS = 10_000
+
+StateName = Literal[
+    "Queued",
+    "Admitted",
+    "Starting",
+    "Running",
+    "Resizing",
+    "Migrating",
+    "Stopping",
+    "Succeeded",
+    "Failed",
+    "Cancelled",
+]
+
+
+class TrainingJobSpec(JobSpec):
+    """What the job asks for: the job file without its name."""
+
+
+class WaitReason(Status):
+    """Why the job waits, and what can be done about it."""
+
+    code: Word = Field(description="Name of the reason, such as Capacity.Busy.")
+    cause: Word = Field("", description="What the waiting is booked to.")
+    text: Text = Field("", description="The reason as a sentence, with its numbers.")
+    remedy: Text = Field("", description="What its owner could do.")
+    anchor: Word = Field("", description="Where the documentation speaks of it.")
+
+
+class Plan(Status):
+    """How the computation is laid over the GPUs."""
+
+    data: Count = Field(0, description="Replicas; 0 means as many as the width gives.")
+    tensor: Count = Field(1, description="Degree of tensor parallelism.")
+    pipeline: Count = Field(1, description="Degree of pipeline parallelism.")
+    sharding: Word = Field("none", description="What replicas share out among themselves.")
+    accumulation_steps: Count = Field(1, description="Gradient accumulation steps.")
+    recompute: bool = Field(False, description="Whether activations are recomputed.")
+    offload: bool = Field(False, description="Whether states are kept in main memory.")
+
+
+class SeatStatus(Status):
+    """What the job holds on one node; its place in the list is its rank."""
+
+    node: Word = Field(description="Name of the node.")
+    gpus: Count = Field(description="GPUs held there.")
+    cpus: Amount = Field(0.0, description="CPU cores held there.")
+    memory_gib: Amount = Field(0.0, description="Main memory held there, in GiB.")
+
+
+class Decision(Status):
+    """What the brain decided; pods are created only after this is written."""
+
+    epoch: Count = Field(description="Counts the job's placements; part of its pods' names.")
+    width: Count = Field(description="GPUs in total.")
+    at: Moment | None = Field(None, description="When it was decided.")
+    leader: Count = Field(0, description="Lease transitions of the operator that decided.")
+    plan: Plan | None = Field(None, description="How it computes; absent means as written.")
+    group: Word = Field("", description="Jobs it is interleaved with; empty if alone.")
+    seats: Annotated[list[SeatStatus], Field(max_length=MAX_SEATS)] = Field(
+        [], description="Where it runs, in rank order."
+    )
+
+
+class WorkStatus(Status):
+    """How far the job has come, by its own reports."""
+
+    done: Amount = Field(0.0, description="Work done.")
+    total: Amount | None = Field(None, description="Work in total, if known.")
+    saved: Amount | None = Field(None, description="Work that the last checkpoint holds.")
+    unit: Literal["steps", "seconds", "percent"] = Field(
+        "seconds", description="What work is counted in."
+    )
+    remaining_seconds: Amount | None = Field(None, description="Time left, if known.")
+    updated_at: Moment | None = Field(None, description="When this was reported.")
+
+
+class Past(Status):
+    """What the job has been through."""
+
+    attained_gpu_seconds: Amount = Field(0.0, description="GPU seconds received.")
+    failures: Count = Field(0, description="Times it failed.")
+    refusals: Count = Field(0, description="Times the cluster refused its placement.")
+    preemptions: Count = Field(0, description="Times it was stopped for others.")
+
+
+class Execution(Status):
+    """What an external executor tells, where the operator creates no pods."""
+
+    epoch: Count = Field(description="Epoch that this speaks of.")
+    phase: Literal["Running", "Succeeded", "Failed"] = Field(description="How it goes.")
+    message: Text = Field("", description="Why it failed.")
+
+
+class TrainingJobStatus(Status):
+    """What has become of the job; written by the operator alone."""
+
+    observed_generation: Count | None = Field(
+        None, description="Generation of the job that this speaks of."
+    )
+    state: StateName | None = Field(None, description="Where the job stands.")
+    gpus: Count | None = Field(None, description="GPUs held now; 0 while it waits.")
+    progress: Annotated[str, Field(max_length=16)] | None = Field(
+        None, description="Share of the work that is done; absent if unknown."
+    )
+    reason: Word | None = Field(None, description="Code of the first reason; absent if none.")
+    message: Text | None = Field(None, description="The first reason, or why it failed.")
+    reasons: Annotated[list[WaitReason], Field(max_length=MAX_REASONS)] = Field(
+        [], description="Why it waits: all reasons, the most helpful first."
+    )
+    decision: Decision | None = Field(None, description="The recorded decision.")
+    work: WorkStatus | None = Field(None, description="How far it has come.")
+    metrics: Annotated[dict[str, float], Field(max_length=MAX_METRICS)] = Field(
+        {}, description="Figures that it reported last."
+    )
+    past: Past | None = Field(None, description="What it has been through.")
+    execution: Execution | None = Field(None, description="What an external executor tells.")
+    queued_at: Moment | None = Field(None, description="When it was queued.")
+    started_at: Moment | None = Field(None, description="When its workers first ran.")
+    ended_at: Moment | None = Field(None, description="When it ended.")
+    conditions: Annotated[list[Condition], Field(max_length=8)] = Field(
+        [], description="Admitted, Running and Finished."
+    )
+
+
+def manifest(name: str, spec: Mapping[str, Any], *, namespace: str | None = None) -> dict[str, Any]:
+    """The object to create for a job."""
+    where = {"namespace": namespace} if namespace else {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": JOB_KIND,
+        "metadata": {"name": name, **where},
+        "spec": dict(spec),
+    }

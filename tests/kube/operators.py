@@ -1,0 +1,159 @@
+"""The operator as a process of its own, so that it can be killed as a machine kills it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from tools.testcluster import ControlPlane
+from tools.testcluster.rest import MERGE_PATCH
+
+ROOT: Final = Path(__file__).parents[2]
+TRAINING_JOBS: Final = "/apis/weft.dev/v1alpha1/namespaces/{}/trainingjobs"
+PATIENCE_SECONDS: Final = 60.0
+
+
+class OperatorProcess:
+    """`weft operator` with a kubeconfig; leaves its log beside its journal."""
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        *,
+        name: str = "one",
+        options: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.log = folder / f"{name}.log"
+        given = {"recipe": "backfill(spacing=0.1)", "default_image": "busybox"} | dict(
+            options or {}
+        )
+        self._command = [
+            *(sys.executable, "-m", "weft.cli.main", "operator"),
+            *("--kubeconfig", str(kubeconfig), "--identity", name, "--namespace", "weft-system"),
+            *("--reports-port", "0", "--metrics-port", "0"),
+            *(word for key, value in given.items() for word in _option(key, value)),
+        ]
+        path = f"{ROOT / 'src'}:{ROOT}"
+        self._environment = {**os.environ, "PYTHONPATH": path, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "OperatorProcess":
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=self._environment, cwd=ROOT
+            )
+        return self
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """As if the machine had lost power."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def wait_until_dead(self, seconds: float = PATIENCE_SECONDS) -> int:
+        assert self._process is not None
+        return self._process.wait(seconds)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        self._process.wait(PATIENCE_SECONDS)
+
+    def __enter__(self) -> "OperatorProcess":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(signal.SIGKILL if kind is not None else signal.SIGTERM)
+
+
+class Lab:
+    """What a user does in one namespace of a cluster, and what can be seen there."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str = "lab") -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self._path = TRAINING_JOBS.format(namespace)
+        cluster.add_namespace(namespace)
+
+    def submit(self, name: str, gpus: int | str = 1, **spec: Any) -> dict[str, Any]:
+        asked = {"run": "train", "resources": {"gpus": gpus}} | spec
+        body = {
+            "apiVersion": "weft.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": name},
+            "spec": asked,
+        }
+        return self.cluster.api.must("POST", self._path, body)
+
+    def job(self, name: str) -> dict[str, Any]:
+        return self.cluster.api.must("GET", f"{self._path}/{name}")
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        listed = self.cluster.api.must("GET", self._path)["items"]
+        return {job["metadata"]["name"]: job for job in listed}
+
+    def delete(self, name: str) -> None:
+        self.cluster.api.must("DELETE", f"{self._path}/{name}")
+
+    def cancel(self, name: str) -> None:
+        patch = {"metadata": {"annotations": {"weft.dev/cancel": "true"}}}
+        self.cluster.api.must("PATCH", f"{self._path}/{name}", patch, MERGE_PATCH)
+
+    def state(self, name: str) -> str:
+        return str(self.job(name).get("status", {}).get("state", ""))
+
+    def states(self) -> dict[str, str]:
+        return {name: job.get("status", {}).get("state", "") for name, job in self.jobs().items()}
+
+    def pods(self, job: str = "") -> dict[str, dict[str, Any]]:
+        selector = f"weft.dev/job={job}" if job else "weft.dev/job"
+        path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={selector}"
+        return {pod["metadata"]["name"]: pod for pod in self.cluster.api.must("GET", path)["items"]}
+
+    def wait_for(
+        self, name: str, *states: str, seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
+        wait_until(lambda: self.state(name) in states, f"{name} to be {states}", seconds)
+        return self.job(name)
+
+
+def wait_until(
+    true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS, poll: float = 0.05
+) -> float:
+    """Seconds until it was true."""
+    began = time.monotonic()
+    while not true():
+        waited = time.monotonic() - began
+        assert waited < seconds, f"waited {waited:.0f} s for {what}"
+        time.sleep(poll)
+    return time.monotonic() - began
+
+
+def _option(key: str, value: object) -> tuple[str, str]:
+    return f"--{key.replace('_', '-')}", str(value)

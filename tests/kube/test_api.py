@@ -1,0 +1,347 @@
+"""Calls to an API server: what is sent, what comes back, and what each refusal means."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kube.weather import Climate, Fault, Weather
+from tools.testcluster.control_plane import ControlPlane
+from weft.kube.client.api import APPLY, JSON, Api
+from weft.kube.client.credentials import Credentials
+from weft.kube.client.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+    refusal,
+)
+from weft.model.errors import NotLeading, WorldError
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+# ------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (400, "BadRequest", Invalid),
+        (401, "Unauthorized", Forbidden),
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "Conflict", Conflict),
+        (409, "AlreadyExists", AlreadyExists),
+        (410, "Expired", Gone),
+        (418, "", ApiError),
+        (422, "Invalid", Invalid),
+        (429, "TooManyRequests", TooManyRequests),
+        (500, "InternalError", Unavailable),
+        (503, "ServiceUnavailable", Unavailable),
+        (504, "Timeout", Unavailable),
+    ],
+)
+def test_each_status_has_its_error(status: int, reason: str, kind: type[ApiError]) -> None:
+    body = orjson.dumps({"reason": reason, "message": "no", "details": {"name": "x"}})
+    error = refusal(status, body, wrote=True, what="PUT /x")
+    assert type(error) is kind
+    assert isinstance(error, WorldError)
+    assert (error.status, error.reason, error.details) == (status, reason, {"name": "x"})
+    assert str(error) == "PUT /x: no"
+    assert error.hint
+
+
+def test_only_a_write_is_ambiguous() -> None:
+    for wrote in (True, False):
+        error = refusal(500, b"{}", wrote=wrote)
+        assert isinstance(error, Unavailable)
+        assert error.ambiguous is wrote
+
+
+def test_a_pause_may_stand_in_header_or_body() -> None:
+    assert refusal(429, b"{}", retry_after="7", wrote=False).retry_after_seconds == 7
+    body = b'{"details": {"retryAfterSeconds": 3}}'
+    assert refusal(429, body, wrote=False).retry_after_seconds == 3
+    assert refusal(503, b"", retry_after="soon", wrote=False).retry_after_seconds == 0
+
+
+@pytest.mark.parametrize("body", [b"<html>bad gateway", b"", b"[1]", b'"no"', b"\xff\xfe"])
+def test_a_refusal_need_not_be_json(body: bytes) -> None:
+    assert isinstance(refusal(502, body, wrote=False), Unavailable)
+
+
+# -------------------------------------------------------------------------------- without network
+
+
+class Piecewise(Api):
+    """An API whose answer comes in these pieces."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(nowhere())
+        self.pieces = pieces
+
+    async def stream(
+        self, path: str, params: Mapping[str, str] | None = None, **_: Any
+    ) -> AsyncGenerator[bytes, None]:
+        for piece in self.pieces:
+            yield piece
+
+
+def nowhere() -> Credentials:
+    return Credentials("http://127.0.0.1:9")
+
+
+async def watched(pieces: list[bytes]) -> list[tuple[str, dict[str, Any]]]:
+    async with Piecewise(pieces) as api:
+        return [event async for event in api.watch("/x", {})]
+
+
+def cut(text: bytes, places: list[int]) -> list[bytes]:
+    borders = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    return [text[a:b] for a, b in pairwise(borders)]
+
+
+@given(st.lists(st.text(max_size=40), max_size=8), st.lists(st.integers(min_value=0), max_size=12))
+def test_a_watch_may_be_cut_into_pieces_anywhere(names: list[str], places: list[int]) -> None:
+    lines = [orjson.dumps({"type": "ADDED", "object": {"name": name}}) + b"\n" for name in names]
+    events = asyncio.run(watched(cut(b"".join(lines), places)))
+    assert events == [("ADDED", {"name": name}) for name in names]
+
+
+def test_an_unfinished_line_is_no_event() -> None:
+    line = b'{"type":"ADDED","object":{}}\n'
+    assert len(asyncio.run(watched([line + line[:9]]))) == 1
+
+
+def test_an_error_inside_a_watch_is_raised() -> None:
+    status = {"code": 410, "reason": "Expired", "message": "too old resource version"}
+    line = orjson.dumps({"type": "ERROR", "object": status}) + b"\n"
+    with pytest.raises(Gone, match="too old"):
+        asyncio.run(watched([line]))
+
+
+def test_garbage_inside_a_watch_is_no_answer() -> None:
+    with pytest.raises(Unavailable):
+        asyncio.run(watched([b"<html>\n"]))
+
+
+def test_the_gate_stands_before_every_write_and_no_read() -> None:
+    async def calls() -> None:
+        async with Api(nowhere()) as api:
+            api.write_gate = shut
+            with pytest.raises(NotLeading):
+                await api.create(MAPS, {})
+            with pytest.raises(NotLeading):
+                await api.patch(MAPS, {})
+            with pytest.raises(NotLeading):
+                await api.replace(MAPS, {})
+            with pytest.raises(NotLeading):
+                await api.delete(MAPS)
+            assert not api.calls
+
+    def shut() -> None:
+        raise NotLeading("shut")
+
+    asyncio.run(calls())
+
+
+# ----------------------------------------------------------------------------- with a real server
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def test_an_object_from_creation_to_deletion(cluster: ControlPlane) -> None:
+    async def life() -> None:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            assert api.namespace == "default"
+            made = await api.create(MAPS, config_map("a", x="1"))
+            path = f"{MAPS}/a"
+            merged = await api.patch(path, {"data": {"y": "2"}})
+            assert merged["data"] == {"x": "1", "y": "2"}
+            await api.patch(path, [{"op": "remove", "path": "/data/x"}], kind=JSON)
+            applied = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a", z="3")}
+            await api.patch(path, applied, kind=APPLY)
+            found = await api.get(path)
+            assert found["data"] == {"y": "2", "z": "3"}
+            with pytest.raises(Conflict):
+                await api.replace(path, {**found, "metadata": made["metadata"]})
+            await api.replace(path, {**found, "data": {}})
+            with pytest.raises(Conflict):
+                await api.delete(path, uid="another")
+            with pytest.raises(Conflict):
+                await api.delete(path, resource_version=made["metadata"]["resourceVersion"])
+            await api.delete(path, uid=made["metadata"]["uid"], propagation="Background")
+            with pytest.raises(NotFound):
+                await api.get(path)
+            assert api.calls["delete", "Conflict"] == 2
+            assert api.calls["delete", "ok"] == 1
+
+    asyncio.run(life())
+
+
+def test_refusals_of_a_real_server(cluster: ControlPlane) -> None:
+    async def ask() -> None:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            await api.create(MAPS, config_map("a"))
+            with pytest.raises(AlreadyExists):
+                await api.create(MAPS, config_map("a"))
+            with pytest.raises(Invalid):
+                await api.create(MAPS, config_map("No Name"))
+            with pytest.raises(Invalid):
+                await api.create(MAPS, b"{")
+            with pytest.raises(NotFound):
+                await api.get("/apis/nobody.dev/v1/things")
+            with pytest.raises(ApiError) as caught:
+                await api.raw("PUT", MAPS)
+            assert caught.value.status == 405
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig("alice"))) as api:
+            with pytest.raises(Forbidden):
+                await api.get(MAPS)
+
+    asyncio.run(ask())
+
+
+def test_a_question_by_post_passes_the_gate(cluster: ControlPlane) -> None:
+    async def ask() -> bool:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            api.write_gate = shut
+            path = "/apis/authentication.k8s.io/v1/tokenreviews"
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+            told = await api.create(path, {**review, "spec": {"token": cluster.admin_token}})
+            return bool(told["status"]["authenticated"])
+
+    def shut() -> None:
+        raise NotLeading("shut")
+
+    assert asyncio.run(ask())
+
+
+def test_a_line_of_two_megabytes_is_watched(cluster: ControlPlane) -> None:
+    """aiohttp reads lines up to a limit far below that; quotes double in size on the wire."""
+    text = '"' * 1_000_000
+
+    async def follow() -> list[tuple[str, int]]:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            version = (await api.get(MAPS))["metadata"]["resourceVersion"]
+            cluster.api.must("POST", MAPS, config_map("large", text=text))
+            await api.create(MAPS, config_map("small", text="x"))
+            await api.patch(f"{MAPS}/large", {"metadata": {"labels": {"a": "b"}}})
+            params = {"resourceVersion": version, "timeoutSeconds": "2"}
+            events = api.watch(MAPS, params)
+            return [(kind, len(raw["data"]["text"])) async for kind, raw in events]
+
+    assert asyncio.run(follow()) == [("ADDED", 1_000_000), ("ADDED", 1), ("MODIFIED", 1_000_000)]
+
+
+def test_a_frozen_server_costs_the_time_out_and_leaves_doubt(cluster: ControlPlane) -> None:
+    async def ask() -> None:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            await api.get(MAPS)
+            cluster.freeze("kube-apiserver")
+            try:
+                started_at = time.monotonic()
+                with pytest.raises(Unavailable) as read:
+                    await api.raw("GET", MAPS, timeout_seconds=0.5)
+                with pytest.raises(Unavailable) as write:
+                    await api.raw("POST", MAPS, body=b"{}", timeout_seconds=0.5)
+                assert time.monotonic() - started_at < 3
+            finally:
+                cluster.thaw("kube-apiserver")
+            assert not read.value.ambiguous
+            assert write.value.ambiguous
+            assert "no answer in 0.5 s" in str(write.value)
+
+    asyncio.run(ask())
+
+
+def test_a_server_that_is_away_did_nothing_for_sure(cluster: ControlPlane) -> None:
+    async def ask() -> Unavailable:
+        known = nowhere()
+        async with Api(known) as api:
+            with pytest.raises(Unavailable) as caught:
+                await api.create(MAPS, config_map("a"))
+            return caught.value
+
+    assert not asyncio.run(ask()).ambiguous
+
+
+@pytest.mark.parametrize("verb", ["create", "patch", "replace", "delete"])
+def test_nothing_is_repeated_behind_our_back(
+    cluster: ControlPlane, tmp_path: Path, verb: str
+) -> None:
+    """aiohttp itself would send a PUT or DELETE again when its connection breaks."""
+    storm = Climate(rate=1, faults=(Fault.RESET_AFTER,))
+
+    async def ask(api: Api) -> None:
+        await api.create(MAPS, config_map("a"))
+        found = await api.get(f"{MAPS}/a")
+        weather.climate = storm
+        with pytest.raises(Unavailable) as caught:
+            await {
+                "create": lambda: api.create(MAPS, config_map("b")),
+                "patch": lambda: api.patch(f"{MAPS}/a", {"data": {"x": "1"}}),
+                "replace": lambda: api.replace(f"{MAPS}/a", {**found, "data": {"x": "1"}}),
+                "delete": lambda: api.delete(f"{MAPS}/a"),
+            }[verb]()
+        assert caught.value.ambiguous
+        assert weather.calls[verb, Fault.RESET_AFTER] == 1
+        weather.calm()
+        left = {m["metadata"]["name"]: m.get("data") for m in (await api.get(MAPS))["items"]}
+        left.pop("kube-root-ca.crt", None)
+        changed = {"a": {"x": "1"}}
+        assert left == {"create": {"a": None, "b": None}, "delete": {}}.get(verb, changed)
+
+    async def through() -> None:
+        path = str(weather.kubeconfig(tmp_path, cluster.admin_token))
+        async with await Api.connect(kubeconfig=path) as api:
+            await ask(api)
+
+    with Weather(cluster.url, ca=cluster.ca) as weather:
+        asyncio.run(through())
+
+
+def test_more_calls_than_connections_wait_for_their_turn(cluster: ControlPlane) -> None:
+    async def many() -> int:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            await asyncio.gather(*(api.create(MAPS, config_map(f"m{i}")) for i in range(300)))
+            return len((await api.get(MAPS, {"labelSelector": "!none"}))["items"])
+
+    assert asyncio.run(many()) >= 300
+
+
+@pytest.mark.slow
+def test_what_a_call_costs(cluster: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+    """For the record: the aim is 0.6 ms of CPU a write, of which aiohttp takes nearly all."""
+
+    async def measure() -> tuple[float, float]:
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            await api.create(MAPS, config_map("a", text="x" * 2000))
+            path, count = f"{MAPS}/a", 300
+            marks = [time.process_time()]
+            for _ in range(count):
+                await api.get(path)
+            marks.append(time.process_time())
+            for turn in range(count):
+                await api.patch(path, {"data": {"turn": str(turn)}})
+            marks.append(time.process_time())
+            return (marks[1] - marks[0]) / count * 1e3, (marks[2] - marks[1]) / count * 1e3
+
+    read_ms, write_ms = asyncio.run(measure())
+    with capsys.disabled():
+        print(f"\n  read {read_ms:.2f} ms, write {write_ms:.2f} ms of CPU")  # noqa: T201
+    assert write_ms < 5

@@ -1,0 +1,59 @@
+"""Where the programs of a control plane are.
+
+A folder of envtest (`KUBEBUILDER_ASSETS`) comes first, so that whoever has one needs no Go; then
+what `tools/testcluster/build` has made. etcd may also be the distribution's, from the PATH; the
+others may not, because their version is part of what the tests promise.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from weft.model.errors import WorldError
+
+API_PROGRAMS: Final = ("etcd", "kube-apiserver", "openssl", "setpriv")
+FULL_PROGRAMS: Final = (*API_PROGRAMS, "kube-controller-manager", "kube-scheduler", "kwok")
+"""With these pods are bound and run; with `API_PROGRAMS` alone they are only stored."""
+
+_BUILD: Final = Path(__file__).with_name("build")
+_FROM_PATH: Final = {
+    "etcd": "apt-get install etcd-server",
+    "openssl": "apt-get install openssl",
+    "setpriv": "apt-get install util-linux",
+}
+
+
+class MissingProgram(WorldError):
+    """A program of the control plane is neither built nor installed."""
+
+
+def find(program: str) -> Path:
+    """The path of one program; raises `MissingProgram` with what to do about it."""
+    found = _search(program)
+    if found is None:
+        hint = _FROM_PATH.get(program, f"run {_BUILD} {program}, or set KUBEBUILDER_ASSETS")
+        raise MissingProgram(f"{program} was not found", hint=hint)
+    return found
+
+
+def missing(programs: Iterable[str]) -> list[str]:
+    """Those of the programs that `find` would not find."""
+    return [program for program in programs if _search(program) is None]
+
+
+def _search(program: str) -> Path | None:
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), _built()):
+        if folder and os.access(Path(folder, program), os.X_OK):
+            return Path(folder, program)
+    on_path = shutil.which(program) if program in _FROM_PATH else None
+    return Path(on_path) if on_path else None
+
+
+@cache
+def _built() -> str:
+    done = subprocess.run([_BUILD, "--where"], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
