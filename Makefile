@@ -3,19 +3,22 @@
 
 BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 PYTHON ?= $(if $(BIN),$(BIN)python,python3)
-SOURCES := src tests $(wildcard benchmarks)
+SOURCES := src tests tools $(wildcard benchmarks)
 
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint types test test-all bench cover
+.PHONY: help setup programs lint types test test-all bench cover
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv and install Weft into it, editable, with what the checks need
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet]'
+	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet,kube]'
+
+programs: ## build a real Kubernetes for the tests, once (about 15 minutes; needs Go, and etcd installed)
+	tools/testcluster/build
 
 lint: ## style, format, order of the rooms, spelling
 	$(PYTHON) -m ruff check .
@@ -27,10 +30,10 @@ types: ## mypy, strict
 	$(PYTHON) -m mypy $(SOURCES)
 
 test: ## the fast tests
-	$(PYTHON) -m pytest -q -n auto -m 'not slow'
+	$(PYTHON) -m pytest -q -n auto --dist loadgroup -m 'not slow'
 
 test-all: ## every test
-	$(PYTHON) -m pytest -q -n auto
+	$(PYTHON) -m pytest -q -n auto --dist loadgroup
 
 bench: ## the benchmarks in their short form
 	$(PYTHON) -m benchmarks conformance --short
@@ -38,4 +41,4 @@ bench: ## the benchmarks in their short form
 	$(PYTHON) -m benchmarks round --short
 
 cover: ## every test, with the lines and branches that none of them reached
-	$(PYTHON) -m pytest -q -n auto --cov=weft --cov-report=term
+	$(PYTHON) -m pytest -q -n auto --dist loadgroup --cov=weft --cov-report=term

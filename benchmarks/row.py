@@ -1,10 +1,11 @@
 """A row: one figure, the bar it is held to, and what stands beside it.
 
 A bar is text that carries its relation (`<= 30`), so that a table and a JSON reader see the same; a
-row without a bar tells something and can fail nothing.
+row without a bar tells something and can fail nothing. An aim is a bar that may be missed: it is
+said, and fails nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Figure = float | int | str | None
 
@@ -18,8 +19,13 @@ class Row:
     unit: str
     bar: str | None = None
     holds: bool = True
+    aim: bool = False
     peer: str | None = None
     peer_value: Figure = None
+
+    @property
+    def fails(self) -> bool:
+        return not self.holds and not self.aim
 
 
 def told(
@@ -44,6 +50,20 @@ def at_most(
     return Row(
         name=name, value=value, unit=unit, bar=text, holds=holds, peer=peer, peer_value=peer_value
     )
+
+
+def aims_at(
+    name: str,
+    value: float,
+    unit: str,
+    aim: float,
+    *,
+    peer: str | None = None,
+    peer_value: Figure = None,
+) -> Row:
+    """A figure that should not exceed its aim; NaN misses it."""
+    row = at_most(name, value, unit, aim, peer=peer, peer_value=peer_value)
+    return replace(row, aim=True)
 
 
 def at_least(name: str, value: float, unit: str, bar: float) -> Row:

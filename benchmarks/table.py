@@ -40,22 +40,29 @@ def _show_rich(rows: Sequence[Row]) -> None:
     for column, title in enumerate(HEADER):
         table.add_column(title, justify="right" if column in RIGHT else "left")
     for row in rows:
-        style = "red" if not row.holds else "dim" if row.bar is None else None
+        style = "red" if row.fails else "dim" if row.bar is None else None
         table.add_row(*_cells(row), style=style)
     Console(markup=False, highlight=False).print(table)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    mark = "" if row.bar is None else "ok" if row.holds else "FAILS"
     return (
-        mark,
+        _mark(row),
         row.name,
         _figure(row.value),
         row.unit,
-        row.bar or "",
+        f"aim {row.bar}" if row.aim else row.bar or "",
         row.peer or "",
         _figure(row.peer_value),
     )
+
+
+def _mark(row: Row) -> str:
+    if row.bar is None:
+        return ""
+    if row.aim:
+        return "met" if row.holds else "missed"
+    return "ok" if row.holds else "FAILS"
 
 
 def _figure(value: Figure) -> str:

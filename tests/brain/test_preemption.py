@@ -266,3 +266,17 @@ def test_a_period_holds_rounds_at_fixed_times() -> None:
 
 def test_yielding_is_bounded_by_default() -> None:
     assert Yielding().min_run_seconds == 900.0
+
+
+def test_who_waits_for_a_job_that_is_still_starting_is_thought_of_when_it_runs() -> None:
+    scene = one_node_of(8).stay_silent().submit(a_job("long", 8, seconds=1e4)).decide()
+    scene.submit(a_job("short", 8, seconds=10.0)).decide()
+    scene.expect("short", is_now(State.QUEUED))
+    scene.done("long", Verb.START).wait(5.0).expect("long", yields_to("short"))
+
+
+def test_who_waits_for_a_protected_job_is_thought_of_when_its_protection_ends() -> None:
+    scene = one_node_of(8, srtf(min_run=900.0, spacing=1.0))
+    scene.submit(a_job("long", 8, seconds=1e4)).decide()
+    scene.submit(a_job("short", 8, seconds=10.0)).wait(890.0).expect("long", runs)
+    scene.wait(20.0).expect("long", yields_to("short"))

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
+
+from weft.cli.main import main
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -28,6 +31,17 @@ class Called:
 Weft = Callable[..., Called]
 
 
+def call(captured: pytest.CaptureFixture[str], *words: str | Path) -> Called:
+    """The command line, called in this process."""
+    status = 0
+    try:
+        main([str(word) for word in words])
+    except SystemExit as left:
+        status = int(left.code or 0)
+    text = captured.readouterr()
+    return Called(status, text.out, text.err)
+
+
 def expect_snapshot(name: str, text: str) -> None:
     """The text is what it was; WEFT_UPDATE_SNAPSHOTS=1 says that it was meant to change."""
     path = SNAPSHOTS / name
@@ -44,3 +58,14 @@ def shape(value: object) -> object:
     if isinstance(value, list):
         return [shape(value[0])] if value else []
     return type(value).__name__
+
+
+def expect_json_shape(name: str, value: object) -> None:
+    """The JSON has the fields and the types that it had."""
+    text = orjson.dumps(shape(value), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+    expect_snapshot(name, text.decode() + "\n")
+
+
+def trimmed(text: str) -> str:
+    """A table without the blanks that fill its last column."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())

@@ -3,17 +3,11 @@
 import csv
 from pathlib import Path
 
-import orjson
 import pytest
 
-from tests.cli.called import Weft, expect_snapshot, shape
+from tests.cli.called import Weft, expect_json_shape
 
 SMALL = ("--jobs", "30", "--cluster", "1x8")
-
-
-def frozen_shape(name: str, value: object) -> None:
-    text = orjson.dumps(shape(value), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
-    expect_snapshot(name, text.decode() + "\n")
 
 
 @pytest.fixture
@@ -38,7 +32,7 @@ def test_simulate_in_json(weft: Weft) -> None:
     called = weft("simulate", *SMALL, "--recipe", "fair", "--costs", "free", "-o", "json")
     assert called.json["recipe"] == "fair"
     assert called.json["schema"] == "weft-summary/1"
-    frozen_shape("simulate.json", called.json)
+    expect_json_shape("simulate.json", called.json)
 
 
 def test_simulate_tells_what_never_finished(weft: Weft, tmp_path: Path) -> None:
@@ -62,7 +56,7 @@ def test_compare_in_json_and_wide(weft: Weft, tmp_path: Path) -> None:
     words = ("compare", *SMALL, "-r", "fifo,las", "--seeds", "0,4", "--workers", "1")
     called = weft(*words, "-o", "json", "--out", tmp_path / "out")
     assert called.json["seeds"] == [0, 4]
-    frozen_shape("compare.json", called.json)
+    expect_json_shape("compare.json", called.json)
     assert (tmp_path / "out" / "report.html").is_file()
     assert "Jain" in weft(*words, "-o", "wide").out
 
@@ -81,7 +75,7 @@ def test_why(weft: Weft, folder: Path) -> None:
     assert called.status == 0
     for word in (f"{job}: QUEUED at", "position", "\n1 ", "remedy: ", "waited for: ", "History"):
         assert word in called.out
-    frozen_shape("why.json", weft("why", job, "--run", folder, "-o", "json").json)
+    expect_json_shape("why.json", weft("why", job, "--run", folder, "-o", "json").json)
     later = weft("why", job, "--run", folder, "--at", "1e9")
     assert f"{job}: SUCCEEDED" in later.out
     assert "does not wait" in later.out
@@ -90,7 +84,7 @@ def test_why(weft: Weft, folder: Path) -> None:
 def test_replay(weft: Weft, folder: Path) -> None:
     for path in (folder, folder / "journal.jsonl.gz"):
         assert "replay bit for bit" in weft("replay", path).out
-    frozen_shape("replay.json", weft("replay", folder, "-o", "json").json)
+    expect_json_shape("replay.json", weft("replay", folder, "-o", "json").json)
 
 
 def test_replay_of_another_journal_than_the_manifest_promises(weft: Weft, folder: Path) -> None:
@@ -117,7 +111,7 @@ def test_trace_there_and_back(weft: Weft, tmp_path: Path) -> None:
     assert "40 jobs" in shown.out
     facts = weft("trace", "show", second, "-o", "json").json
     assert facts["jobs"] == 40
-    frozen_shape("trace-show.json", facts)
+    expect_json_shape("trace-show.json", facts)
 
 
 def test_trace_show_names_what_is_wrong(weft: Weft, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.called import Weft
 from weft.cli import waiting
-from weft.cli.main import tell
+from weft.cli.screen import tell
 
 SMALL = ("--jobs", "5", "--cluster", "1x8")
 
@@ -28,7 +28,7 @@ SMALL = ("--jobs", "5", "--cluster", "1x8")
         (("simulate", "--load", "1", "--days", "2"), "two things", "one of them"),
         (("compare", "--seeds", "a"), "no whole numbers", "weft compare --help"),
         (("compare", "-r", "las,las"), "given twice", "once"),
-        (("why", "job-0"), "Missing option '--run'", "weft why --help"),
+        (("why", "job-0", "--at", "5"), "--at is for a recorded run", "weft why --help"),
         (("why", "job-0", "--run", "nowhere"), "holds no journal", "simulate --out"),
     ],
 )

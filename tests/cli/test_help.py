@@ -12,15 +12,19 @@ import pytest
 
 import weft as package
 from tests.cli.called import Weft, expect_snapshot
-from weft.cli import main, trace
+from weft.cli import main, spec, trace
 from weft.cli.lazy import Entry
 
-HEAVY = ("numpy", "scipy", "pydantic", "rich", "yaml", "orjson", "weft.lab", "weft.trace")
+HEAVY = (
+    *("numpy", "scipy", "pydantic", "rich", "yaml", "orjson"),
+    *("asyncio", "aiohttp", "kubernetes_asyncio", "weft.kube", "weft.lab", "weft.trace"),
+)
 MOST_TIMES_PYTHON = 6.0
 RUNS = 7
 
 COMMANDS = [
     *((name,) for name in ("", *main.COMMANDS)),
+    *(("spec", name) for name in spec.COMMANDS),
     *(("trace", name) for name in trace.COMMANDS),
 ]
 
@@ -35,13 +39,15 @@ def test_help_is_what_it_was(weft: Weft, command: tuple[str, ...]) -> None:
     expect_snapshot(f"help-{'-'.join(command) or 'weft'}.txt", text)
 
 
-@pytest.mark.parametrize("group", [(), ("trace",)])
+@pytest.mark.parametrize("group", [(), ("spec",), ("trace",)])
 def test_a_group_by_itself_shows_its_help(weft: Weft, group: tuple[str, ...]) -> None:
     assert weft(*group).out == weft(*group, "--help").out
 
 
 @pytest.mark.parametrize(
-    "entry", [*main.COMMANDS.values(), *trace.COMMANDS.values()], ids=lambda entry: entry.where
+    "entry",
+    [*main.COMMANDS.values(), *spec.COMMANDS.values(), *trace.COMMANDS.values()],
+    ids=lambda entry: entry.where,
 )
 def test_every_line_of_the_table_leads_to_a_command(entry: Entry) -> None:
     module, _, name = entry.where.partition(":")

@@ -9,7 +9,7 @@ import hashlib
 import json
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,11 +38,11 @@ def install_chart(cluster: ControlPlane, values: Mapping[str, Any] | None = None
 
     It returns when the custom resources are served and the operator's rights hold.
     """
-    manifests = [kind for kind in render(values) if kind["kind"] not in LEFT_OUT]
-    definitions = [kind for kind in manifests if kind["kind"] == "CustomResourceDefinition"]
+    manifests = [each for each in render(values) if each["kind"] not in LEFT_OUT]
+    definitions = [each for each in manifests if each["kind"] == "CustomResourceDefinition"]
     _apply(cluster.api, [_namespace(), *definitions])
     _wait_for(lambda: _serves(cluster.api, definitions), "the custom resources")
-    _apply(cluster.api, (kind for kind in manifests if kind not in definitions))
+    _apply(cluster.api, (each for each in manifests if each not in definitions))
     kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, OPERATOR)
     with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as operator:
         _wait_for(lambda: _may_lead(operator), "the operator's rights")
@@ -123,7 +123,7 @@ def _may_lead(operator: Rest) -> bool:
     """One right of the cluster's role, and one of the namespace's; each set comes as a whole."""
     lead = {"group": "coordination.k8s.io", "resource": "leases", "verb": "update"}
     look = {"group": "", "resource": "nodes", "verb": "list"}
-    return all(_may(operator, asked) for asked in (lead | {"namespace": NAMESPACE, "name": LEASE}, look))
+    return _may(operator, lead | {"namespace": NAMESPACE, "name": LEASE}) and _may(operator, look)
 
 
 def _may(operator: Rest, asked: Mapping[str, str]) -> bool:
@@ -132,7 +132,7 @@ def _may(operator: Rest, asked: Mapping[str, str]) -> bool:
     return bool(answer.body.get("status", {}).get("allowed"))
 
 
-def _wait_for(done: Any, what: str) -> None:
+def _wait_for(done: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not done():
         if time.monotonic() > deadline:

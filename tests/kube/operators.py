@@ -136,6 +136,22 @@ class Lab:
         path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={selector}"
         return {pod["metadata"]["name"]: pod for pod in self.cluster.api.must("GET", path)["items"]}
 
+    def finish(self, name: str, epoch: int) -> None:
+        """Let the workers of that incarnation succeed, as soon as all of them run."""
+        wait_until(lambda: self._all_run(name, epoch), f"epoch {epoch} of {name} to run")
+        for pod in self.pods(name):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/status"
+            self.cluster.api.must("PATCH", path, {"status": {"phase": "Succeeded"}}, MERGE_PATCH)
+
+    def _all_run(self, name: str, epoch: int) -> bool:
+        seats = self.job(name).get("status", {}).get("decision", {}).get("seats", ())
+        phases = [
+            pod["status"].get("phase")
+            for pod in self.pods(name).values()
+            if pod["metadata"]["labels"]["weft.dev/epoch"] == str(epoch)
+        ]
+        return bool(seats) and len(phases) == len(seats) and set(phases) == {"Running"}
+
     def wait_for(
         self, name: str, *states: str, seconds: float = PATIENCE_SECONDS
     ) -> dict[str, Any]:

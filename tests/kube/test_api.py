@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kube.weather import Climate, Fault, Weather
-from tools.testcluster.control_plane import ControlPlane
+from tools.testcluster import ControlPlane
 from weft.kube.client.api import APPLY, JSON, Api
 from weft.kube.client.credentials import Credentials
 from weft.kube.client.errors import (
@@ -165,9 +165,9 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": data}
 
 
-def test_an_object_from_creation_to_deletion(cluster: ControlPlane) -> None:
+def test_an_object_from_creation_to_deletion(api_server: ControlPlane) -> None:
     async def life() -> None:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             assert api.namespace == "default"
             made = await api.create(MAPS, config_map("a", x="1"))
             path = f"{MAPS}/a"
@@ -194,9 +194,9 @@ def test_an_object_from_creation_to_deletion(cluster: ControlPlane) -> None:
     asyncio.run(life())
 
 
-def test_refusals_of_a_real_server(cluster: ControlPlane) -> None:
+def test_refusals_of_a_real_server(api_server: ControlPlane) -> None:
     async def ask() -> None:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             await api.create(MAPS, config_map("a"))
             with pytest.raises(AlreadyExists):
                 await api.create(MAPS, config_map("a"))
@@ -209,20 +209,20 @@ def test_refusals_of_a_real_server(cluster: ControlPlane) -> None:
             with pytest.raises(ApiError) as caught:
                 await api.raw("PUT", MAPS)
             assert caught.value.status == 405
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig("alice"))) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig("alice"))) as api:
             with pytest.raises(Forbidden):
                 await api.get(MAPS)
 
     asyncio.run(ask())
 
 
-def test_a_question_by_post_passes_the_gate(cluster: ControlPlane) -> None:
+def test_a_question_by_post_passes_the_gate(api_server: ControlPlane) -> None:
     async def ask() -> bool:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             api.write_gate = shut
             path = "/apis/authentication.k8s.io/v1/tokenreviews"
             review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
-            told = await api.create(path, {**review, "spec": {"token": cluster.admin_token}})
+            told = await api.create(path, {**review, "spec": {"token": api_server.admin_token}})
             return bool(told["status"]["authenticated"])
 
     def shut() -> None:
@@ -231,14 +231,14 @@ def test_a_question_by_post_passes_the_gate(cluster: ControlPlane) -> None:
     assert asyncio.run(ask())
 
 
-def test_a_line_of_two_megabytes_is_watched(cluster: ControlPlane) -> None:
+def test_a_line_of_two_megabytes_is_watched(api_server: ControlPlane) -> None:
     """aiohttp reads lines up to a limit far below that; quotes double in size on the wire."""
     text = '"' * 1_000_000
 
     async def follow() -> list[tuple[str, int]]:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             version = (await api.get(MAPS))["metadata"]["resourceVersion"]
-            cluster.api.must("POST", MAPS, config_map("large", text=text))
+            api_server.api.must("POST", MAPS, config_map("large", text=text))
             await api.create(MAPS, config_map("small", text="x"))
             await api.patch(f"{MAPS}/large", {"metadata": {"labels": {"a": "b"}}})
             params = {"resourceVersion": version, "timeoutSeconds": "2"}
@@ -248,11 +248,11 @@ def test_a_line_of_two_megabytes_is_watched(cluster: ControlPlane) -> None:
     assert asyncio.run(follow()) == [("ADDED", 1_000_000), ("ADDED", 1), ("MODIFIED", 1_000_000)]
 
 
-def test_a_frozen_server_costs_the_time_out_and_leaves_doubt(cluster: ControlPlane) -> None:
+def test_a_frozen_server_costs_the_time_out_and_leaves_doubt(api_server: ControlPlane) -> None:
     async def ask() -> None:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             await api.get(MAPS)
-            cluster.freeze("kube-apiserver")
+            api_server.freeze("kube-apiserver")
             try:
                 started_at = time.monotonic()
                 with pytest.raises(Unavailable) as read:
@@ -261,7 +261,7 @@ def test_a_frozen_server_costs_the_time_out_and_leaves_doubt(cluster: ControlPla
                     await api.raw("POST", MAPS, body=b"{}", timeout_seconds=0.5)
                 assert time.monotonic() - started_at < 3
             finally:
-                cluster.thaw("kube-apiserver")
+                api_server.thaw("kube-apiserver")
             assert not read.value.ambiguous
             assert write.value.ambiguous
             assert "no answer in 0.5 s" in str(write.value)
@@ -269,7 +269,7 @@ def test_a_frozen_server_costs_the_time_out_and_leaves_doubt(cluster: ControlPla
     asyncio.run(ask())
 
 
-def test_a_server_that_is_away_did_nothing_for_sure(cluster: ControlPlane) -> None:
+def test_a_server_that_is_away_did_nothing_for_sure(api_server: ControlPlane) -> None:
     async def ask() -> Unavailable:
         known = nowhere()
         async with Api(known) as api:
@@ -282,7 +282,7 @@ def test_a_server_that_is_away_did_nothing_for_sure(cluster: ControlPlane) -> No
 
 @pytest.mark.parametrize("verb", ["create", "patch", "replace", "delete"])
 def test_nothing_is_repeated_behind_our_back(
-    cluster: ControlPlane, tmp_path: Path, verb: str
+    api_server: ControlPlane, tmp_path: Path, verb: str
 ) -> None:
     """aiohttp itself would send a PUT or DELETE again when its connection breaks."""
     storm = Climate(rate=1, faults=(Fault.RESET_AFTER,))
@@ -307,17 +307,17 @@ def test_nothing_is_repeated_behind_our_back(
         assert left == {"create": {"a": None, "b": None}, "delete": {}}.get(verb, changed)
 
     async def through() -> None:
-        path = str(weather.kubeconfig(tmp_path, cluster.admin_token))
+        path = str(weather.kubeconfig(tmp_path, api_server.admin_token))
         async with await Api.connect(kubeconfig=path) as api:
             await ask(api)
 
-    with Weather(cluster.url, ca=cluster.ca) as weather:
+    with Weather(api_server.url, ca=api_server.ca) as weather:
         asyncio.run(through())
 
 
-def test_more_calls_than_connections_wait_for_their_turn(cluster: ControlPlane) -> None:
+def test_more_calls_than_connections_wait_for_their_turn(api_server: ControlPlane) -> None:
     async def many() -> int:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             await asyncio.gather(*(api.create(MAPS, config_map(f"m{i}")) for i in range(300)))
             return len((await api.get(MAPS, {"labelSelector": "!none"}))["items"])
 
@@ -325,11 +325,11 @@ def test_more_calls_than_connections_wait_for_their_turn(cluster: ControlPlane) 
 
 
 @pytest.mark.slow
-def test_what_a_call_costs(cluster: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_call_costs(api_server: ControlPlane, capsys: pytest.CaptureFixture[str]) -> None:
     """For the record: the aim is 0.6 ms of CPU a write, of which aiohttp takes nearly all."""
 
     async def measure() -> tuple[float, float]:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             await api.create(MAPS, config_map("a", text="x" * 2000))
             path, count = f"{MAPS}/a", 300
             marks = [time.process_time()]

@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tools.testcluster.control_plane import ControlPlane
+from tools.testcluster import ControlPlane
 from weft.kube.client import cache as cache_module
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
@@ -176,7 +176,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.cache.version == self.version
 
 
-AnyOrder.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+AnyOrder.TestCase.settings = settings(stateful_step_count=40)
 TestAnyOrder = AnyOrder.TestCase
 
 
@@ -379,9 +379,11 @@ def test_waits_grow_are_scattered_and_start_again() -> None:
 
 
 @asynccontextmanager
-async def following(cluster: ControlPlane, **rest: Any) -> AsyncIterator[tuple[Api, Cache[Item]]]:
+async def following(
+    api_server: ControlPlane, **rest: Any
+) -> AsyncIterator[tuple[Api, Cache[Item]]]:
     """A cache of the config maps in `default` that follows a real server."""
-    async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+    async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
         cache = a_cache(api, **rest)
         task = asyncio.create_task(cache.run())
         await cache.synced.wait()
@@ -406,15 +408,17 @@ async def truth(api: Api) -> dict[str, Item]:
     return {f"default/{raw['metadata']['name']}": trim(raw) for raw in items}
 
 
-def test_a_real_server_is_followed(cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_server_is_followed(
+    api_server: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache_module, "PAGE", 7)
 
     async def follow() -> None:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             for turn in range(20):
                 await api.create(MAPS, config_map(f"old-{turn}", "x"))
         changes: Counter[str] = Counter()
-        async with following(cluster, on_change=lambda key, *_: changes.update([key])) as both:
+        async with following(api_server, on_change=lambda key, *_: changes.update([key])) as both:
             api, cache = both
             assert {f"default/old-{turn}" for turn in range(20)} <= set(cache.items)
             item = cache.put(await api.create(MAPS, config_map("new", "1")))
@@ -429,18 +433,19 @@ def test_a_real_server_is_followed(cluster: ControlPlane, monkeypatch: pytest.Mo
     asyncio.run(follow())
 
 
-def test_a_compacted_history_is_listed_again(cluster: ControlPlane) -> None:
+@pytest.mark.slow
+def test_a_compacted_history_is_listed_again(api_server: ControlPlane) -> None:
     """We are away, the history is compacted and the server's memory lost: it answers 410."""
 
     async def follow() -> Cache[Item]:
-        async with following(cluster) as (api, cache):
+        async with following(api_server) as (api, cache):
             cache.put(await api.create(MAPS, config_map("a", "1")))
             cache.put(await api.create(MAPS, config_map("b", "1")))
             await until(lambda: cache.version >= cache.items["default/b"].version)
         return cache
 
     async def follow_again() -> None:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             with pytest.raises(Gone):
                 async for _ in api.watch(MAPS, {"resourceVersion": str(before.version)}):
                     pass
@@ -456,14 +461,15 @@ def test_a_compacted_history_is_listed_again(cluster: ControlPlane) -> None:
             assert cache.items["default/a"].text == "2"
 
     before = asyncio.run(follow())
-    cluster.api.must("PUT", f"{MAPS}/a", config_map("a", "2"))
-    cluster.api.must("DELETE", f"{MAPS}/b")
-    cluster.compact()
-    cluster.restart_apiserver()
+    api_server.api.must("PUT", f"{MAPS}/a", config_map("a", "2"))
+    api_server.api.must("DELETE", f"{MAPS}/b")
+    api_server.compact()
+    api_server.restart_apiserver()
     asyncio.run(follow_again())
 
 
-def test_a_restarted_server_costs_no_change(cluster: ControlPlane) -> None:
+@pytest.mark.slow
+def test_a_restarted_server_costs_no_change(api_server: ControlPlane) -> None:
     """Written before and after the server was away: every change is told, once and in order."""
     told: list[str] = []
     ready, restarted = threading.Event(), threading.Event()
@@ -473,7 +479,7 @@ def test_a_restarted_server_costs_no_change(cluster: ControlPlane) -> None:
             told.append(new.text)
 
     async def follow() -> None:
-        async with following(cluster, on_change=heard) as (api, cache):
+        async with following(api_server, on_change=heard) as (api, cache):
             await api.create(MAPS, config_map("a", "0"))
             for turn in range(1, 6):
                 await api.patch(f"{MAPS}/a", {"data": {"text": str(turn)}})
@@ -492,7 +498,7 @@ def test_a_restarted_server_costs_no_change(cluster: ControlPlane) -> None:
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(asyncio.run, follow())
         assert ready.wait(30)
-        cluster.restart_apiserver()
+        api_server.restart_apiserver()
         restarted.set()
         done.result(90)
 

@@ -51,13 +51,14 @@ def play(cluster: ControlPlane, folder: Path, crash: str) -> Outcome:
     )
     second = OperatorProcess(kubeconfig, folder, options=RECIPE)
     with Auditor(cluster) as auditor, first, _Relief(first, second, crash):
-        lab.submit("long", 16, nodes=2, duration="2h", env={"KWOK_SECONDS": "4"})
-        wait_until(lambda: _holds_seats(lab, "long"), "long to start")
-        lab.submit("unwanted", 8, duration="3h", env={"KWOK_SECONDS": "60"})
-        wait_until(lambda: _holds_seats(lab, "unwanted"), "unwanted to start")
-        lab.submit("short", 16, nodes=2, duration="1m", env={"KWOK_SECONDS": "1"})
-        wait_until(lambda: _holds_seats(lab, "short"), "short to start")
+        lab.submit("long", 16, nodes=2, duration="2h")
+        wait_until(lambda: _is_decided(lab, "long"), "long to start")
+        lab.submit("unwanted", 8, duration="3h")
+        wait_until(lambda: _is_decided(lab, "unwanted"), "unwanted to start")
+        lab.submit("short", 16, nodes=2, duration="1m")
+        lab.finish("short", epoch=1)
         lab.cancel("unwanted")
+        lab.finish("long", epoch=2)
         for name in EXPECTED:
             lab.wait_for(name, "Succeeded", "Cancelled", "Failed")
     assert not auditor.faults
@@ -89,11 +90,8 @@ class _Relief:
         self._second.start()
 
 
-def _holds_seats(lab: Lab, name: str) -> bool:
-    job = lab.job(name).get("status", {})
-    return job.get("state") in ("Starting", "Running", "Stopping", "Succeeded") or (
-        "decision" in job
-    )
+def _is_decided(lab: Lab, name: str) -> bool:
+    return "decision" in lab.job(name).get("status", {})
 
 
 def _outcome(lab: Lab, name: str) -> tuple[str, int, str]:

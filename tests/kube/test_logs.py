@@ -94,7 +94,7 @@ def written(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def formatted(event: str, **fields: object) -> str:
+def formatted(event: str, /, **fields: object) -> str:
     record = logging.LogRecord("weft.x", logging.INFO, "x.py", 1, "%s", (event,), None)
     record.event_fields = fields
     return LineFormatter().format(record)

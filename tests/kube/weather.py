@@ -23,6 +23,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from weft.kube.client.pool import Pool
+
 
 class Fault(StrEnum):
     """What may befall a call."""
@@ -128,7 +130,7 @@ class Weather:
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         runner = web.ServerRunner(server, shutdown_timeout=0.1)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._tls or True),
+            connector=Pool(ssl=self._tls or True),
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from weft.spec.recipe import findable, make_recipe, recipe_file, split_recipes
 from weft.model.errors import SpecError, UnknownName
 from weft.policy.recipes import RECIPES, las
+from weft.spec.recipe import findable, make_recipe, recipe_file, split_recipes
 
 OWN = """
 from weft.policy.recipes import las

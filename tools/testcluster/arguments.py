@@ -62,6 +62,8 @@ def kube_controller_manager(layout: Layout, kubeconfig: Path) -> list[str]:
         f"--root-ca-file={layout.certificate}",
         f"--service-account-private-key-file={layout.account_key}",
         "--node-monitor-grace-period=24h",  # nodes have no heartbeat
+        "--node-monitor-period=500ms",  # but a test may take their readiness away
+        "--node-eviction-rate=100",
         *_ALONE,
         *_UNLIMITED,
     ]

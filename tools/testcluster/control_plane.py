@@ -233,7 +233,7 @@ class ControlPlane:
         self.api.must("PATCH", f"{path}?fieldManager=test&force=true", definition, APPLY_PATCH)
 
         def served() -> bool:
-            conditions = self.api.must("GET", path).get("status", {}).get("conditions", ())
+            conditions = self.api.must("GET", path)["status"]["conditions"] or ()
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         self._wait("kube-apiserver", served)

@@ -58,7 +58,7 @@ class Store:
         self._kept = self._read()
 
     def restore(self) -> list[bytes]:
-        """Remove what came since `keep`, put back what was changed since; return what was removed."""
+        """Remove what came since `keep`, put back what was changed; return what was removed."""
         found = self._read(keys_only=True)
         new = [key for key in found if key not in self._kept and not _OWN.match(key)]
         self._call("kv/deleterange", key=_encode(_EVENTS), range_end=_encode(_EVENTS_END))

@@ -41,6 +41,7 @@ from weft.model.ids import JobId
 from weft.model.placement import Placement, Seat
 from weft.model.queue import QueueTree
 from weft.model.reason import Reason, ReasonCode
+from weft.model.snapshot import Ints
 from weft.model.state import State
 from weft.policy.place.room import host_cpus, host_memory_gib
 from weft.policy.recipe import Recipe
@@ -49,6 +50,7 @@ RELEASING = REASON_ROW[ReasonCode.CAPACITY_RELEASING]
 RETRY = REASON_ROW[ReasonCode.BACKOFF_RETRY]
 REFUSED = REASON_ROW[ReasonCode.BACKOFF_REFUSED]
 NO_QUEUE = REASON_ROW[ReasonCode.CONSTRAINT_QUEUE]
+ROUNDING_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Brain:
         self.decision: Decision | None = None
         self._pace = Pace(recipe.rounds)
         self._supply_grew = True
+        self._someone_waits = False
         self._wake_at: float | None = None
         self._backoff_until = float("-inf")
         self._unanswered: dict[int, float] = {}
@@ -285,6 +288,7 @@ class Brain:
         self._listen(slot)
         if self.recipe.rounds.after_starts:
             self._want_round()
+        self._wake_when_they_may_yield([slot])
 
     def _stopped(self, slot: int, work_kept: float | None) -> None:
         self.state.set_idle(slot, self.now, work_kept)
@@ -415,6 +419,9 @@ class Brain:
             self._start_admitted()
         if outcome.wake is not None:
             self._pace.want_at(outcome.wake, self.now)
+        self._someone_waits = len(outcome.waiting) > 0
+        if self._someone_waits and self.recipe.yielding is not None:
+            self._wake_when_they_may_yield(self.state.running_slots())
         self.decision = Decision(
             self.now,
             tuple(grants),
@@ -422,6 +429,18 @@ class Brain:
             moves=tuple(moves),
             reservation=kept_nodes(self.state, outcome),
         )
+
+    def _wake_when_they_may_yield(self, slots: list[int] | Ints) -> None:
+        """A job that keeps its seats for a while after its start may be what others wait for."""
+        yielding, jobs = self.recipe.yielding, self.state.jobs
+        if yielding is None or yielding.reshuffle or not self._someone_waits:
+            return
+        if self.recipe.rounds.period_seconds is not None:
+            return
+        kept_until = jobs.started[slots][jobs.preemptible[slots]] + yielding.min_run_seconds
+        later = kept_until[kept_until >= self.now]
+        if len(later):
+            self._pace.want_at(float(later.min()) + ROUNDING_SECONDS, self.now)
 
     def _remember(self, outcome: Outcome) -> None:
         """Ranks and levels are what an order may know of the rounds before."""

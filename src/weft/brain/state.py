@@ -127,6 +127,11 @@ class BrainState:
     def state_of(self, slot: int) -> State:
         return STATES[int(self.jobs.state[slot])]
 
+    def running_slots(self) -> Ints:
+        return np.flatnonzero(
+            self.jobs.active[: self.size] & (self.jobs.state[: self.size] == State.RUNNING)
+        )
+
     def spec(self, slot: int) -> Job:
         spec = self.specs[slot]
         assert spec is not None, f"slot {slot} is empty"

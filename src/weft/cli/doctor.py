@@ -33,14 +33,15 @@ def doctor(*, operator_namespace: str | None, place: Place, output: str) -> None
 
     async def work(cluster: Cluster) -> "tuple[Finding, ...]":
         from weft.kube.reading.clock import skew_seconds
-        from weft.kube.reading.health import diagnose
+        from weft.kube.reading.health import Patient, diagnose
 
-        return await diagnose(
-            cluster.api,
-            cluster.namespace,
-            skew_seconds=await skew_seconds(place.kubeconfig, place.context),
+        patient = Patient(
+            api=cluster.api,
+            namespace=cluster.namespace,
             operator_namespace=operator_namespace,
+            skew_seconds=await skew_seconds(place.kubeconfig, place.context),
         )
+        return await diagnose(patient)
 
     findings = place.run(work)
     if output == "json":

@@ -20,7 +20,7 @@ def read_job(file: str, overrides: Iterable[str] = ()) -> "JobFile":
     from weft.spec.job_file import JobFile
     from weft.spec.reading import parse_job_file, validated
 
-    text, name = _read(file)
+    text, name = read_text(file)
     if not (given := list(overrides)):
         return parse_job_file(text, name=name)
     document = parse_document(text, name=name)
@@ -32,11 +32,16 @@ def read_job(file: str, overrides: Iterable[str] = ()) -> "JobFile":
 
 def name_for(file: str, job: "JobFile", given: str | None) -> str:
     """The name given, else the one in the file, else the file's own."""
-    from weft.spec.job_file import MAX_NAME, NAME_PATTERN
-
     name = given or job.name or ("" if file == STDIN else Path(file).name.partition(".")[0])
     if not name:
         raise SpecError("the job has no name", hint="give it one with --name")
+    return checked_name(name)
+
+
+def checked_name(name: str) -> str:
+    """The name, if a job may have it."""
+    from weft.spec.job_file import MAX_NAME, NAME_PATTERN
+
     if not re.match(NAME_PATTERN, name):
         raise SpecError(
             f"'{name}' is no name for a job",
@@ -45,7 +50,8 @@ def name_for(file: str, job: "JobFile", given: str | None) -> str:
     return name
 
 
-def _read(file: str) -> tuple[bytes, str]:
+def read_text(file: str) -> tuple[bytes, str]:
+    """What stands there, at most a little more than a job file may hold; and what to call it."""
     from weft.spec.document import MAX_BYTES
 
     if file == STDIN:

@@ -6,6 +6,11 @@ from typing import Any
 Spec = Mapping[str, Any]
 
 
+def several(number: int, noun: str) -> str:
+    """`1 GPU`, `8 GPUs`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def asked(spec: Spec) -> str:
     """`4..16 GPUs of H100 or A100, 8 CPUs and 64GB each, on at most 2 nodes`."""
     wanted = spec.get("resources") or {}
@@ -19,7 +24,7 @@ def asked(spec: Spec) -> str:
         host = _with_host("", wanted.get("cpus_per_gpu"), wanted.get("memory_per_gpu"))
         words += f"{host} each" if host else ""
     nodes = spec.get("nodes")
-    return words + (f", on at most {nodes} {'node' if nodes == 1 else 'nodes'}" if nodes else "")
+    return words + (f", on at most {several(nodes, 'node')}" if nodes else "")
 
 
 def queueing(spec: Spec) -> str:

@@ -45,8 +45,9 @@ class Choice:
     "--state",
     "states",
     multiple=True,
+    metavar="STATE",
     type=click.Choice(list(STATES), case_sensitive=False),
-    help="Only jobs in this state, or waiting, active or finished; may be repeated.",
+    help="Only jobs that are so: a state, or waiting, active or finished; may be repeated.",
 )
 @click.option("--queue", help="Only jobs of this queue.")
 @click.option(

@@ -13,6 +13,7 @@ import click
 from weft import __version__
 from weft.cli.exit_status import Exit
 from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
+from weft.cli.screen import tell
 from weft.model.errors import SpecError, WeftError, WorldError
 
 JOBS, CLUSTER, LAB = "Jobs", "Cluster", "Lab"
@@ -71,16 +72,8 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(tell(error.format_message(), _help_of(error), status=error.exit_code))
     except (click.Abort, KeyboardInterrupt):
         sys.exit(tell("interrupted", status=Exit.INTERRUPTED))
-    if isinstance(left, int):  # a command that chose its own status
+    if left:  # a command that chose its own status
         sys.exit(left)
-
-
-def tell(message: str, hint: str = "", *, status: int) -> int:
-    """The error and its hint on standard error, and the exit status back."""
-    click.echo(f"error: {message}", err=True)
-    if hint:
-        click.echo(f"hint: {hint}", err=True)
-    return status
 
 
 def _status_of(error: WeftError) -> Exit:

@@ -1,6 +1,7 @@
 """`weft operator`: the process that decides for a cluster. People meet it in the chart."""
 
 import socket
+from contextlib import closing
 from typing import Any
 
 import click
@@ -8,6 +9,8 @@ import click
 from weft.cli.cluster import kube_extra
 
 PORT = click.IntRange(0, 65_535)
+REPORTS = "Where workers' reports are heard; 0: nowhere."
+METRICS = "Where metrics and probes are answered; 0: nowhere."
 
 
 @click.command()
@@ -35,8 +38,8 @@ PORT = click.IntRange(0, 65_535)
     "--run-as-user", type=click.IntRange(1), help="User id of workers.  [default: image's]"
 )
 @click.option("--report-url", default="", help="Where workers are told to report.")
-@click.option("--reports-port", type=PORT, default=8080, show_default=True, help="0: none.")
-@click.option("--metrics-port", type=PORT, default=9090, show_default=True, help="0: none.")
+@click.option("--reports-port", type=PORT, default=8080, show_default=True, help=REPORTS)
+@click.option("--metrics-port", type=PORT, default=9090, show_default=True, help=METRICS)
 @click.option("--tls-cert", default="", help="Certificate for reports, as a file.")
 @click.option("--tls-key", default="", help="Its key, as a file.")
 @click.option(
@@ -76,4 +79,5 @@ def operator(*, identity: str | None, journal: str, **given: Any) -> None:
     from weft.kube.operator.options import OperatorOptions
 
     options = OperatorOptions(identity=identity or socket.gethostname(), journal=journal, **given)
-    run(options, TermJournals(journal))
+    with closing(TermJournals(journal)) as journals:
+        run(options, journals)

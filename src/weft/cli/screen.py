@@ -20,7 +20,9 @@ PIPE_WIDTH = 240
 # What a terminal obeys instead of showing: sequences that begin with ESC (those with a text of
 # their own up to its end), other control characters, and marks that turn the direction of reading.
 ESCAPES = re.compile(
-    r"\x1b[\]PX^_].*?(?:\x07|\x1b\\\\|$)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]?"
+    r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]?"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]",
     re.DOTALL,
 )
@@ -61,6 +63,7 @@ def new_table(title: str, *, caption: str = "") -> "Table":
         title=plain(title) or None,
         caption=plain(caption) or None,
         box=box.SIMPLE_HEAD,
+        show_edge=bool(title),
         title_justify="left",
         title_style="bold",
         caption_justify="left",
@@ -106,3 +109,11 @@ def coloured(state: str) -> str:
 def say(text: str) -> None:
     """Talk, not data."""
     click.echo(text, err=True)
+
+
+def tell(message: str, hint: str = "", *, status: int) -> int:
+    """The error and its hint on standard error, and the exit status back."""
+    click.echo(f"error: {harmless(message)}", err=True)
+    if hint:
+        click.echo(f"hint: {harmless(hint)}", err=True)
+    return status

@@ -10,9 +10,9 @@ import click
 
 from weft.cli.age import age, lasting, now
 from weft.cli.cluster import Cluster, Place, place_options
-from weft.cli.job_words import facts
+from weft.cli.job_words import facts, several
 from weft.cli.options import output_option
-from weft.cli.screen import cell, coloured, fact_table, harmless, new_table, print_json, stdout
+from weft.cli.screen import cell, coloured, fact_table, new_table, print_json, stdout
 from weft.lab.time_words import number
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _headline(detail: "JobDetail") -> str:
     line = detail.line
     parts = [coloured(line.state) if line.state else "new: no operator has looked at it yet"]
     if line.gpus:
-        parts.append(f"{line.gpus} {'GPU' if line.gpus == 1 else 'GPUs'}")
+        parts.append(several(line.gpus, "GPU"))
     if line.progress:
         parts.append(cell(line.progress))
     if line.remaining_seconds is not None:
@@ -159,9 +159,9 @@ def _past(detail: "JobDetail") -> str:
     past = detail.past
     hours = (past.get("attainedGpuSeconds") or 0) / 3600
     words = [f"{number(hours)} GPU-hours"] if hours else []
-    for name in ("preemptions", "failures", "refusals"):
-        if past.get(name):
-            words.append(f"{past[name]:,} {name}")
+    for noun in ("preemption", "failure", "refusal"):
+        if past.get(f"{noun}s"):
+            words.append(several(int(past[f"{noun}s"]), noun))
     return ", ".join(words)
 
 
@@ -176,7 +176,7 @@ def _workers(workers: "tuple[WorkerLine, ...]", at: datetime) -> "Table":
         table.add_row(
             *(str(line.rank), str(line.epoch), cell(line.pod), cell(line.node)),
             *(coloured(line.phase), exit_code, age(line.created_at, at)),
-            harmless(line.message or ""),
+            cell(line.message) if line.message else "",
         )
     return table
 

@@ -8,7 +8,7 @@ import click
 from weft.cli.cluster import DRY_RUN, YES, Cluster, Place, place_options
 from weft.cli.confirm import confirmed
 from weft.cli.job_source import name_for, read_job
-from weft.cli.job_words import facts
+from weft.cli.job_words import facts, several
 from weft.cli.options import output_option
 from weft.cli.screen import cell, fact_table, print_json, say, stderr
 
@@ -109,10 +109,10 @@ async def _show_plan(cluster: Cluster, job: Mapping[str, Any]) -> None:
 
 
 def _standing(queue: "QueueLine") -> str:
-    used = f"{queue.used or 0} GPUs used"
+    used = f"{several(queue.used or 0, 'GPU')} used"
     promised = [] if queue.guaranteed is None else [f"{queue.guaranteed} guaranteed"]
     promised += [] if queue.limit is None else [f"at most {queue.limit}"]
-    return ", ".join([used, *promised, f"{queue.waiting or 0} jobs waiting"])
+    return ", ".join([used, *promised, f"{several(queue.waiting or 0, 'job')} waiting"])
 
 
 def _print_object(job: Mapping[str, Any], output: str) -> None:

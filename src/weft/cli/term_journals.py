@@ -36,8 +36,7 @@ class TermJournals:
 
         if self._path is None:
             return Journal()
-        if self._open is not None:
-            self._open.close()
+        self.close()
         self._open = _next_free(self._path).open("wb", buffering=0)
         header = Header(
             weft=__version__, recipe=recipe, seed=0, queues=tree.queues, settings=settings
@@ -45,6 +44,10 @@ class TermJournals:
         fields = orjson.loads(orjson.dumps(header))
         self._open.write(orjson.dumps({"format": FORMAT, **fields}) + b"\n")
         return Journal(self._open)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
 
 
 def _next_free(path: Path) -> Path:

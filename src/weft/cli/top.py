@@ -167,13 +167,13 @@ def _print(use: Use, output: str) -> None:
 
 def _sums(use: Use) -> list[str]:
     jobs = f"jobs   {use.running:,} running, {use.waiting:,} waiting"
-    if not use.ready_gpus:
+    if not use.gpus:
         return [f"GPUs   {use.used_gpus:,} used", jobs]
-    share = use.used_gpus / use.ready_gpus
-    out = (use.gpus or 0) - use.ready_gpus
-    lost = f", {out:,} on nodes that are out" if out else ""
+    share = use.used_gpus / use.gpus
+    out = use.gpus - (use.ready_gpus or 0)
+    lost = f"; {out:,} are on nodes that take no new work" if out else ""
     return [
-        f"GPUs   {bar(share)} {share:.0%}  {use.used_gpus:,} of {use.ready_gpus:,} used{lost}",
+        f"GPUs   {bar(share)} {share:.0%}  {use.used_gpus:,} of {use.gpus:,} used{lost}",
         f"nodes  {use.ready_nodes:,} of {use.nodes:,} ready",
         jobs,
     ]

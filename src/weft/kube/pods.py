@@ -366,7 +366,8 @@ def _resources(seat: Seat, gpu_resource: str) -> Manifest:
     if seat.gpus:
         requests[gpu_resource] = limits[gpu_resource] = str(seat.gpus)
     if seat.cpus:
-        requests["cpu"] = f"{int(seat.cpus * 1000 + 1e-6)}m"
+        milli = int(seat.cpus * 1000 + 1e-6)
+        requests["cpu"] = f"{milli}m" if milli % 1000 else str(milli // 1000)
     if seat.memory_gib:
         requests["memory"] = limits["memory"] = str(int(seat.memory_gib * GIB + 1e-3))
     return {"requests": requests, "limits": limits}

@@ -147,7 +147,7 @@ GpuTypes = Annotated[
     BeforeValidator(_one_or_more),
     AfterValidator(_listed_once),
 ]
-Memory = Annotated[str, Field(pattern=MEMORY_PATTERN, max_length=14)]
+Memory = Annotated[str, Field(pattern=MEMORY_PATTERN, max_length=16)]
 Duration = Annotated[str, Field(pattern=DURATION_PATTERN, min_length=2, max_length=23)]
 DurationOrZero = Annotated[
     str, Field(pattern=DURATION_OR_ZERO_PATTERN, min_length=2, max_length=23)
@@ -178,8 +178,8 @@ class Resources(Strict):
 
     gpus: Gpus = told(
         1,
-        "GPUs. A range makes the job elastic: it runs on any number in it and is given the larger "
-        "end where there is room. 0 means a job without GPUs.",
+        "How many GPUs. A range makes the job elastic: it runs on any number in it and is given "
+        "the larger end where there is room. 0 means a job without GPUs.",
         allowed=f"a whole number 0 to {MAX_GPUS}, or a range such as 4..16",
         example="4..16",
     )

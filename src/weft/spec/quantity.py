@@ -20,7 +20,7 @@ GPUS_PATTERN: Final = rf"^(0|{_GPUS}|{_GPUS}\.\.{_GPUS})$"
 
 _PART: Final = r"(\.[0-9]{1,3})?"
 MEMORY_PATTERN: Final = (
-    rf"^([1-9][0-9]{{0,6}}{_PART}(MB|MiB|Mi)"
+    rf"^([1-9][0-9]{{0,7}}{_PART}(MB|MiB|Mi)"
     rf"|[1-9][0-9]{{0,4}}{_PART}(GB|GiB|Gi)"
     rf"|[1-9][0-9]?{_PART}(TB|TiB|Ti))$"
 )

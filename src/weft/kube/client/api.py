@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
@@ -20,12 +21,14 @@ import orjson
 from yarl import URL
 
 from weft.kube.client.credentials import Credentials, load_credentials
-from weft.kube.client.errors import ApiError, Forbidden, Unavailable, refusal, refusal_of
+from weft.kube.client.errors import ApiError, Unavailable, refusal, refusal_of
+from weft.kube.client.pool import Pool
 from weft.kube.names import FIELD_MANAGER, USER_AGENT
 
 POOL: Final = 64
 TIMEOUT_SECONDS: Final = 5.0
-IDLE_SECONDS: Final = 150.0  # bookmarks come about once a minute
+IDLE_SECONDS: Final = 150.0  # a watch that is alive has a bookmark about once a minute
+KEPT_SECONDS: Final = 60.0  # less than the 90 s after which an API server closes a connection
 
 VERBS: Final = {
     "GET": "get",
@@ -277,7 +280,7 @@ class Api:
             wrote=writes,
             what=f"{response.method} {response.url.path}",
         )
-        if isinstance(error, Forbidden):
+        if response.status == HTTPStatus.UNAUTHORIZED:
             self._credentials.distrust()
         return error
 
@@ -291,23 +294,13 @@ class Api:
         self.calls[verb, type(error).__name__] += 1
 
 
-class _Pool(aiohttp.TCPConnector):
-    """Drops what it does not keep: a goodbye in TLS would wait for a peer that may be dead."""
-
-    def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:  # noqa: ANN401
-        if (should_close or protocol.should_close) and protocol.transport is not None:
-            protocol.transport.abort()
-        super()._release(key, protocol, should_close=should_close)
-
-
 def _session(user_agent: str) -> aiohttp.ClientSession:
     session = aiohttp.ClientSession(
-        # Watches live in the same pool, so its bound is the semaphore's, which only calls take.
-        connector=_Pool(limit=0),
+        connector=Pool(keepalive_timeout=KEPT_SECONDS),
         # An API server compresses large lists, which costs it more than a cluster's network saves.
         headers={
             "User-Agent": user_agent,
-            "Accept": "application/json",
+            "Accept": "application/json, */*",
             "Accept-Encoding": "identity",
         },
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -18,6 +18,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -66,7 +67,6 @@ class Leadership:
         self._release = False
         self._woken = asyncio.Event()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     @property
@@ -84,6 +84,7 @@ class Leadership:
 
     def start(self) -> None:
         """Stand for election."""
+        self._runner.get_loop()  # made here, so that `stop` can always reach it
         self._thread.start()
 
     def stop(self, release: bool = True) -> None:
@@ -95,13 +96,18 @@ class Leadership:
         self._stopping = True
         if not self._thread.is_alive():
             return
-        self._runner.get_loop().call_soon_threadsafe(self._woken.set)
+        with suppress(RuntimeError):  # the election may have ended just now
+            self._runner.get_loop().call_soon_threadsafe(self._woken.set)
         self._thread.join(timeout=self.renew_seconds)
+
+    def stand(self) -> None:
+        """Stand again after a lost term: nothing that was decided in it is still under way."""
+        self._stands = True
 
     async def wait_until_leading(self) -> None:
         """Stand again, if a term was lost, and wait until elected."""
         while not self.leading:
-            self._stands = True
+            self.stand()
             if not self._thread.is_alive():
                 raise NotLeading(
                     "the election is over", hint="Start the operator again; its log says why."

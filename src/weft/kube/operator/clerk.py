@@ -10,18 +10,18 @@ writing it once.
 
 import asyncio
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 
 from weft.brain.state import REASON_ROW, BrainState
 from weft.kube.client.api import Api
-from weft.kube.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from weft.kube.client.errors import ApiError, Conflict, NotFound
 from weft.kube.metrics import Metrics
-from weft.kube.names import API_VERSION, GROUP, JOB_KIND, jobs_path
+from weft.kube.names import jobs_path
+from weft.kube.operator.events import tell
 from weft.kube.operator.sight import JobSight
-from weft.kube.operator.status import Standing, stamp, standing_patch, title
+from weft.kube.operator.status import Standing, standing_patch, title
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.state import State
@@ -29,6 +29,7 @@ from weft.model.state import State
 SPACING_SECONDS = 5.0
 SETTLED_SECONDS = 1.0
 REFRESH_SECONDS = 60.0
+SLOW_START_SECONDS = 10.0
 PAUSE_SECONDS = 0.25
 LANES = 8
 REFRESHED_AT_ONCE = 20
@@ -37,7 +38,7 @@ CODES = 64
 
 STATE_OF_TITLE = {title(state): state for state in State}
 ROW_OF_SLUG = {code.slug: REASON_ROW[code] for code in ReasonCode}
-OWN = (State.QUEUED, State.ADMITTED, State.RUNNING)
+OWN = (State.QUEUED, State.ADMITTED, State.STARTING, State.RUNNING)
 
 
 class Office(Protocol):
@@ -51,6 +52,7 @@ class Office(Protocol):
     def identity(self) -> str: ...
     def now(self) -> float: ...
     def standing(self, key: str, state: State, message: str) -> Standing: ...
+    def slow_start(self, key: str) -> str: ...
     def took_job(self, raw: dict[str, Any]) -> None: ...
     def is_busy(self, key: str) -> bool: ...
     def backlog(self) -> int: ...
@@ -74,7 +76,10 @@ class Clerk:
             self._seq[slot] = seq
             self._written_at[slot] = -np.inf
             self._wanted[slot] = UNKNOWN
-        self._shown[slot] = _code_of(sight)
+        code = _code_of(sight)
+        if code != self._shown[slot] and code != UNKNOWN:
+            self._written_at[slot] = self._office.now()
+        self._shown[slot] = code
 
     def report_came(self, key: str) -> None:
         """Progress to be told, at leisure."""
@@ -106,15 +111,18 @@ class Clerk:
         waits = jobs.state[:size] <= State.ADMITTED
         lasted = ~waits | (now - self._changed_at[:size] >= SETTLED_SECONDS)
         spaced = now - self._written_at[:size] >= SPACING_SECONDS
-        rows = np.flatnonzero(differs & lasted & spaced)
+        starts = jobs.state[:size] == State.STARTING
+        rows = np.flatnonzero(differs & lasted & spaced & ~starts)
         rows = rows[np.lexsort((self._changed_at[rows], waits[rows]))]
-        rows = np.concatenate([rows, self._to_refresh(active & known & ~differs & waits, now)])
-        rows = np.concatenate([rows, self._with_news(spaced, state)])
+        told = active & known & ~differs
+        waiting = self._to_refresh(told & waits, now, REFRESH_SECONDS)
+        starting = self._to_refresh(told & starts, now, SLOW_START_SECONDS)
+        rows = np.concatenate([rows, waiting, starting, self._with_news(spaced, state)])
         return [(int(row), int(jobs.seq[row])) for row in rows]
 
-    def _to_refresh(self, told: Bools, now: float) -> Ints:
-        """Reasons that still hold, with numbers that may be old."""
-        old = np.flatnonzero(told & (now - self._written_at[: len(told)] >= REFRESH_SECONDS))
+    def _to_refresh(self, told: Bools, now: float, seconds: float) -> Ints:
+        """What still holds, with words that may be old: numbers, or what a start waits for."""
+        old = np.flatnonzero(told & (now - self._written_at[: len(told)] >= seconds))
         return old[np.argsort(self._written_at[old], kind="stable")][:REFRESHED_AT_ONCE]
 
     def _with_news(self, spaced: Bools, state: BrainState) -> Ints:
@@ -151,7 +159,7 @@ class Clerk:
         if sight is None or sight.final or standing_state not in OWN:
             return
         now = office.now()
-        standing = office.standing(spec.id, standing_state, "")
+        standing = office.standing(spec.id, standing_state, office.slow_start(spec.id))
         self._written_at[slot] = now
         if _is_told(sight, standing):
             return
@@ -160,25 +168,15 @@ class Clerk:
         office.took_job(await self._api.patch(f"{path}/status", patch))
         self._metrics.status_written()
         if standing.reasons and standing.reasons[0].code.slug != sight.status.get("reason"):
-            await self._tell(sight, standing, now)
-
-    async def _tell(self, sight: JobSight, standing: Standing, now: float) -> None:
-        first = standing.reasons[0]
-        slug = first.code.slug
-        changed = blake2b(f"{sight.uid}/{sight.version}/{slug}".encode(), digest_size=8).hexdigest()
-        event = event_of(
-            sight,
-            name=f"{sight.name}.{changed}",
-            reason=slug.replace(".", ""),
-            note=f"{first.text} Remedy: {first.remedy}",
-            now=now,
-            instance=self._office.identity,
-        )
-        path = f"/apis/events.k8s.io/v1/namespaces/{sight.namespace}/events"
-        try:
-            await self._api.create(path, event)
-        except AlreadyExists:
-            return
+            first = standing.reasons[0]
+            await tell(
+                self._api,
+                sight,
+                reason=first.code.slug.replace(".", ""),
+                note=f"{first.text} Remedy: {first.remedy}",
+                now=now,
+                instance=office.identity,
+            )
 
     def _grow(self, size: int) -> None:
         before = getattr(self, "_shown", np.zeros(0, np.int64))
@@ -190,31 +188,6 @@ class Clerk:
         self._seq: Ints = _grown(getattr(self, "_seq", None), more, -1.0).astype(np.int64)
         self._written_at: Floats = _grown(getattr(self, "_written_at", None), more, -np.inf)
         self._changed_at: Floats = _grown(getattr(self, "_changed_at", None), more, -np.inf)
-
-
-def event_of(
-    sight: JobSight, *, name: str, reason: str, note: str, now: float, instance: str
-) -> dict[str, Any]:
-    """An Event about a job."""
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": sight.namespace},
-        "eventTime": stamp(now),
-        "reportingController": f"{GROUP}/operator",
-        "reportingInstance": instance[:128],
-        "action": "Scheduling",
-        "reason": reason,
-        "note": note[:1000],
-        "type": "Normal",
-        "regarding": {
-            "apiVersion": API_VERSION,
-            "kind": JOB_KIND,
-            "namespace": sight.namespace,
-            "name": sight.name,
-            "uid": sight.uid,
-        },
-    }
 
 
 def _codes(state: BrainState) -> Ints:
@@ -237,7 +210,7 @@ def _code_of(sight: JobSight) -> int:
 def _is_told(sight: JobSight, standing: Standing) -> bool:
     """Whether the record says all of this already."""
     status = sight.status
-    text = standing.reasons[0].text if standing.reasons else None
+    text = standing.reasons[0].text if standing.reasons else standing.message or None
     return (
         sight.state == title(standing.state)
         and status.get("message") == text

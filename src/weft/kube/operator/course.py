@@ -82,7 +82,9 @@ def next_step(look: Look) -> Step:
         return _work_on(look, job, state)
     if job.final:
         return _afterlife(look, job)
-    return _introduce(look, job) if state is None else look.deeds(Settle(state))
+    return (
+        _introduce(look, job) if state is None else look.deeds(Settle(state, _epitaph(look, state)))
+    )
 
 
 def phase_seen(job: JobSight, pods: Sequence[PodSight], *, has_pods: bool = True) -> Phase:
@@ -136,6 +138,17 @@ def _introduce(look: Look, job: JobSight) -> Step:
             JobReported(look.now, look.id, job.epoch, phase, job.work_saved, placement, job.past)
         )
     return look.events(*events)
+
+
+def _epitaph(look: Look, state: State) -> str:
+    """Why a job failed, as far as its last pods tell."""
+    if state is not State.FAILED:
+        return ""
+    guilty = [pod for pod in look.pods if _guilty(pod)]
+    if not guilty:
+        return "its workers failed"
+    last = max(guilty, key=lambda pod: pod.epoch)
+    return f"{last.name} on {last.node} ended with exit code {last.exit_code}"
 
 
 def _afterlife(look: Look, job: JobSight) -> Step:

@@ -27,6 +27,7 @@ from weft.kube.metrics import Metrics
 from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
 from weft.kube.operator import crash
 from weft.kube.operator.course import next_step
+from weft.kube.operator.events import tell
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.kube.operator.status import Standing, decision_patch, standing_patch
 from weft.kube.operator.step import (
@@ -66,6 +67,8 @@ class Scene(Protocol):
     def changes(self, key: str) -> int: ...
     @property
     def leader(self) -> int: ...
+    @property
+    def identity(self) -> str: ...
 
 
 class Hands:
@@ -202,22 +205,35 @@ class Hands:
         crash.passing("recorded")
 
     async def _record_stopping(self, look: Look, deed: RecordStopping) -> None:
+        job = self._job(look)
         crash.passing("before-stop")
         standing = self._scene.standing(look.key, State.STOPPING, deed.why)
-        await self._patch_status(
-            self._job(look), standing_patch(self._job(look), standing, look.now)
-        )
+        written = await self._patch_status(job, standing_patch(job, standing, look.now))
         crash.passing("stop-recorded")
+        if written:
+            await self._tell(look, "Stopping", deed.why, bad=False)
 
     async def _settle(self, look: Look, deed: Settle) -> None:
+        job = self._job(look)
         crash.passing("before-final")
         standing = self._scene.standing(look.key, deed.state, deed.message)
-        await self._patch_status(
-            self._job(look), standing_patch(self._job(look), standing, look.now)
-        )
+        written = await self._patch_status(job, standing_patch(job, standing, look.now))
         crash.passing("final")
+        if written and deed.state is State.FAILED:
+            await self._tell(look, "Failed", deed.message, bad=True)
 
-    async def _patch_status(self, job: JobSight, patch: dict[str, Any]) -> None:
+    async def _tell(self, look: Look, reason: str, note: str, *, bad: bool) -> None:
+        await tell(
+            self._api,
+            self._job(look),
+            reason=reason,
+            note=note,
+            now=look.now,
+            instance=self._scene.identity,
+            bad=bad,
+        )
+
+    async def _patch_status(self, job: JobSight, patch: dict[str, Any]) -> bool:
         """Under a version; on a conflict the newest view is fetched and the next look decides."""
         path = jobs_path(job.namespace, job.name)
         try:
@@ -226,6 +242,8 @@ class Hands:
         except Conflict:
             self._metrics.status_written("conflict")
             self._scene.took_job(await self._api.get(path))
+            return False
+        return True
 
     async def _create_pods(self, look: Look, deed: CreatePods) -> None:
         job = self._job(look)

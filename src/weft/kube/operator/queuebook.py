@@ -15,6 +15,7 @@ from weft.kube.operator.sight import QueueSight
 from weft.kube.operator.status import stamp, title
 from weft.model.ids import QueueId
 from weft.model.state import State
+from weft.policy.tenancy.quota import NO_LIMIT
 
 log = Log("queues")
 
@@ -51,6 +52,8 @@ class QueueBook:
         table = state.quota
         used = table.sums(state.own_use(held_only=True))
         counts = self._counts(state)
+        if table.caps[row] < NO_LIMIT:
+            status["limit"] = int(table.caps[row])
         return status | {
             "guaranteed": int(table.guaranteed[row]),
             "used": int(used[row]),

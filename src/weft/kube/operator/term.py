@@ -106,6 +106,7 @@ class Term:
         metrics: Metrics,
         open_journal: OpenJournal,
     ) -> None:
+        self._api = api
         self._leadership = leadership
         self._settings = settings
         self._metrics = metrics
@@ -207,10 +208,12 @@ class Term:
         instructions = self.brain.handle(event)
         self._journal.record(event, instructions)
         self._metrics.event_handled(type(event).__name__)
-        if self.brain.decision is not None:
-            self._decided(time.perf_counter() - began)
-        for instruction in instructions:
-            self._take(instruction)
+        self._metrics.journal_grew()
+        with in_round(f"{self.leader}-{self.brain.rounds}"):
+            if self.brain.decision is not None:
+                self._decided(time.perf_counter() - began)
+            for instruction in instructions:
+                self._take(instruction)
         self._see_standing(event)
         if isinstance(event, InstructionDone):
             crash.passing("acknowledged" if event.verb is Verb.START else "stopped")
@@ -228,8 +231,7 @@ class Term:
         invariants.demand(breaches)
         self._metrics.decided("started", len(decision.grants))
         self._metrics.decided("preempted", len(decision.preemptions))
-        with in_round(f"{self.leader}-{self.brain.rounds}"):
-            log.debug("round", grants=len(decision.grants), preempted=len(decision.preemptions))
+        log.debug("round", grants=len(decision.grants), preempted=len(decision.preemptions))
 
     def _take(self, instruction: Instruction) -> None:
         if isinstance(instruction, Wake):
@@ -237,7 +239,10 @@ class Term:
         elif isinstance(instruction, Probe):
             asyncio.get_running_loop().call_soon(self._answer, instruction)
         elif isinstance(instruction, Start | Stop | Preempt):
-            self._whys[instruction.job] = _why(instruction)
+            why = self._whys[instruction.job] = _why(instruction)
+            log.info(
+                f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
+            )
             self.hands.touch(instruction.job)
 
     def _wake_at(self, at: float) -> None:
@@ -331,6 +336,18 @@ class Term:
             work=told.work if told else None,
             metrics=told.metrics if told else None,
         )
+
+    def slow_start(self, key: str) -> str:
+        """What a start waits for; empty where the job is not starting."""
+        if self._belief(JobId(key)).state is not State.STARTING:
+            return ""
+        pods = sorted(self._pods_of.get(key, {}).values(), key=lambda pod: pod.rank)
+        late = [pod for pod in pods if pod.live and not pod.running]
+        if not late:
+            return ""
+        first = late[0]
+        what = first.unschedulable or first.stuck or ("starting" if first.node else "not bound yet")
+        return f"{len(pods) - len(late)} of {len(pods)} workers run; {first.name}: {what}"
 
     def _past(self, job: JobId, slot: int | None) -> Past | None:
         state = self.brain.state
@@ -458,7 +475,15 @@ class Term:
             await asyncio.sleep(5.0)
             await self.queuebook.write(self.brain.state, self.now())
             measure(self.brain.state, self.nodebook, self._metrics)
+            self._metrics.api_calls_are(self._api.calls)
+            self._measure_watches()
             self._forget_the_gone()
+
+    def _measure_watches(self) -> None:
+        for kind, cache in (("jobs", self.jobs), ("queues", self.queues), ("nodes", self.nodes)):
+            self._metrics.watch_lags(kind, time.monotonic() - cache.heard_at)
+        heard = min(self.pods.heard_at, self.foreign.heard_at)
+        self._metrics.watch_lags("pods", time.monotonic() - heard)
 
     def _forget_the_gone(self) -> None:
         for key in [key for key in self._changes if key not in self.jobs.items]:

@@ -6,7 +6,7 @@ carries the one thing to do about it.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,24 +74,37 @@ RIGHTS: Final = (
     Right("list", "nodes", "", cluster=True, used_by="nodes, top", needed=False),
 )
 
-Check = Callable[["Api", str, str | None], Awaitable[list[Finding]]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patient:
+    """What is looked at, and from where: our clock may be ahead of the server's."""
+
+    api: "Api"
+    namespace: str
+    operator_namespace: str | None = None
+    skew_seconds: float = 0.0
+
+    def now(self) -> datetime:
+        """The server's time."""
+        return datetime.now(UTC) - timedelta(seconds=self.skew_seconds)
 
 
-async def diagnose(
-    api: "Api", namespace: str, *, skew_seconds: float, operator_namespace: str | None = None
-) -> tuple[Finding, ...]:
+Check = Callable[[Patient], Awaitable[list[Finding]]]
+
+
+async def diagnose(patient: Patient) -> tuple[Finding, ...]:
     """All findings, in the order in which they build on each other."""
-    findings = [skew_finding(skew_seconds)]
+    findings = [skew_finding(patient.skew_seconds)]
     for name, check in CHECKS.items():
         try:
-            findings += await check(api, namespace, operator_namespace)
+            findings += await check(patient)
         except ApiError as error:
             findings.append(Finding(name, Verdict.FAIL, str(error), error.hint))
     return tuple(findings)
 
 
-async def _server(api: "Api", _namespace: str, _operator: str | None) -> list[Finding]:
-    version = await api.get("/version")
+async def _server(patient: Patient) -> list[Finding]:
+    version = await patient.api.get("/version")
     text = f"Kubernetes {version.get('gitVersion', 'of unknown version')}"
     minor = count(str(version.get("minor", "")).rstrip("+"))
     if minor and minor < OLDEST_MINOR:
@@ -111,12 +124,12 @@ def skew_finding(skew_seconds: float) -> Finding:
     return Finding("clock", verdict, text, "synchronise it, for example with chrony")
 
 
-async def _crds(api: "Api", _namespace: str, _operator: str | None) -> list[Finding]:
+async def _crds(patient: Patient) -> list[Finding]:
     install = "install the chart: helm install weft charts/weft (its crds/ come with it)"
     try:
-        served = await api.get(f"/apis/{API_VERSION}")
+        served = await patient.api.get(f"/apis/{API_VERSION}")
     except NotFound:
-        return [Finding("crds", Verdict.FAIL, await _missing_version(api), install)]
+        return [Finding("crds", Verdict.FAIL, await _missing_version(patient.api), install)]
     names = {resource["name"] for resource in served.get("resources") or ()}
     missing = [name for name in (JOBS, f"{JOBS}/status", QUEUES) if name not in names]
     if missing:
@@ -134,11 +147,12 @@ async def _missing_version(api: "Api") -> str:
     return f"{GROUP} is served as {served}; this program speaks {VERSION}"
 
 
-async def _rights(api: "Api", namespace: str, _operator: str | None) -> list[Finding]:
-    return [await _right(api, namespace, right) for right in RIGHTS]
+async def _rights(patient: Patient) -> list[Finding]:
+    return [await _right(patient, right) for right in RIGHTS]
 
 
-async def _right(api: "Api", namespace: str, right: Right) -> Finding:
+async def _right(patient: Patient, right: Right) -> Finding:
+    namespace = patient.namespace
     resource, _, sub = right.resource.partition("/")
     asked = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": sub}
     asked |= {} if right.cluster else {"namespace": namespace}
@@ -147,7 +161,7 @@ async def _right(api: "Api", namespace: str, right: Right) -> Finding:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": asked},
     }
-    answer = await api.create(REVIEWS, review)
+    answer = await patient.api.create(REVIEWS, review)
     where = "in the cluster" if right.cluster else f"in '{namespace}'"
     if part(answer, "status").get("allowed"):
         return Finding("rights", Verdict.OK, f"may {right.words} {where}")
@@ -157,9 +171,9 @@ async def _right(api: "Api", namespace: str, right: Right) -> Finding:
     return Finding("rights", verdict, text, f"ask an administrator for the role '{role}'")
 
 
-async def _gpus(api: "Api", _namespace: str, _operator: str | None) -> list[Finding]:
+async def _gpus(patient: Patient) -> list[Finding]:
     try:
-        nodes = (await list_all(api, NODES)).items
+        nodes = (await list_all(patient.api, NODES)).items
     except Forbidden:
         return [_unseen("gpus", "nodes", "weft-cluster-view")]
     gpus = [count(part(node, "status", "allocatable").get(GPU_RESOURCE)) for node in nodes]
@@ -170,20 +184,24 @@ async def _gpus(api: "Api", _namespace: str, _operator: str | None) -> list[Find
     return [Finding("gpus", Verdict.WARN, text, "install NVIDIA's GPU operator or device plugin")]
 
 
-async def _lease(api: "Api", _namespace: str, operator: str | None) -> list[Finding]:
-    within = f"/namespaces/{operator}" if operator else ""
+async def _lease(patient: Patient) -> list[Finding]:
+    named = patient.operator_namespace
+    within = f"/namespaces/{named}" if named else ""
     only = {"fieldSelector": f"metadata.name={LEASE}"}
     try:
-        leases = (await list_all(api, f"{LEASES}{within}/leases", only)).items
+        leases = (await list_all(patient.api, f"{LEASES}{within}/leases", only)).items
     except Forbidden:
         return [_unseen("operator", "leases", "view in the operator's namespace")]
-    return [lease_finding(leases, datetime.now(UTC))]
+    return [lease_finding(leases, patient.now())]
 
 
 def lease_finding(leases: tuple[dict[str, Any], ...], now: datetime) -> Finding:
     """Whether somebody leads, and has said so lately."""
     if not leases:
-        text, hint = f"no lease '{LEASE}': no operator ever led here", "helm install weft"
+        text, hint = (
+            f"no lease '{LEASE}': no operator ever led here",
+            "helm install weft charts/weft",
+        )
         return Finding("operator", Verdict.FAIL, text, hint)
     held = [lease for lease in leases if part(lease, "spec").get("holderIdentity")]
     if not held:
@@ -203,13 +221,13 @@ _LOOK: Final = (
 )
 
 
-async def _queues(api: "Api", namespace: str, _operator: str | None) -> list[Finding]:
+async def _queues(patient: Patient) -> list[Finding]:
     try:
-        queues = await list_queues(api)
+        queues = await list_queues(patient.api)
     except Forbidden:
         return [_unseen("queues", QUEUES, "weft-cluster-view")]
     if not queues:
-        hint = "create one: kubectl apply -f - <<< 'apiVersion: weft.dev/v1alpha1 …', see docs"
+        hint = "create a Queue (kubectl explain queue.spec); the chart makes one named default"
         return [Finding("queues", Verdict.WARN, "there is no queue", hint)]
     findings = [
         Finding(
@@ -221,8 +239,8 @@ async def _queues(api: "Api", namespace: str, _operator: str | None) -> list[Fin
         for queue in queues
         if queue.ready is False
     ]
-    if not any(queue.serves(namespace) for queue in queues):
-        text = f"no queue takes jobs of namespace '{namespace}'"
+    if not any(queue.serves(patient.namespace) for queue in queues):
+        text = f"no queue takes jobs of namespace '{patient.namespace}'"
         findings.append(Finding("queues", Verdict.FAIL, text, "add it to a queue's namespaces"))
     unseen = [queue.name for queue in queues if queue.ready is None]
     if unseen:

@@ -6,14 +6,17 @@ too old between two pages (410) starts the list once more from its beginning.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from weft.kube.client.errors import Gone
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
 
-PAGE = 500
+PAGE: Final = 500
+PATIENCE_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ async def _pages(
 ) -> AsyncIterator[Listing]:
     asked = {**params, "limit": str(size)}
     while True:
-        answer = await api.get(path, asked)
+        body = await api.raw("GET", path, params=asked, timeout_seconds=PATIENCE_SECONDS)
+        answer = orjson.loads(body)
         meta = answer.get("metadata") or {}
         token = meta.get("continue") or ""
         left = int(meta.get("remainingItemCount") or bool(token))

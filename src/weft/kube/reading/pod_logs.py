@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CONTAINER: Final = "worker"
 AGAIN_SECONDS: Final = 1.0
+DRAIN_SECONDS: Final = 10.0
 
 Emit = Callable[[WorkerLine, bytes], None]
 
@@ -127,9 +128,11 @@ class _Tails:
             self.tasks[new.uid] = self.group.create_task(self._follow(new))
 
     async def drained(self) -> None:
-        """All that the pods still have to say."""
+        """All that the pods still have to say; a node that is lost never says that it is over."""
         if self.tasks:
-            await asyncio.wait(self.tasks.values())
+            await asyncio.wait(self.tasks.values(), timeout=DRAIN_SECONDS)
+        for task in self.tasks.values():
+            task.cancel()
 
     async def _follow(self, worker: WorkerLine) -> None:
         seen = b""

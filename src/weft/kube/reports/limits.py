@@ -1,11 +1,11 @@
-"""How much workers may ask of the operator: so often per job, so many at once, in bounded memory.
+"""How much workers may ask of the operator: so often, so many at once, in bounded memory.
 
 A worker that is told 429 may not listen (Kubeflow's SDK tries again at its next step), so a refusal
 has to cost less than a report.
 """
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ class Limits:
     reports_at_once: int = 50
     refused_per_second: float = 1.0
     refused_at_once: int = 20
-    concurrent: int = 256
+    concurrent: int = 512
+    concurrent_per_namespace: int = 32
     connections: int = 4096
     connections_per_peer: int = 64
     body_seconds: float = 5.0
@@ -86,26 +87,28 @@ class Rates:
 
 
 class Crowd:
-    """So many at once, and no more."""
+    """So many at once for each key, and no more."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._inside = 0
+        self._inside: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
-        if self._inside >= self._most:
+    def one_more(self, key: str = "") -> Iterator[None]:
+        if self._inside[key] >= self._most:
             raise Refusal(
                 429,
                 "too many requests at once",
                 hint="Try again.",
                 retry_after_seconds=RETRY_SECONDS,
             )
-        self._inside += 1
+        self._inside[key] += 1
         try:
             yield
         finally:
-            self._inside -= 1
+            self._inside[key] -= 1
+            if not self._inside[key]:
+                del self._inside[key]
 
 
 RETRY_SECONDS: Final = 1.0

@@ -19,6 +19,7 @@ from weft.kube.logs import Log
 from weft.kube.reports.answers import refused
 from weft.kube.reports.limits import Limits
 from weft.kube.reports.refusal import Refusal
+from weft.model.errors import WorldError
 
 # Host and port, or the path of a Unix socket.
 Address = tuple[str, int] | Path
@@ -59,9 +60,15 @@ class Listener:
     async def start(self, address: Address, tls: TlsFiles | None = None) -> None:
         await self._runner.setup()
         context = _context(tls) if tls else None
+        try:
+            self._server = await self._listen(address, context)
+        except OSError as error:
+            raise WorldError(
+                f"cannot listen at {address}: {error.strerror}",
+                hint="Choose another port, or end the program that has this one.",
+            ) from error
         if tls and context:
             self._renewal = asyncio.create_task(_renew(context, tls))
-        self._server = await self._listen(address, context)
 
     async def stop(self) -> None:
         if self._renewal is not None:
@@ -149,7 +156,13 @@ class _Connection(web.RequestHandler):
 
 def _context(tls: TlsFiles) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tls.certificate, tls.key)
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise WorldError(
+            f"cannot use {tls.certificate} and {tls.key}: {error}",
+            hint="Give a certificate and its key in PEM, readable by the operator.",
+        ) from error
     return context
 
 

@@ -117,7 +117,8 @@ class ReportServer:
         self._limits = limits
         self._reports = Rates(limits.reports_per_second, limits.reports_at_once)
         self._strangers = Rates(limits.refused_per_second, limits.refused_at_once)
-        self._crowd = Crowd(limits.concurrent)
+        self._everybody = Crowd(limits.concurrent)
+        self._tenants = Crowd(limits.concurrent_per_namespace)
         self._listeners: list[Listener] = []
 
     async def start(
@@ -180,7 +181,7 @@ class ReportServer:
         """Nobody passes without a token that the API server vouches for."""
         if request.method == "GET" and request.path in (HEALTH, READY):
             return await handler(request)
-        with self._crowd.one_more():
+        with self._everybody.one_more():
             token = bearer(request.headers.get("Authorization"))
             known = self._tokens.remembered(token)
             self._check_leading()
@@ -198,7 +199,8 @@ class ReportServer:
         identity = self._identity(_caller.get(), request.match_info)
         # The first rank is the one that usually reports: the others do not use up its share.
         self._reports.take((identity.namespace, identity.job, identity.rank == 0))
-        report = route.read(await self._body(request, route))
+        with self._tenants.one_more(identity.namespace):
+            report = route.read(await self._body(request, route))
         # Reading took its time: look again whether it still may be heard.
         self._check_leading()
         self._sink(self._identity(_caller.get(), request.match_info), report)

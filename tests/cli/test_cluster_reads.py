@@ -1,0 +1,170 @@
+"""What the commands show of a cluster: tables as they are, JSON by its shape."""
+
+import pytest
+
+from tests.cli.called import Weft, expect_json_shape, expect_snapshot, trimmed
+from tests.cli.fake_cluster import JOBS, NODES, PODS, QUEUES, FakeApi
+from tests.cli.objects import a_job, a_queue, a_running_job, a_waiting_job
+from weft.kube.client.errors import Forbidden
+
+SCREENS = {
+    "ls": ("ls",),
+    "ls-wide": ("ls", "-A", "-o", "wide"),
+    "show": ("show", "llama-sft"),
+    "show-waiting": ("show", "bert-ft"),
+    "show-failed": ("show", "vit-l"),
+    "why": ("why", "bert-ft"),
+    "queues": ("queues",),
+    "queues-wide": ("queues", "-o", "wide"),
+    "nodes": ("nodes",),
+    "nodes-wide": ("nodes", "--all", "-o", "wide"),
+    "top": ("top",),
+}
+TWINS = {
+    "ls": ("weft-jobs/1", ("ls",)),
+    "show": ("weft-job/1", ("show", "llama-sft")),
+    "why": ("weft-waiting/1", ("why", "bert-ft")),
+    "queues": ("weft-queues/1", ("queues",)),
+    "nodes": ("weft-nodes/1", ("nodes",)),
+    "top": ("weft-top/1", ("top",)),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_table(weft: Weft, cluster: FakeApi, name: str) -> None:
+    called = weft(*SCREENS[name])
+    assert called.status == 0
+    expect_snapshot(f"cluster-{name}.txt", trimmed(called.out))
+    assert cluster.closed
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_its_json_twin(weft: Weft, cluster: FakeApi, name: str) -> None:
+    schema, words = TWINS[name]
+    called = weft(*words, "-o", "json")
+    assert called.status == 0
+    assert called.json["schema"] == schema
+    expect_json_shape(f"cluster-{name}.json", called.json)
+
+
+def test_ls_selects_on_the_server(weft: Weft, cluster: FakeApi) -> None:
+    listed = weft("ls", "--state", "running", "--state", "Failed", "-o", "json").json
+    assert [job["name"] for job in listed["jobs"]] == ["llama-sft", "vit-l"]
+    assert "status.state!=Queued" in cluster.asked[-1][1]["fieldSelector"]
+    listed = weft("ls", "-A", "--state", "waiting", "--queue", "research", "-o", "json").json
+    assert [job["name"] for job in listed["jobs"]] == ["eval", "bert-ft"]
+    assert "spec.queue=research" in cluster.asked[-1][1]["fieldSelector"]
+
+
+def test_ls_shows_a_job_that_no_operator_has_seen(weft: Weft, cluster: FakeApi) -> None:
+    cluster.things[JOBS] = [a_job("fresh"), a_running_job(annotations={"weft.dev/cancel": "true"})]
+    out = weft("ls").out
+    assert "new" in out
+    assert "Running (ending)" in out
+    assert [job["name"] for job in weft("ls", "--state", "active", "-o", "json").json["jobs"]]
+
+
+def test_ls_of_nothing_says_so(weft: Weft, cluster: FakeApi) -> None:
+    called = weft("ls", "-n", "empty")
+    assert (called.out, called.err) == ("", "no jobs in namespace 'empty'\n")
+    assert weft("ls", "-A", "--queue", "none").err == "no such jobs in any namespace\n"
+
+
+def test_lists_come_in_pages(weft: Weft, cluster: FakeApi) -> None:
+    cluster.things[JOBS] = [a_job(f"job-{number}") for number in range(1200)]
+    assert len(weft("ls", "-o", "json").json["jobs"]) == 1200
+    assert [asked["limit"] for _, asked in cluster.asked] == ["500"] * 3
+    some = weft("ls", "--limit", "700")
+    assert "about 500 more jobs were not read" in some.err
+    assert some.out.count("job-") == 700
+
+
+def test_why_tells_of_jobs_that_do_not_wait(weft: Weft, cluster: FakeApi) -> None:
+    assert "It does not wait." in weft("why", "llama-sft").out
+    assert "no try is left" in weft("why", "vit-l").out
+    cluster.things[JOBS] = [a_job("fresh"), a_job("quiet", status={"state": "Queued"})]
+    fresh = weft("why", "fresh")
+    assert "No operator has looked at it yet." in fresh.out
+    assert "weft doctor" in fresh.err
+    assert "No reason is written down yet." in weft("why", "quiet").out
+
+
+def test_a_job_is_named_with_its_namespace_too(weft: Weft, cluster: FakeApi) -> None:
+    assert weft("why", "prod/eval").out == weft("why", "eval", "-n", "prod").out
+    assert "prod/eval: Queued" in weft("why", "prod/eval").out
+
+
+def test_a_job_that_was_stopped_waits_since_then(weft: Weft, cluster: FakeApi) -> None:
+    stopped = a_waiting_job()
+    stopped["status"] |= {
+        "startedAt": "2026-01-01T11:50:00Z",
+        "conditions": [
+            {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-01T11:59:00Z"}
+        ],
+    }
+    cluster.things[JOBS] = [stopped]
+    assert weft("why", "bert-ft", "-o", "json").json["waited_seconds"] == 60.0
+
+
+def test_whoever_may_see_little_sees_that(weft: Weft, cluster: FakeApi) -> None:
+    cluster.forbidden = ("queues", "pods", "events")
+    assert "Workers" not in weft("show", "llama-sft").out
+    assert weft("why", "bert-ft").status == 0
+    called = weft("nodes")
+    assert called.status == 0
+    assert "foreign use is not counted" in called.err
+    cluster.forbidden = ("nodes",)
+    top = weft("top")
+    assert "GPUs   16 used" in top.out
+    assert "you may not list nodes" in top.err
+    assert weft("nodes").status == 5
+
+
+def test_jobs_of_others_are_left_out_where_they_may_not_be_seen(
+    weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = cluster._read
+
+    def narrow(path: str, params: dict[str, str]) -> object:
+        if path == JOBS:
+            raise Forbidden("not all of them")
+        return read(path, params)
+
+    monkeypatch.setattr(cluster, "_read", narrow)
+    assert "'research' only" in weft("top").err
+    nodes = weft("nodes", "-o", "json")
+    assert "used counts 'research' only" in nodes.json["notes"][0]
+    assert [node["used_gpus"] for node in nodes.json["nodes"]][:2] == [8, 8]
+
+
+def test_an_empty_cluster(weft: Weft, cluster: FakeApi) -> None:
+    cluster.things = {path: [] for path in (JOBS, QUEUES, NODES, PODS)}
+    assert weft("queues").err == "there are no queues\n"
+    assert weft("nodes").err == "there are no nodes\n"
+    assert "0 running, 0 waiting" in weft("top").out
+
+
+@pytest.mark.parametrize("command", ["ls", "queues", "top"])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_watching_draws_again_until_it_is_left(
+    weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch, command: str, output: str
+) -> None:
+    monkeypatch.setattr("weft.cli.watching.LEAST_SECONDS", 0.0)
+    cluster.watched = "queues" if command == "queues" else "trainingjobs"
+    change = a_queue("new", version=101) if command == "queues" else a_waiting_job(version=101)
+    cluster.changes = [("MODIFIED", change), ("INTERRUPT", {})]
+    called = weft(command, "--watch", "-o", output)
+    assert called.status == 130
+    assert "detached: " in called.err
+    if output == "json":
+        assert called.out.splitlines()[0].startswith('{"schema"')
+
+
+def test_text_from_a_cluster_cannot_steer_the_terminal(weft: Weft, cluster: FakeApi) -> None:
+    bad = a_waiting_job()
+    bad["status"] |= {"message": "\x1b]0;gotcha\x07\x1b[2Jfine [bold]really[/bold]", "reasons": []}
+    cluster.things[JOBS] = [bad]
+    for words in (("ls", "-o", "wide"), ("show", "bert-ft"), ("why", "bert-ft")):
+        out = weft(*words).out
+        assert "\x1b" not in out
+        assert "fine [bold]really[/bold]" in out

@@ -1,0 +1,459 @@
+"""One leader at a time, and always one soon: elections in memory first, then on a real server."""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+
+import orjson
+import pytest
+
+from tests.kube.weather import Climate, Fault, Weather
+from tools.testcluster import ControlPlane
+from weft.kube.client.api import Api
+from weft.kube.client.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    NoAccess,
+    NotFound,
+    Unavailable,
+)
+from weft.kube.client.lease import Leadership
+from weft.model.errors import NotLeading
+
+SHORT = {"lease_seconds": 2.0, "renew_seconds": 1.2, "retry_seconds": 0.2}
+REAL: dict[str, Any] = {"lease_seconds": 15, "renew_seconds": 10, "retry_seconds": 2}
+PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases/weft"
+
+
+class Store:
+    """A server that knows one lease; each replica speaks to it by its own `Line`."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.version = 0
+        self.lease: dict[str, Any] | None = None
+        self.writes = 0
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        assert self.lease is not None
+        spec: dict[str, Any] = self.lease["spec"]
+        return spec
+
+    def edit(self, **spec: Any) -> None:
+        """Somebody else writes to the lease."""
+        with self.lock:
+            self._store({**(self.lease or {"metadata": {}}), "spec": {**self.spec, **spec}})
+
+    def call(self, method: str, body: bytes) -> dict[str, Any]:
+        with self.lock:
+            if method == "GET":
+                return self._found()
+            lease = orjson.loads(body)
+            if method == "POST":
+                if self.lease is not None:
+                    raise AlreadyExists("taken", status=409)
+            elif lease["metadata"].get("resourceVersion") != self._found()["metadata"].get(
+                "resourceVersion"
+            ):
+                raise Conflict("changed", status=409)
+            self.writes += 1
+            return self._store(lease)
+
+    def _found(self) -> dict[str, Any]:
+        if self.lease is None:
+            raise NotFound("no lease", status=404)
+        return self.lease
+
+    def _store(self, lease: dict[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        about = {**lease["metadata"], "resourceVersion": str(self.version)}
+        self.lease = {**lease, "metadata": about}
+        return self.lease
+
+
+class Line:
+    """What one replica has instead of a connection; it can break, hang and freeze its thread."""
+
+    def __init__(self, store: Store, random: Random | None = None) -> None:
+        self.store = store
+        self.random = random
+        self.fault: Callable[[str], ApiError | None] = lambda _method: None
+        self.lost_answers = False
+        self.hangs = False
+        self.freezes = threading.Event()
+        self.thawed = threading.Event()
+        self.closed = False
+
+    async def make(self) -> Any:  # noqa: ANN401
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.closed = True
+
+    async def raw(
+        self, method: str, path: str, *, body: bytes = b"", timeout_seconds: float = 5.0
+    ) -> bytes:
+        assert path in (PATH, PATH.rsplit("/", 1)[0])
+        if self.freezes.is_set():
+            self.thawed.wait()
+        if self.hangs:
+            await asyncio.sleep(timeout_seconds)
+            raise Unavailable("no answer")
+        if self.random is not None:
+            await self._bad_luck(timeout_seconds)
+        error = self.fault(method)
+        if error is not None:
+            raise error
+        answer = orjson.dumps(self.store.call(method, body))
+        if self.lost_answers and method != "GET":
+            raise Unavailable("the answer was lost", ambiguous=True)
+        return answer
+
+    async def _bad_luck(self, timeout_seconds: float) -> None:
+        assert self.random is not None
+        if self.random.random() < 0.3:
+            await asyncio.sleep(self.random.uniform(0, timeout_seconds))
+        if self.random.random() < 0.5:
+            raise Unavailable("bad luck")
+
+
+@contextmanager
+def replica(
+    make_api: Callable[[], Awaitable[Any]], identity: str = "one", **rest: Any
+) -> Iterator[Leadership]:
+    leadership = Leadership(
+        make_api, namespace="default", name="weft", identity=identity, **{**SHORT, **rest}
+    )
+    leadership.start()
+    try:
+        yield leadership
+    finally:
+        leadership.stop()
+
+
+def wait_for(done: Callable[[], object], seconds: float = 5.0) -> float:
+    """How long it took."""
+    started_at = time.monotonic()
+    while not done():
+        assert time.monotonic() - started_at < seconds, "it did not happen"
+        time.sleep(0.005)
+    return time.monotonic() - started_at
+
+
+def test_a_free_lease_is_taken_kept_and_released() -> None:
+    store = Store()
+    line = Line(store)
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        one.check()
+        assert one.transitions == 1
+        assert store.spec["holderIdentity"] == "one"
+        assert store.spec["leaseDurationSeconds"] == 2
+        wait_for(lambda: store.writes > 3)
+        assert store.spec["leaseTransitions"] == 1
+        assert store.spec["renewTime"] > store.spec["acquireTime"]
+    assert not one.leading
+    assert store.spec["holderIdentity"] == ""
+    assert line.closed
+    with pytest.raises(NotLeading) as caught:
+        one.check()
+    assert caught.value.hint
+
+
+def test_a_released_lease_passes_on_at_once_and_a_kept_one_after_its_time() -> None:
+    store = Store()
+    with replica(Line(store).make) as one, replica(Line(store).make, "two") as two:
+        wait_for(lambda: one.leading or two.leading)
+        first, second = (one, two) if one.leading else (two, one)
+        first.stop()
+        assert wait_for(lambda: second.leading) < 1.2
+        assert second.transitions == 2
+        second.stop(release=False)
+        with replica(Line(store).make, "three") as three:
+            assert wait_for(lambda: three.leading) > 1.2
+            assert three.transitions == 3
+
+
+def test_who_cannot_renew_leads_no_more_before_another_does() -> None:
+    store = Store()
+    line = Line(store)
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        with replica(Line(store).make, "two") as two:
+            line.hangs = True
+            wait_for(lambda: not one.leading)
+            assert not two.leading
+            wait_for(lambda: two.leading)
+            line.hangs = False
+            time.sleep(0.5)
+            assert not one.leading
+
+
+def test_a_frozen_thread_is_found_out_by_the_clock() -> None:
+    store = Store()
+    line = Line(store)
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        line.freezes.set()
+        try:
+            assert wait_for(lambda: not one.leading) <= 1.5
+            with pytest.raises(NotLeading):
+                one.check()
+            with replica(Line(store).make, "two") as two:
+                wait_for(lambda: two.leading)
+                line.freezes.clear()
+                line.thawed.set()
+                time.sleep(0.3)
+                assert two.leading
+                assert not one.leading
+        finally:
+            line.thawed.set()
+
+
+def test_a_lost_term_stays_lost_until_the_main_loop_stands_again() -> None:
+    store = Store()
+    line = Line(store)
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        line.hangs = True
+        asyncio.run(one.wait_until_lost())
+        line.hangs = False
+        time.sleep(0.5)
+        assert not one.leading
+        asyncio.run(one.wait_until_leading())
+        one.check()
+        assert one.transitions == 2
+
+
+@pytest.mark.parametrize("spec", [{"holderIdentity": "thief"}, {"holderIdentity": ""}])
+def test_who_is_robbed_leads_no_more(spec: dict[str, str]) -> None:
+    store = Store()
+    with replica(Line(store).make) as one:
+        wait_for(lambda: one.leading)
+        store.edit(**spec)
+        asyncio.run(asyncio.wait_for(one.wait_until_lost(), 1.0))
+
+
+def test_an_edit_by_others_does_not_end_a_term() -> None:
+    store = Store()
+    with replica(Line(store).make) as one:
+        wait_for(lambda: one.leading)
+        store.edit(strategy="OldestEmulationVersion")
+        writes = store.writes
+        wait_for(lambda: store.writes > writes + 2)
+        assert one.leading
+        assert one.transitions == 1
+        assert store.spec["strategy"] == "OldestEmulationVersion"
+
+
+def test_a_deleted_lease_ends_the_term_and_the_count_goes_on() -> None:
+    store = Store()
+    with replica(Line(store).make) as one:
+        wait_for(lambda: one.leading)
+        store.lease = None
+        asyncio.run(one.wait_until_lost())
+        asyncio.run(one.wait_until_leading())
+        assert one.transitions == 2
+        assert store.spec["leaseTransitions"] == 2
+
+
+def test_lost_answers_do_not_cost_the_lease() -> None:
+    """A renewal that was done and not answered looks like a conflict the next time."""
+    store = Store()
+    line = Line(store)
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        for _ in range(3):
+            line.lost_answers = True
+            writes = store.writes
+            wait_for(lambda: store.writes > writes)  # noqa: B023
+            line.lost_answers = False
+            wait_for(lambda: store.writes > writes + 1)  # noqa: B023
+            assert one.leading
+        assert one.transitions == 1
+
+
+def test_a_restarted_replica_goes_on_at_once_in_a_new_term() -> None:
+    """Its name is the pod's, and nobody else in this pod can be leading."""
+    store = Store()
+    with replica(Line(store).make) as one:
+        wait_for(lambda: one.leading)
+        one.stop(release=False)
+    with replica(Line(store).make) as again:
+        assert wait_for(lambda: again.leading) < 1.2
+        assert again.transitions == 2
+
+
+def test_connecting_may_take_several_tries() -> None:
+    store = Store()
+    tries = []
+
+    async def make() -> Any:  # noqa: ANN401
+        tries.append(1)
+        if len(tries) < 3:
+            raise NoAccess("not yet")
+        return Line(store)
+
+    with replica(make) as one:
+        wait_for(lambda: one.leading)
+    assert len(tries) == 3
+
+
+def test_an_election_that_broke_down_is_told_to_who_waits() -> None:
+    async def make() -> Any:  # noqa: ANN401
+        raise RuntimeError("a defect")
+
+    with replica(make) as one, pytest.raises(NotLeading):
+        asyncio.run(one.wait_until_leading())
+
+
+def test_times_must_make_sense() -> None:
+    with pytest.raises(ValueError, match="outlast"):
+        Leadership(Line(Store()).make, namespace="d", name="w", identity="i", renew_seconds=15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_never_two_leaders(seed: int) -> None:
+    """Five replicas whose calls hang and fail: at every look at most one leads."""
+    store = Store()
+    terms: dict[int, str] = {}
+    with ExitStack() as stack:
+        replicas = [
+            stack.enter_context(replica(Line(store, Random(f"{seed} {name}")).make, name))
+            for name in "abcde"
+        ]
+        ends_at = time.monotonic() + 6
+        while time.monotonic() < ends_at:
+            leading = [each for each in replicas if each.leading]
+            assert len(leading) <= 1
+            for each in leading:
+                assert terms.setdefault(each.transitions, each.identity) == each.identity
+            for each in replicas:
+                each.stand()
+            time.sleep(0.002)
+    assert terms
+
+
+# --------------------------------------------------------------------------- with a real server
+
+
+def real(api_server: ControlPlane) -> Callable[[], Awaitable[Api]]:
+    path = str(api_server.kubeconfig())
+    return lambda: Api.connect(kubeconfig=path)
+
+
+def test_a_real_lease(api_server: ControlPlane) -> None:
+    make = real(api_server)
+    with replica(make) as one:
+        wait_for(lambda: one.leading, 10)
+        lease = api_server.api.must("GET", PATH)
+        assert lease["spec"]["holderIdentity"] == "one"
+        wait_for(
+            lambda: (
+                api_server.api.must("GET", PATH)["spec"]["renewTime"] > lease["spec"]["renewTime"]
+            )
+        )
+        with replica(make, "two") as two:
+            time.sleep(2.5)
+            assert one.leading
+            assert not two.leading
+            one.stop()
+            wait_for(lambda: two.leading, 10)
+            assert two.transitions == one.transitions + 1
+
+
+def test_a_server_that_is_frozen_ends_the_term_in_time(api_server: ControlPlane) -> None:
+    with replica(real(api_server)) as one:
+        wait_for(lambda: one.leading, 10)
+        api_server.freeze("kube-apiserver")
+        try:
+            assert wait_for(lambda: not one.leading, 10) < 2
+        finally:
+            api_server.thaw("kube-apiserver")
+
+
+@asynccontextmanager
+async def gated(api_server: ControlPlane, leadership: Leadership) -> AsyncIterator[Api]:
+    async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
+        api.write_gate = leadership.check
+        yield api
+
+
+def test_who_does_not_lead_cannot_write(api_server: ControlPlane) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+
+    async def write(leadership: Leadership, name: str) -> None:
+        async with gated(api_server, leadership) as api:
+            await api.create(path, {"metadata": {"name": name}})
+
+    with replica(real(api_server)) as one:
+        wait_for(lambda: one.leading, 10)
+        asyncio.run(write(one, "a"))
+        one.stop()
+        with pytest.raises(NotLeading):
+            asyncio.run(write(one, "b"))
+
+
+def test_a_main_thread_that_burns_the_processor_keeps_the_lease(api_server: ControlPlane) -> None:
+    with replica(real(api_server), lease_seconds=3, renew_seconds=2, retry_seconds=0.4) as one:
+        wait_for(lambda: one.leading, 10)
+        gaps = burn(4.0, one)
+        assert gaps == 0
+        assert one.transitions >= 1
+
+
+def burn(seconds: float, leadership: Leadership) -> int:
+    """Pure Python without a pause; how often we did not lead meanwhile."""
+    assert sys.getswitchinterval() <= 0.005
+    gaps, total = 0, 0
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        for number in range(20_000):
+            total += number * number
+        gaps += not leadership.leading
+    return gaps
+
+
+@pytest.mark.slow
+def test_the_real_times(api_server: ControlPlane) -> None:
+    """15/10/2 s: 12 s of work do not cost the lease, and a dead leader is replaced within 20 s."""
+    with replica(real(api_server), **REAL) as one:
+        wait_for(lambda: one.leading, 10)
+        with replica(real(api_server), "two", **REAL) as two:
+            assert burn(12.0, one) == 0
+            one.stop(release=False)
+            assert wait_for(lambda: two.leading, 25) <= 20
+
+
+@pytest.mark.slow
+def test_bad_weather_brings_no_second_leader(api_server: ControlPlane, tmp_path: Path) -> None:
+    climate = Climate(rate=0.5, faults=tuple(Fault), delay_seconds=0.3)
+    with Weather(api_server.url, ca=api_server.ca, climate=climate, seed=3) as weather:
+        path = str(weather.kubeconfig(tmp_path, api_server.admin_token))
+
+        async def make() -> Api:
+            return await Api.connect(kubeconfig=path)
+
+        with ExitStack() as stack:
+            replicas = [stack.enter_context(replica(make, name)) for name in ("a", "b", "c")]
+            ends_at = time.monotonic() + 10
+            while time.monotonic() < ends_at:
+                assert sum(each.leading for each in replicas) <= 1
+                for each in replicas:
+                    each.stand()
+                time.sleep(0.005)
+            weather.calm()
+            wait_for(lambda: any(each.leading for each in replicas), 10)
+        assert weather.faults() > 10

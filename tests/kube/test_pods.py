@@ -1,0 +1,390 @@
+"""Worker pods: what is in them, what never is, and that a real API server lets them in."""
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kube.restricted import breaches
+from tools.testcluster import ControlPlane
+from weft.kube.names import pods_path
+from weft.kube.pods import HEAR_TERM, PASS_TERM_ON, PodMaker, WorkerSettings, service_name
+from weft.kube.reports.server import kubeflow_path, report_path
+from weft.kube.resources.training_job import TrainingJobSpec
+from weft.model.errors import SpecError
+from weft.model.ids import NodeId
+from weft.model.placement import Seat
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+ONE = (Seat(NodeId("n0"), 8, 64.0, 476.5),)
+GANG = (Seat(NodeId("n0"), 8), Seat(NodeId("n1"), 4), Seat(NodeId("n1"), 4))
+SETTINGS = WorkerSettings(default_image="busybox", report_url="https://weft.weft-system:8080/")
+
+
+def maker(settings: WorkerSettings = SETTINGS, **spec: Any) -> PodMaker:
+    made = TrainingJobSpec.model_validate({"run": "python train.py"} | spec)
+    return PodMaker(settings, namespace="team", name="vit", uid="some-uid", spec=made)
+
+
+def pod(
+    seats: tuple[Seat, ...] = ONE,
+    rank: int = 0,
+    *,
+    settings: WorkerSettings = SETTINGS,
+    **spec: Any,
+) -> dict[str, Any]:
+    return maker(settings, **spec).pod(epoch=3, seats=seats, rank=rank, leader=7)
+
+
+def worker(made: dict[str, Any]) -> dict[str, Any]:
+    (container,) = made["spec"]["containers"]
+    return dict(container)
+
+
+def env(made: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in worker(made)["env"]}
+
+
+def test_a_pod_is_named_by_job_epoch_and_rank_and_owned_by_the_job() -> None:
+    about = pod(GANG, 2, queue="research")["metadata"]
+    assert about == {
+        "name": "vit-3-2",
+        "namespace": "team",
+        "labels": {
+            "weft.dev/job": "vit",
+            "weft.dev/epoch": "3",
+            "weft.dev/rank": "2",
+            "weft.dev/queue": "research",
+        },
+        "annotations": {"weft.dev/leader": "7"},
+        "ownerReferences": [
+            {
+                "apiVersion": "weft.dev/v1alpha1",
+                "kind": "TrainingJob",
+                "name": "vit",
+                "uid": "some-uid",
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ],
+    }
+
+
+def test_a_pod_is_pinned_to_its_seat() -> None:
+    affinity = pod(GANG, 1)["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+
+
+@pytest.mark.parametrize(
+    ("seat", "requests", "limits"),
+    [
+        (
+            Seat(NodeId("n"), 8, 64.0, 476.5),
+            {"nvidia.com/gpu": "8", "cpu": "64", "memory": "511637979136"},
+            {"nvidia.com/gpu": "8", "memory": "511637979136"},
+        ),
+        (Seat(NodeId("n"), 1), {"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1"}),
+        (Seat(NodeId("n"), 0, 0.3, 0.0), {"cpu": "300m"}, {}),
+        (
+            Seat(NodeId("n"), 0, 7.9999, 0.5),
+            {"cpu": "7999m", "memory": "536870912"},
+            {"memory": "536870912"},
+        ),
+    ],
+)
+def test_a_pod_asks_for_what_its_seat_holds(
+    seat: Seat, requests: dict[str, str], limits: dict[str, str]
+) -> None:
+    assert worker(pod((seat,)))["resources"] == {"requests": requests, "limits": limits}
+
+
+def test_a_lone_worker_is_its_own_master() -> None:
+    made = pod()
+    assert env(made)["MASTER_ADDR"] == env(made)["PET_MASTER_ADDR"] == "127.0.0.1"
+    assert "hostname" not in made["spec"]
+
+
+def test_a_gang_meets_at_its_first_worker() -> None:
+    made = [maker().pod(epoch=3, seats=GANG, rank=rank, leader=7) for rank in range(3)]
+    assert [one["spec"]["hostname"] for one in made] == ["vit-3-0", "vit-3-1", "vit-3-2"]
+    assert {one["spec"]["subdomain"] for one in made} == {"weft-vit"}
+    assert {env(one)["MASTER_ADDR"] for one in made} == {"vit-3-0.weft-vit.team.svc"}
+    names = ("WEFT_RANK", "NODE_RANK", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
+    assert [[env(one)[name] for name in names] for one in made] == [
+        ["0", "0", "0", "8"],
+        ["1", "1", "1", "4"],
+        ["2", "2", "2", "4"],
+    ]
+    shared = {"WEFT_SEATS": "3", "NNODES": "3", "PET_NNODES": "3", "PET_RDZV_ID": "vit-3"}
+    assert all(shared.items() <= env(one).items() for one in made)
+
+
+def test_the_maker_does_not_mix_up_placements() -> None:
+    one_maker = maker()
+    first = one_maker.pod(epoch=3, seats=GANG, rank=0, leader=7)
+    second = one_maker.pod(epoch=4, seats=GANG, rank=0, leader=8)
+    third = one_maker.pod(epoch=4, seats=GANG[:2], rank=0, leader=8)
+    assert [env(one)["WEFT_EPOCH"] for one in (first, second, third)] == ["3", "4", "4"]
+    assert [env(one)["WEFT_SEATS"] for one in (first, second, third)] == ["3", "3", "2"]
+
+
+def test_the_service_gives_names_to_workers_that_are_not_ready() -> None:
+    service = maker().service()
+    assert service["metadata"]["name"] == service_name("vit") == "weft-vit"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    assert service["spec"]["selector"] == {"weft.dev/job": "vit"}
+
+
+def test_reports_and_checkpoints() -> None:
+    found = env(pod(checkpoint={"path": "/ckpt/a", "every": "5m"}))
+    assert found["WEFT_JOB"] == "team/vit"
+    assert found["WEFT_REPORT_URL"] == "https://weft.weft-system:8080" + report_path("team", "vit")
+    url = "https://weft.weft-system:8080" + kubeflow_path("team", "vit")
+    assert found["KUBEFLOW_TRAINER_SERVER_URL"] == url
+    token = found["WEFT_TOKEN_FILE"]
+    assert found["KUBEFLOW_TRAINER_SERVER_TOKEN"] == token == "/var/run/weft/token"
+    assert found["WEFT_CHECKPOINT_PATH"] == "/ckpt/a"
+    assert found["WEFT_CHECKPOINT_EVERY_SECONDS"] == "300"
+    assert "KUBEFLOW_TRAINER_SERVER_CA_CERT" not in found
+
+
+def test_an_authority_of_the_report_server() -> None:
+    settings = WorkerSettings(default_image="x", report_url="https://w", report_ca_path="/ca.crt")
+    found = env(pod(settings=settings))
+    assert found["KUBEFLOW_TRAINER_SERVER_CA_CERT"] == found["WEFT_REPORT_CA_FILE"] == "/ca.crt"
+    quiet = env(pod(settings=WorkerSettings(default_image="x")))
+    assert not any(name.startswith(("KUBEFLOW", "WEFT_REPORT")) for name in quiet)
+
+
+def test_a_worker_without_gpus_is_shown_none() -> None:
+    assert env(pod((Seat(NodeId("n"), 0, 1.0),)))["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert "NVIDIA_VISIBLE_DEVICES" not in env(pod())
+
+
+def test_claims_are_listed_once_and_mounted_where_asked() -> None:
+    made = pod(
+        volumes=[
+            {"claim": "data", "path": "/data", "read_only": True},
+            {"claim": "ckpt", "path": "/ckpt"},
+            {"claim": "data", "path": "/cache"},
+        ]
+    )
+    claims = [one for one in made["spec"]["volumes"] if "persistentVolumeClaim" in one]
+    assert claims == [
+        {"name": "claim-0", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "claim-1", "persistentVolumeClaim": {"claimName": "ckpt"}},
+    ]
+    assert worker(made)["volumeMounts"][2:] == [
+        {"name": "claim-0", "mountPath": "/data", "readOnly": True},
+        {"name": "claim-1", "mountPath": "/ckpt", "readOnly": False},
+        {"name": "claim-0", "mountPath": "/cache", "readOnly": False},
+    ]
+
+
+def test_an_image_has_to_come_from_somewhere() -> None:
+    assert worker(pod(image="mine:1"))["image"] == "mine:1"
+    assert worker(pod())["image"] == "busybox"
+    with pytest.raises(SpecError, match="names no image"):
+        pod(settings=WorkerSettings())
+
+
+def test_the_operators_own_settings() -> None:
+    settings = WorkerSettings(
+        default_image="x", scheduler_name="mine", run_as_user=None, image_pull_policy="Never"
+    )
+    made = pod(settings=settings, grace="2m", workdir="/w")
+    assert made["spec"]["schedulerName"] == "mine"
+    assert made["spec"]["terminationGracePeriodSeconds"] == 120
+    assert made["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert worker(made)["imagePullPolicy"] == "Never"
+    assert worker(made)["workingDir"] == "/w"
+    assert pod()["spec"]["securityContext"]["runAsUser"] == 1000
+
+
+def test_every_shape_fits_the_profile() -> None:
+    volumes = [{"claim": "a", "path": "/a"}]
+    for made in (pod(), pod(GANG, 2, volumes=volumes), pod((Seat(NodeId("n"), 0, 1.0),))):
+        assert breaches(made) == []
+
+
+def test_the_checker_sees_what_it_should() -> None:
+    changes: list[dict[str, Any]] = [
+        {"hostNetwork": True},
+        {"nodeName": "n0"},
+        {"tolerations": []},
+        {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]},
+        {"serviceAccountName": "other"},
+        {"securityContext": {}},
+    ]
+    for change in changes:
+        made = pod()
+        assert breaches(made | {"spec": made["spec"] | change})
+    changes = [{"securityContext": {}}, {"ports": [{"hostPort": 1}]}, {"env": [{"name": "A"}]}]
+    for change in changes:
+        made = pod()
+        changed = {"containers": [worker(made) | change]}
+        assert breaches(made | {"spec": made["spec"] | changed})
+
+
+# ------------------------------------------------------------------ what Kubernetes makes of text
+
+
+def expanded(text: str, known: dict[str, str]) -> str:
+    """Kubernetes' own reading of a command or a value: `$$` is `$`, and `$(NAME)` is looked up."""
+    found, place = "", 0
+    while place < len(text):
+        if text[place] != "$" or place + 1 == len(text):
+            found, place = found + text[place], place + 1
+        elif text[place + 1] == "$":
+            found, place = found + "$", place + 2
+        elif text[place + 1] == "(" and ")" in text[place:]:
+            end = text.index(")", place)
+            name = text[place + 2 : end]
+            found, place = found + known.get(name, f"$({name})"), end + 1
+        else:
+            found, place = found + text[place : place + 2], place + 2
+    return found
+
+
+@given(st.text("$()AB $\n", max_size=30), st.text("$()AB", max_size=20))
+def test_text_reaches_the_worker_as_it_was_written(script: str, value: str) -> None:
+    made = pod(run="x" + script, env={"A": value})
+    known = env(made)
+    assert expanded(worker(made)["command"][2], known) == HEAR_TERM + "x" + script
+    assert expanded(known["A"], known) == value
+
+
+# ------------------------------------------------------------------------------------ a stop
+
+
+SAVING = """python3 -u -c "
+import signal, sys, time
+def save(*_): print('saving'); time.sleep(0.2); print('saved'); sys.exit(0)
+signal.signal(signal.SIGTERM, save); print('up'); time.sleep(60)" """
+DEAF = "python3 -u -c \"import time; print('up'); time.sleep(60)\""
+
+
+Start = Callable[[str], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def container() -> Iterator[Start]:
+    """Runs a command as the first process of a PID namespace, as a container does."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.run([*inside, "true"], check=False).returncode:
+        pytest.skip("no PID namespaces here")
+    running: list[subprocess.Popen[str]] = []
+
+    def start(script: str) -> subprocess.Popen[str]:
+        words = [*inside, "/bin/sh", "-c", script]
+        running.append(
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+
+
+def stop(container: subprocess.Popen[str]) -> str:
+    """What the kubelet does: the hook, then SIGTERM to the first process; the output comes back."""
+    assert container.stdout is not None
+    assert container.stdout.readline() == "up\n"
+    children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
+    first = children.read_text().split()[0]
+    hook = ["nsenter", "--target", first, "--pid", "--mount", "/bin/sh", "-c", PASS_TERM_ON]
+    subprocess.run(hook, check=False)
+    subprocess.run(["kill", f"-{signal.SIGTERM.value}", first], check=False, capture_output=True)
+    return container.communicate(timeout=20)[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (SAVING, "saving\nsaved\n"),
+        (f"true\n{SAVING}\necho not reached", "saving\nsaved\n"),
+        (f"exec {SAVING}", "saving\nsaved\n"),
+        (f"{SAVING} &\nwait\necho not reached", "saving\nsaved\n"),
+        (f"{SAVING} 2>&1 | cat", "saving\nsaved\n"),
+        (DEAF, "Terminated\n"),
+    ],
+    ids=["one command", "several", "exec", "background", "piped", "without a handler"],
+)
+def test_a_worker_can_save_before_it_stops(container: Start, script: str, said: str) -> None:
+    assert stop(container(HEAR_TERM + script)) == said
+
+
+def test_a_worker_that_is_not_stopped_ends_as_its_command_does(container: Start) -> None:
+    process = container(HEAR_TERM + "echo up\nexit 3")
+    assert process.communicate(timeout=20)[0] == "up\n"
+    assert process.returncode == 3
+
+
+# ------------------------------------------------------------------------------------ for real
+
+
+def test_the_api_server_lets_every_shape_into_a_restricted_namespace(
+    cluster: ControlPlane,
+) -> None:
+    cluster.add_namespace("team", RESTRICTED)
+    volumes = [{"claim": "data.set", "path": "/data"}, {"claim": "data.set", "path": "/.cache"}]
+    shapes = [
+        *maker(volumes=volumes, workdir="/w", env={"A": "$(B) ä"}).pods(
+            epoch=1, seats=GANG, leader=1
+        ),
+        maker().pod(epoch=2, seats=(Seat(NodeId("n0"), 0, 0.1, 0.001),), rank=0, leader=1),
+        pod(settings=WorkerSettings(default_image="x", run_as_user=None)),
+    ]
+    for made in shapes:
+        answer = cluster.api.send("POST", pods_path("team"), made)
+        assert answer.status == 201, answer.message
+        assert within(made["spec"], answer.body["spec"])
+    service = cluster.api.send("POST", "/api/v1/namespaces/team/services", maker().service())
+    assert service.status == 201, service.message
+
+
+def within(asked: object, stored: object) -> bool:
+    """Whether the API server kept all that was asked for; it adds its own defaults."""
+    if isinstance(asked, dict) and isinstance(stored, dict):
+        return all(within(asked[name], stored.get(name, False)) for name in asked)
+    if isinstance(asked, list) and isinstance(stored, list):
+        return all(map(within, asked, stored))
+    return asked == stored
+
+
+def test_the_longest_names_are_let_in(cluster: ControlPlane) -> None:
+    cluster.add_namespace("n" * 63, RESTRICTED)
+    spec = TrainingJobSpec.model_validate({"run": "x", "queue": "q" * 63, "image": "x"})
+    name = "7" + "a" * 49
+    longest = PodMaker(SETTINGS, namespace="n" * 63, name=name, uid="u", spec=spec)
+    for made in longest.pods(epoch=999_999, seats=GANG, leader=2**31):
+        answer = cluster.api.send("POST", pods_path("n" * 63), made)
+        assert answer.status == 201, answer.message
+    path = f"/api/v1/namespaces/{'n' * 63}/services"
+    assert cluster.api.send("POST", path, longest.service()).status == 201
+
+
+def test_a_pod_is_made_quickly() -> None:
+    one_maker = maker(env={f"V{number}": "x" for number in range(10)})
+    seats = tuple(Seat(NodeId(f"n{rank}"), 8, 64.0, 400.0) for rank in range(64))
+    best = float("inf")
+    for _ in range(5):
+        begin = time.process_time()
+        for rank in range(64):
+            orjson.dumps(one_maker.pod(epoch=1, seats=seats, rank=rank, leader=1))
+        best = min(best, (time.process_time() - begin) / 64)
+    assert best < 100e-6
