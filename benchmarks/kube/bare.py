@@ -6,9 +6,12 @@ what it stands beside.
 
 `python -m benchmarks.kube.bare COMMAND KUBECONFIG …`, with these commands; each prints seconds:
 
-    jobs SHARE                      every job of the baseline: created, decided, ended
-    pods NAMESPACE COUNT GPUS NODES pinned pods of so many GPUs, until all of them run
-    stops NAMESPACE COUNT           so many jobs' status, and their pods deleted
+    jobs SHARE             every job of the baseline: created, decided, ended
+    fill NAMESPACE COUNT   so many pinned pods of one GPU, as jobs of their own, until all run
+    gang NAMESPACE COUNT NODES
+                           so many pinned pods of a whole node, as one gang, until all run
+                           (on the nodes `node-…` and then `extra-…`)
+    stop NAMESPACE COUNT   so many of the pods of `fill`: a job's status written, the pod deleted
 """
 
 import asyncio
@@ -23,11 +26,11 @@ import orjson
 
 from benchmarks.kube.baseline import Work, job_object
 from weft.kube.client.api import MERGE, Api
-from weft.kube.names import jobs_path, pods_path
+from weft.kube.names import GROUP, jobs_path, pod_name, pods_path
 from weft.kube.operator.sight import JobEyes
 from weft.kube.operator.status import decision_patch
 from weft.kube.pods import PodMaker, WorkerSettings
-from weft.kube.resources.training_job import TrainingJobSpec
+from weft.kube.resources.training_job import TrainingJobSpec, manifest
 from weft.model.decision import Assignment
 from weft.model.ids import NodeId
 from weft.model.placement import Placement, Seat
@@ -36,6 +39,7 @@ from weft.model.state import State
 CONNECTIONS = 32
 LONG_CALL_SECONDS = 60.0
 NODE_GPUS = 8
+ONE_GPU = {"run": "train", "resources": {"gpus": 1}}
 
 T = TypeVar("T")
 
@@ -64,13 +68,12 @@ async def write_jobs(api: Api, work: Work) -> float:
     return await _timed(write, bodies)
 
 
-async def run_pods(api: Api, namespace: str, count: int, gpus: int, nodes: int) -> float:
-    """Seconds until so many pods run that are pinned to nodes, as Weft pins them, fewest nodes."""
-    bodies = pod_objects(namespace, count, gpus, nodes)
+async def run_pods(api: Api, namespace: str, bodies: list[dict[str, Any]]) -> float:
+    """Seconds until all of them run."""
     path = pods_path(namespace)
     version = (await api.get(path, {"limit": "1"}))["metadata"]["resourceVersion"]
     began = time.monotonic()
-    running = asyncio.create_task(_wait_for_running(api, path, version, count))
+    running = asyncio.create_task(_wait_for_running(api, path, version, len(bodies)))
 
     async def create(body: dict[str, Any]) -> None:
         await _send(api, "POST", path, body)
@@ -80,36 +83,59 @@ async def run_pods(api: Api, namespace: str, count: int, gpus: int, nodes: int) 
     return time.monotonic() - began
 
 
-def pod_objects(namespace: str, count: int, gpus: int, nodes: int) -> list[dict[str, Any]]:
-    """The pods of jobs of one seat, without the owner, which does not exist here."""
-    each = NODE_GPUS // gpus
-    bodies = []
-    for number in range(count):
-        spec = TrainingJobSpec.model_validate({"run": "train", "resources": {"gpus": gpus}})
-        maker = PodMaker(
-            WorkerSettings(default_image="busybox"),
-            namespace=namespace,
-            name=f"bare-{number}",
-            uid="none",
-            spec=spec,
-        )
-        seat = Seat(NodeId(f"node-{number // each % nodes}"), gpus)
-        body = maker.pod(epoch=1, seats=(seat,), rank=0, leader=1)
-        del body["metadata"]["ownerReferences"]
-        bodies.append(body)
-    return bodies
-
-
 async def stop_jobs(api: Api, namespace: str, count: int) -> float:
     """Seconds to write so many jobs' status and to delete one pod of each."""
     names = [f"bare-{number}" for number in range(count)]
 
+    async def create(name: str) -> None:
+        await _send(api, "POST", jobs_path(namespace), manifest(name, ONE_GPU))
+
     async def stop(name: str) -> None:
         status = {"status": {"state": "Stopping", "message": "preempted for bare/none"}}
         await _send(api, "PATCH", f"{jobs_path(namespace, name)}/status", status)
-        await _send(api, "DELETE", pods_path(namespace, f"{name}-1-0"), {})
+        await _send(api, "DELETE", pods_path(namespace, pod_name(name, 1, 0)), {})
 
+    await _timed(create, names)
     return await _timed(stop, names)
+
+
+def single_pods(namespace: str, count: int) -> list[dict[str, Any]]:
+    """The pods of jobs with one GPU, node by node."""
+    bodies = []
+    for number in range(count):
+        seat = Seat(NodeId(f"node-{number // NODE_GPUS}"), 1)
+        bodies += _pods(namespace, f"bare-{number}", ONE_GPU, (seat,))
+    return bodies
+
+
+def gang_pods(namespace: str, count: int, nodes: int) -> list[dict[str, Any]]:
+    """The pods of one job that takes so many nodes."""
+    names = [f"node-{number}" for number in range(nodes)]
+    names += [f"extra-{number}" for number in range(count - nodes)]
+    seats = tuple(Seat(NodeId(name), NODE_GPUS) for name in names)
+    spec = {"run": "train", "resources": {"gpus": NODE_GPUS * count}}
+    return _pods(namespace, "bare-gang", spec, seats)
+
+
+def _pods(
+    namespace: str, name: str, spec: dict[str, Any], seats: tuple[Seat, ...]
+) -> list[dict[str, Any]]:
+    """As the operator makes them, but without an owner and under labels that are not its own."""
+    maker = PodMaker(
+        WorkerSettings(default_image="busybox"),
+        namespace=namespace,
+        name=name,
+        uid="none",
+        spec=TrainingJobSpec.model_validate(spec),
+    )
+    bodies = maker.pods(epoch=1, seats=seats, leader=1)
+    for body in bodies:
+        about = body["metadata"]
+        del about["ownerReferences"]
+        about["labels"] = {
+            name.replace(GROUP, "bare"): word for name, word in about["labels"].items()
+        }
+    return bodies
 
 
 async def _wait_for_running(api: Api, path: str, version: str, count: int) -> None:
@@ -173,8 +199,10 @@ async def _main(command: str, kubeconfig: str, words: list[str]) -> None:
     async with await Api.connect(kubeconfig=kubeconfig, user_agent="bare") as api:
         if command == "jobs":
             seconds = await write_jobs(api, Work(float(words[0])))
-        elif command == "pods":
-            seconds = await run_pods(api, words[0], *(int(word) for word in words[1:]))
+        elif command == "fill":
+            seconds = await run_pods(api, words[0], single_pods(words[0], int(words[1])))
+        elif command == "gang":
+            seconds = await run_pods(api, words[0], gang_pods(words[0], *map(int, words[1:])))
         else:
             seconds = await stop_jobs(api, words[0], int(words[1]))
     print(seconds, flush=True)

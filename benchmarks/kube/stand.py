@@ -81,8 +81,15 @@ class Player:
             self._process.communicate()
             raise WorldError(f"{self._words[0]} was not over after {seconds:.0f} s") from None
         if self._process.returncode:
-            raise WorldError(f"{' '.join(self._words)}: {complaint.strip()[-2000:]}")
+            raise WorldError(f"{' '.join(self._words)}: {_last_error(complaint)}")
         return out.strip()
+
+
+def _last_error(complaint: str) -> str:
+    """The last line of a traceback that names an error; groups of errors end with a rule."""
+    lines = [line.strip(" |") for line in complaint.splitlines()]
+    named = [line for line in lines if ": " in line and not line.startswith(("File", "Traceback"))]
+    return (named or lines or ["without a word"])[-1][:300]
 
 
 def _wait_until_it_leads(process: OperatorProcess) -> None:

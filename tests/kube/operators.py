@@ -136,9 +136,12 @@ class Lab:
         path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={selector}"
         return {pod["metadata"]["name"]: pod for pod in self.cluster.api.must("GET", path)["items"]}
 
+    def await_workers(self, name: str, epoch: int = 1) -> None:
+        wait_until(lambda: self._all_run(name, epoch), f"epoch {epoch} of {name} to run")
+
     def finish(self, name: str, epoch: int) -> None:
         """Let the workers of that incarnation succeed, as soon as all of them run."""
-        wait_until(lambda: self._all_run(name, epoch), f"epoch {epoch} of {name} to run")
+        self.await_workers(name, epoch)
         for pod in self.pods(name):
             path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/status"
             self.cluster.api.must("PATCH", path, {"status": {"phase": "Succeeded"}}, MERGE_PATCH)

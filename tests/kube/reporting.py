@@ -136,6 +136,7 @@ class Scene:
     ready: bool = True
     now: float = 0.0
     door: aiohttp.ClientSession | None = None
+    url: str = "http://weft"
 
     async def call(
         self,
@@ -152,7 +153,7 @@ class Scene:
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
         async with self.door.request(
-            method, f"http://weft{path}", data=body, headers=sent, skip_auto_headers=("User-Agent",)
+            method, f"{self.url}{path}", data=body, headers=sent, skip_auto_headers=("User-Agent",)
         ) as response:
             return Answer(response.status, response.headers, await response.read())
 

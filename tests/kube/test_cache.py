@@ -76,6 +76,8 @@ class AnyOrder(RuleBasedStateMachine):
         self.told: dict[str, Item] = {}
         self.cache = a_cache(on_change=self.heard)
         self.synced = False
+        self.reached = 0
+        self.answered: dict[str, int] = {}
 
     def heard(self, key: str, old: Item | None, new: Item | None) -> None:
         assert self.told.get(key) == old
@@ -112,10 +114,9 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(pick=st.integers(min_value=0))
     def answer(self, pick: int) -> None:
         raw = self.answers.pop(pick % len(self.answers))
-        version = int(raw["metadata"]["resourceVersion"])
         self.cache.put(raw)
-        known = self.cache.items.get(raw["metadata"]["name"])
-        assert self.cache.version >= version or (known is not None and known.version >= version)
+        name, version = raw["metadata"]["name"], int(raw["metadata"]["resourceVersion"])
+        self.answered[name] = max(self.answered.get(name, 0), version)
 
     @rule()
     def ask_for_list(self) -> None:
@@ -156,6 +157,17 @@ class AnyOrder(RuleBasedStateMachine):
                 assert then.get(name) == item
             else:
                 assert self.states[item.version][name] == item
+
+    @invariant()
+    def what_we_wrote_stays_known(self) -> None:
+        for name, version in self.answered.items():
+            known = self.cache.items.get(name)
+            assert self.cache.version >= version or (known and known.version >= version)
+
+    @invariant()
+    def the_way_is_forward(self) -> None:
+        assert self.cache.version >= self.reached
+        self.reached = self.cache.version
 
     @invariant()
     def changes_add_up(self) -> None:

@@ -91,6 +91,10 @@ SPOILS: Mapping[str, Callable[[Manifest], None]] = {
     "another account": in_spec(serviceAccountName="strong"),
     "a token": lambda pod: pod["spec"].pop("automountServiceAccountToken"),
     "a node": in_spec(nodeName="node-0"),
+    "the system's priority": in_spec(priorityClassName="system-node-critical"),
+    "a port of the host": lambda pod: container(pod).update(
+        ports=[{"containerPort": 80, "hostPort": 80}]
+    ),
     "host network": in_spec(hostNetwork=True),
     "host processes": in_spec(hostPID=True),
     "host memory": in_spec(hostIPC=True),

@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -77,21 +78,21 @@ def test_a_life_on_the_command_line(weft: Weft, server: ControlPlane, file: Path
     stored = server.api.must("GET", jobs_path(RESEARCH, "llama"))
     assert stored["metadata"]["finalizers"] == ["weft.dev/workers"]
     assert stored["spec"]["resources"]["gpus"] == "4..16"
-    assert "new" in weft("ls").out
+    until(lambda: "new" in weft("ls").out)
     assert "No operator has looked at it yet." in weft("why", "llama").out
 
     stand(server, "llama", {"state": "Queued", "reason": BUSY["code"], "reasons": [BUSY]})
     why = weft("why", "llama")
     assert BUSY["text"] in why.out
     assert f"remedy: {BUSY['remedy']}" in why.out
-    assert BUSY["code"] in weft("ls", "--state", "waiting").out
+    until(lambda: BUSY["code"] in weft("ls", "--state", "waiting").out)
 
     assert weft("cancel", "llama").out == "research/llama\n"
     stored = server.api.must("GET", jobs_path(RESEARCH, "llama"))
     assert stored["metadata"]["annotations"] == {"weft.dev/cancel": "true"}
     stand(server, "llama", {"state": "Cancelled"})
     assert weft("wait", "llama").status == 3
-    assert weft("ls", "--state", "active").out == ""
+    until(lambda: weft("ls", "--state", "active").out == "")
 
 
 def test_submitting_twice_and_trying_first(weft: Weft, server: ControlPlane, file: Path) -> None:
@@ -113,14 +114,16 @@ def test_a_cancel_can_be_tried(weft: Weft, server: ControlPlane, file: Path) -> 
 def test_lists_are_selected_by_the_server(weft: Weft, server: ControlPlane) -> None:
     for job in (a_running_job(), a_waiting_job(), a_failed_job()):
         put(server, job)
+    until(lambda: len(weft("ls", "-o", "json").json["jobs"]) == 3)
+    until(lambda: "Failed" in weft("ls").out)
     for words, names in (
         (("--state", "running"), ["llama-sft"]),
         (("--state", "waiting", "--state", "failed"), ["bert-ft", "vit-l"]),
         (("--state", "active", "--queue", "research"), ["llama-sft", "bert-ft"]),
         (("--queue", "default"), ["vit-l"]),
     ):
-        listed = weft("ls", *words, "-o", "json").json["jobs"]
-        assert sorted(job["name"] for job in listed) == sorted(names), words
+        jobs = weft("ls", *words, "-o", "json").json["jobs"]
+        assert sorted(job["name"] for job in jobs) == sorted(names), words
     assert "2 preemptions, 1 failure" in weft("show", "llama-sft").out
     assert "jobs   1 running, 1 waiting" in weft("top").out
 
@@ -137,15 +140,15 @@ def test_queues_and_nodes(weft: Weft, server: ControlPlane) -> None:
     for name, spec in (("root", {}), ("leaf", {"parent": "root", "limit": 8})):
         body = {"apiVersion": "weft.dev/v1alpha1", "kind": "Queue"}
         server.api.must("POST", queues_path(), {**body, "metadata": {"name": name}, "spec": spec})
-    queues = weft("queues", "-o", "json").json["queues"]
-    assert [(queue["name"], queue["depth"]) for queue in queues] == [("root", 0), ("leaf", 1)]
+    tree = [("root", 0), ("leaf", 1)]
+    until(lambda: [(q["name"], q["depth"]) for q in listed(weft, "queues")] == tree)
     server.add_nodes(2, labels={"nvidia.com/gpu.product": "H100"})
     put(server, a_running_job(), nodes=("node-0", "node-1"))
-    nodes = weft("nodes", "-o", "json").json
-    assert [(node["gpu_type"], node["gpus"], node["used_gpus"]) for node in nodes["nodes"]] == [
-        ("H100", 8, 8)
-    ] * 2
-    assert "foreign use is not counted" in nodes["notes"][1]
+    full = [("H100", 8, 8)] * 2
+    until(
+        lambda: [(n["gpu_type"], n["gpus"], n["used_gpus"]) for n in listed(weft, "nodes")] == full
+    )
+    assert "foreign use is not counted" in weft("nodes").err
     assert "16 of 16 used" in weft("top").out
 
 
@@ -159,7 +162,7 @@ def test_foreign_pods_are_counted_for_those_who_may_see_them(
     pod["spec"]["containers"] = [container]  # type: ignore[assignment]
     server.api.must("POST", pods_path(RESEARCH), pod)
     admin = ("--kubeconfig", server.kubeconfig())
-    assert weft("nodes", *admin, "-o", "json").json["nodes"][0]["foreign_gpus"] == 3
+    until(lambda: [node["foreign_gpus"] for node in listed(weft, "nodes", *admin)] == [3])
 
 
 def test_whoever_may_nothing_is_told(weft: Weft, server: ControlPlane, file: Path) -> None:
@@ -201,6 +204,7 @@ def test_doctor_finds_a_sound_cluster_sound(weft: Weft, server: ControlPlane) ->
         MERGE_PATCH,
     )
     lead(server, ago_seconds=1.0)
+    until(lambda: weft("doctor", "--kubeconfig", server.kubeconfig()).status == 0)
     called = weft("doctor", "-o", "json", "--kubeconfig", server.kubeconfig())
     verdicts = {(line["check"], line["verdict"]) for line in called.json["findings"]}
     checks = ("clock", "server", "crds", "rights", "gpus", "operator", "queues")
@@ -281,6 +285,19 @@ def test_logs_of_a_pod(weft: Weft, server: ControlPlane, cluster: ControlPlane) 
         stand(server, "chatty", {"state": "Succeeded"})
         server.api.must("DELETE", pods_path(RESEARCH, "chatty-3-0?gracePeriodSeconds=0"))
         assert process.wait(timeout=30) == 0
+
+
+def listed(weft: Weft, command: str, *words: object) -> list[dict[str, Any]]:
+    """The lines of a list."""
+    found: list[dict[str, Any]] = weft(command, *words, "-o", "json").json[command]
+    return found
+
+
+def until(look: Callable[[], bool], seconds: float = 20.0) -> None:
+    """A list is what the server remembers, which may be a moment behind."""
+    deadline = monotonic() + seconds
+    while not look():
+        assert monotonic() < deadline, f"waited {seconds:.0f} s"
 
 
 def put(server: ControlPlane, job: Mapping[str, Any], nodes: tuple[str, ...] = ()) -> None:

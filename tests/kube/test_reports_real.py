@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import itertools
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.kube.reporting import (
     PERCENT,
     STEP,
     Scene,
+    Vouching,
     Workers,
     coded,
     expected,
@@ -28,11 +28,10 @@ from weft.kube.client.api import Api
 from weft.kube.metrics import Metrics
 from weft.kube.reports.limits import Limits
 from weft.kube.reports.refusal import Refusal
-from weft.kube.reports.server import (
-    ReportServer,
-    WorkerIdentity,
-)
+from weft.kube.reports.server import HEALTH, ReportServer, WorkerIdentity
 from weft.kube.reports.tokens import Tokens
+
+LOOPBACK = ("127.0.0.1", 0)
 
 
 @dataclass
@@ -101,6 +100,7 @@ def real_credentials(cluster: ControlPlane) -> tuple[Workers, dict[str, str]]:
     llama_claims = vit_claims.replace(b"vit-1-0", b"llama-3-0").replace(
         vit.encode(), right.encode()
     )
+    assert llama_claims != vit_claims
     tokens["forged"] = ".".join((head, coded(llama_claims), signature))
     unsigned = coded(b'{"alg":"none","typ":"JWT"}')
     tokens["unsigned"] = f"{unsigned}.{tokens['right'].split('.')[1]}.e30"
@@ -112,13 +112,12 @@ def expected_of_real(credential: str, method: str, path: str) -> int:
     return expected("garbage" if credential in nobody else credential, method, path)
 
 
-@pytest.mark.cluster
 def test_real_tokens_open_what_they_should_and_nothing_else(cluster: ControlPlane) -> None:
     workers, tokens = real_credentials(cluster)
     paths = {template.format(namespace="lab", name="llama") for _, template in ALL_ROUTES}
     operator = str(install_chart(cluster))
 
-    async def walk(folder: Path) -> dict[tuple[str, str, str], tuple[int, int]]:
+    async def walk() -> dict[tuple[str, str, str], tuple[int, int]]:
         found = {}
         heard: list[WorkerIdentity] = []
         async with await Api.connect(kubeconfig=operator) as api:
@@ -130,10 +129,9 @@ def test_real_tokens_open_what_they_should_and_nothing_else(cluster: ControlPlan
                 metrics=Metrics(),
                 limits=Limits(refused_at_once=1000),
             )
-            await server.start(workers=folder / "workers", metrics=folder / "metrics")
-            scene = Scene(folder)
-            connector = aiohttp.UnixConnector(str(folder / "workers"))
-            async with aiohttp.ClientSession(connector=connector) as scene.door:
+            door, _ = await server.start(workers=LOOPBACK, metrics=LOOPBACK)
+            scene = Scene(Path(), url=f"http://127.0.0.1:{door.port}")
+            async with aiohttp.ClientSession() as scene.door:
                 for credential, token in tokens.items():
                     for method, path in itertools.product(METHODS, sorted(paths | set(NOWHERE))):
                         shape = PERCENT if "kubeflow" in path else STEP
@@ -145,17 +143,15 @@ def test_real_tokens_open_what_they_should_and_nothing_else(cluster: ControlPlan
         assert heard == [LLAMA, LLAMA]
         return found
 
-    with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(walk(Path(folder)))
+    found = asyncio.run(walk())
     assert {key: got for key, got in found.items() if got[0] != got[1]} == {}
     assert len(found) == len(tokens) * len(METHODS) * (len(paths) + len(NOWHERE))
 
 
 @pytest.mark.slow
-@pytest.mark.cluster
-def test_a_real_token_dies_with_its_pod(cluster: ControlPlane) -> None:
+def test_a_real_token_dies_with_its_pod(api_server: ControlPlane) -> None:
     """The API server itself remembers tokens for ten seconds; the directory does not."""
-    workers, tokens = real_credentials(cluster)
+    workers, tokens = real_credentials(api_server)
     now = 0.0
 
     async def refused(known: Tokens) -> bool:
@@ -168,13 +164,13 @@ def test_a_real_token_dies_with_its_pod(cluster: ControlPlane) -> None:
         return False
 
     async def ask() -> None:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
             known = Tokens(api, clock=lambda: now)
             caller = await known.caller(tokens["right"])
             assert workers.pod(caller.namespace, caller.pod, caller.pod_uid) == LLAMA
             path = f"/api/v1/namespaces/lab/pods/{caller.pod}"
-            cluster.api.must("DELETE", f"{path}?gracePeriodSeconds=0")
-            RealTokens(cluster).pod("lab", caller.pod)
+            api_server.api.must("DELETE", f"{path}?gracePeriodSeconds=0")
+            RealTokens(api_server).pod("lab", caller.pod)
             async with asyncio.timeout(30):
                 while not await refused(known):
                     await asyncio.sleep(0.5)
@@ -182,14 +178,42 @@ def test_a_real_token_dies_with_its_pod(cluster: ControlPlane) -> None:
     asyncio.run(ask())
 
 
-@pytest.mark.cluster
-def test_a_real_review_without_the_right_to_ask(cluster: ControlPlane) -> None:
-    _, tokens = real_credentials(cluster)
+def test_a_real_review_without_the_right_to_ask(api_server: ControlPlane) -> None:
+    _, tokens = real_credentials(api_server)
 
     async def ask() -> int:
-        async with await Api.connect(kubeconfig=str(cluster.kubeconfig("alice"))) as api:
+        async with await Api.connect(kubeconfig=str(api_server.kubeconfig("alice"))) as api:
             with pytest.raises(Refusal) as refusal:
                 await Tokens(api).caller(tokens["right"])
             return refusal.value.status
 
     assert asyncio.run(ask()) == 503
+
+
+def test_one_peer_cannot_take_every_connection(socket_enabled: None) -> None:
+    async def crowd() -> list[bytes]:
+        server = ReportServer(
+            Tokens(Vouching()),
+            Workers(),
+            lambda *_: None,
+            lambda: True,
+            metrics=Metrics(),
+            limits=Limits(connections_per_peer=2),
+        )
+        door, _ = await server.start(workers=LOOPBACK, metrics=LOOPBACK)
+        request = f"GET {HEALTH} HTTP/1.1\r\nHost: weft\r\n\r\n".encode()
+        lines, writers = [], []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+            writers.append(writer)
+            try:
+                writer.write(request)
+                lines.append(await asyncio.wait_for(reader.readline(), 10))
+            except ConnectionError:
+                lines.append(b"")
+        for writer in writers:
+            writer.close()
+        await server.stop()
+        return lines
+
+    assert asyncio.run(crowd()) == [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n", b""]

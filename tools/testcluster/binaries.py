@@ -15,8 +15,8 @@ from typing import Final
 
 from weft.model.errors import WorldError
 
-API_PROGRAMS: Final = ("etcd", "kube-apiserver", "openssl", "setpriv")
-FULL_PROGRAMS: Final = (*API_PROGRAMS, "kube-controller-manager", "kube-scheduler", "kwok")
+API_PROGRAMS: Final = ("etcd", "kube-apiserver", "kubectl", "openssl", "setpriv")
+FULL_PROGRAMS: Final = (*API_PROGRAMS, "kube-controller-manager", "kube-scheduler", "kwok", "helm")
 """With these pods are bound and run; with `API_PROGRAMS` alone they are only stored."""
 
 _BUILD: Final = Path(__file__).with_name("build")

@@ -178,6 +178,7 @@ class ControlPlane:
         self._wait("kube-apiserver", self._is_ready)
 
     def restart_apiserver(self) -> None:
+        """The other programs find it again when their back-off lets them: that may take 10 s."""
         self.stop_apiserver()
         self.start_apiserver()
 

@@ -138,13 +138,14 @@ async def _watch(cluster: Cluster, choice: Choice, output: str) -> None:
     from weft.kube.names import jobs_path
     from weft.kube.reading.following import kept_up
     from weft.kube.reading.jobs import JobPage, job_line, selecting
+    from weft.kube.reading.paging import REMEMBERED
 
     changed = asyncio.Event()
     jobs = Cache(
         cluster.api,
         jobs_path(choice.namespace),
         trim=job_line,
-        params=selecting(choice.states, choice.queue),
+        params={**REMEMBERED, **selecting(choice.states, choice.queue)},
         on_change=lambda *_: changed.set(),
     )
 

@@ -109,12 +109,13 @@ class Board:
         from weft.kube.client.cache import Cache
         from weft.kube.names import jobs_path
         from weft.kube.reading.jobs import HOLDING, WAITING, job_line, selecting
+        from weft.kube.reading.paging import REMEMBERED
 
         self.jobs = Cache(
             cluster.api,
             jobs_path(namespace),
             trim=job_line,
-            params=selecting({"", *WAITING, *HOLDING}),
+            params={**REMEMBERED, **selecting({"", *WAITING, *HOLDING})},
             on_change=self._note,
         )
         await self.jobs.sync()
@@ -122,8 +123,11 @@ class Board:
     async def _read_nodes(self, cluster: Cluster) -> None:
         from weft.kube.client.cache import Cache
         from weft.kube.reading.nodes import NODES, node_size
+        from weft.kube.reading.paging import REMEMBERED
 
-        self.nodes = Cache(cluster.api, NODES, trim=node_size, on_change=self._note)
+        self.nodes = Cache(
+            cluster.api, NODES, trim=node_size, params=REMEMBERED, on_change=self._note
+        )
         await self.nodes.sync()
 
     def _note(self, *_: object) -> None:

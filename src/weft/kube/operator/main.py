@@ -36,7 +36,7 @@ log = Log("operator")
 def run(options: OperatorOptions, open_journal: OpenJournal) -> None:
     """Until SIGTERM or SIGINT."""
     write_logs(options.log_level)
-    asyncio.run(Operator(options, open_journal).serve())
+    asyncio.run(_serve_until_signalled(Operator(options, open_journal)))
 
 
 class Operator:
@@ -60,7 +60,6 @@ class Operator:
         api = await Api.connect(kubeconfig=options.kubeconfig)
         api.write_gate = leadership.check
         server = self._server(api, leadership)
-        self._hear_signals()
         leadership.start()
         try:
             if options.reports_port or options.metrics_port:
@@ -162,10 +161,16 @@ class Operator:
             tls=tls,
         )
 
-    def _hear_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+    def stop(self) -> None:
+        """End the term and let the lease go."""
+        self._stop.set()
+
+
+async def _serve_until_signalled(operator: Operator) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, operator.stop)
+    await operator.serve()
 
 
 def settings_of(options: OperatorOptions) -> TermSettings:

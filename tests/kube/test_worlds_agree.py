@@ -1,0 +1,154 @@
+"""One brain, two worlds: what a cluster did, the brain does again, and the simulator foretells.
+
+Two hundred jobs, scaled down to seconds, run on the real API server with pods that end by
+themselves. The journal recorded there must replay to the same instructions, byte for byte. The same
+jobs in the simulated world, with starts that cost what they cost there, must take as long on
+average.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.kube.installed import install_chart
+from tests.kube.operators import Lab, OperatorProcess, wait_until
+from tools.testcluster import ControlPlane
+from weft.brain.brain import Brain
+from weft.brain.event import InstructionDone, JobFinished, JobSubmitted, NodeAdded, Verb
+from weft.lab.journal_file import Entry, JournalFile
+from weft.lab.replay import replay
+from weft.model.cluster import Cluster
+from weft.model.ids import JobId
+from weft.model.job import Job
+from weft.sim.costs import Costs, Distribution
+from weft.sim.world import Checks, World
+from weft.spec.recipe import make_recipe
+
+RECIPE = "backfill(spacing=0.2)"
+JOBS = 200
+NODES = 4
+MEAN_GAP_SECONDS = 0.3
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One job of the workload."""
+
+    name: str
+    at_seconds: float
+    gpus: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the journal tells of one job."""
+
+    job: Job
+    submitted: float
+    decided: float
+    started: float
+    finished: float
+
+    @property
+    def overhead_seconds(self) -> float:
+        """All that is not training: until it runs, and until its end is noticed."""
+        return self.finished - self.decided - self.job.work.amount
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_workload_on_a_cluster_and_in_the_simulator(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = install_chart(cluster)
+    cluster.add_nodes(NODES, gpus=8)
+    lab = Lab(cluster)
+    journal = tmp_path / "journal.jsonl"
+    with OperatorProcess(kubeconfig, tmp_path, options={"recipe": RECIPE, "journal": journal}):
+        wait_until(journal.exists, "the operator to lead")
+        submit_all(lab, list(workload(Random(7))))
+        wait_until(lambda: set(lab.states().values()) == {"Succeeded"}, "all to end", 300.0, 1.0)
+
+    assert replay(journal).records > 4 * JOBS
+
+    entries = list(JournalFile(journal).entries())
+    seen = list(follow(entries))
+    assert len(seen) == JOBS
+    measured = sum(one.finished - one.submitted for one in seen) / JOBS
+    foretold = simulate(entries, seen)
+    print(f"mean JCT: cluster {measured:.2f} s, simulated {foretold:.2f} s")  # noqa: T201
+    assert abs(foretold / measured - 1.0) <= TOLERANCE
+
+
+def workload(random: Random) -> Iterator[Planned]:
+    """Narrow and wide jobs of one to nine seconds, a little more than the nodes can take."""
+    at = 0.0
+    for number in range(JOBS):
+        at += random.expovariate(1.0 / MEAN_GAP_SECONDS)
+        gpus = random.choices((1, 2, 4, 8, 16), (50, 15, 15, 15, 5))[0]
+        yield Planned(f"job-{number:03}", at, gpus, random.randint(1, 9))
+
+
+def submit_all(lab: Lab, jobs: list[Planned]) -> None:
+    began = time.monotonic()
+    for job in jobs:
+        time.sleep(max(began + job.at_seconds - time.monotonic(), 0.0))
+        lab.submit(
+            job.name,
+            job.gpus,
+            nodes=max(job.gpus // 8, 1),
+            duration=f"{job.seconds}s",
+            env={"KWOK_SECONDS": str(job.seconds)},
+        )
+
+
+def follow(entries: list[Entry]) -> Iterator[Seen]:
+    """Each job from its submission to its end."""
+    jobs: dict[JobId, tuple[float, Job]] = {}
+    decided: dict[JobId, float] = {}
+    started: dict[JobId, float] = {}
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, JobSubmitted):
+            jobs[event.job.id] = (event.at, event.job)
+        elif isinstance(event, InstructionDone) and event.verb is Verb.START:
+            started[event.job] = event.at
+        elif isinstance(event, JobFinished):
+            at, job = jobs[event.job]
+            begun = started.get(event.job, event.at)
+            yield Seen(job, at, decided[event.job], begun, event.at)
+        for verb, fields in entry.instructions:
+            if verb == "start":
+                decided[fields["job"]] = event.at
+
+
+def simulate(entries: list[Entry], seen: list[Seen]) -> float:
+    """Mean JCT of the same jobs on the same nodes in the simulated world."""
+    nodes = tuple(entry.event.node for entry in entries if isinstance(entry.event, NodeAdded))
+    begin = min(one.submitted for one in seen)
+    jobs = [replace(one.job, submit_seconds=one.submitted - begin) for one in seen]
+    world = World(
+        Cluster(nodes),
+        jobs,
+        Brain(make_recipe(RECIPE)),
+        costs=Costs("measured", start=distribution([one.overhead_seconds for one in seen])),
+        seed=1,
+        checks=Checks.FULL,
+    )
+    times = [record.jct_seconds for record in world.run().jobs.values()]
+    ended = [seconds for seconds in times if seconds is not None]
+    assert len(ended) == JOBS
+    return sum(ended) / JOBS
+
+
+def distribution(samples: list[float]) -> Distribution:
+    """The quantile function of what was measured."""
+    ordered = sorted(max(sample, 0.0) for sample in samples)
+    last = len(ordered) - 1
+    return Distribution("measured", tuple((i / last, s) for i, s in enumerate(ordered)))
