@@ -178,7 +178,7 @@ async def _reclaim(seen: Onlooker, size: Size) -> tuple[float, float, float]:
         )
         seconds.append(done - sent)
     done = await seen.until(
-        lambda: seen.jobs["claim"].state == "Running", "the claim", PATIENCE_SECONDS
+        lambda: seen.runs("claim") == size.reclaim_gpus // NODE_GPUS, "the claim", PATIENCE_SECONDS
     )
     return seconds[0], seconds[1], done - sent
 

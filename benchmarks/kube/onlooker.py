@@ -105,6 +105,10 @@ class Onlooker:
         """How many jobs are in one of these states."""
         return sum(story.state in states for story in self.jobs.values())
 
+    def runs(self, job: str) -> int:
+        """How many pods of the job run."""
+        return sum(name.startswith(f"{job}-") for name in self.running_pods)
+
     async def follow(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as group:

@@ -137,7 +137,7 @@ async def _claim(seen: Onlooker, size: Size) -> Preempted:
         PATIENCE_SECONDS,
     )
     claimed = await seen.until(
-        lambda: seen.jobs["claim"].state == "Running", "the claimant", PATIENCE_SECONDS
+        lambda: len(seen.running_pods) == size.preempted, "the claimant's pods", PATIENCE_SECONDS
     )
     return Preempted(decided - sent, gone - sent, claimed - sent)
 

@@ -19,11 +19,7 @@ import aiohttp
 from weft.kube.client.errors import Unavailable
 from weft.kube.metrics import Metrics
 from weft.kube.reports.limits import USUAL, Limits
-from weft.kube.reports.payload import (
-    MOST_METRICS,
-    MOST_NUMBER,
-    Report,
-)
+from weft.kube.reports.payload import MOST_METRICS, MOST_NUMBER, Report
 from weft.kube.reports.server import (
     HEALTH,
     METRICS,

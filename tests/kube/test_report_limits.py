@@ -9,27 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.reporting import (
-    STEP,
-    TOKENS,
-    Answer,
-    Scene,
-    a_scene,
-    a_server,
-    a_token,
-    vouched,
-)
+from tests.kube.reporting import STEP, TOKENS, Answer, Scene, a_scene, a_server, a_token, vouched
 from weft.kube.reports.limits import Crowd, Limits, Rates
 from weft.kube.reports.listener import TlsFiles
-from weft.kube.reports.payload import (
-    MOST_BODY_BYTES,
-)
+from weft.kube.reports.payload import MOST_BODY_BYTES
 from weft.kube.reports.refusal import Refusal
-from weft.kube.reports.server import (
-    HEALTH,
-    WorkerIdentity,
-    report_path,
-)
+from weft.kube.reports.server import HEALTH, WorkerIdentity, report_path
 from weft.model.errors import WorldError
 
 

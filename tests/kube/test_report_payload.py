@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kube.reporting import (
-    is_sound,
-)
+from tests.kube.reporting import is_sound
 from weft.kube.reports.payload import (
     MOST_METRICS,
     MOST_NUMBER,

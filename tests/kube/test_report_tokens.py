@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kube.reporting import (
-    TOKENS,
-    Answer,
-    Vouching,
-    a_scene,
-    a_token,
-    coded,
-    vouched,
-)
+from tests.kube.reporting import TOKENS, Answer, Vouching, a_scene, a_token, coded, vouched
 from weft.kube.reports.refusal import Refusal
 from weft.kube.reports.tokens import POD_NAME, POD_UID, Caller, Tokens, bearer
 

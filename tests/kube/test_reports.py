@@ -24,10 +24,7 @@ from tests.kube.reporting import (
     is_sound,
 )
 from weft.kube.reports.limits import Limits
-from weft.kube.reports.payload import (
-    Report,
-    Unit,
-)
+from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import (
     HEALTH,
     METRICS,

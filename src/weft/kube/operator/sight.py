@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from weft.brain.event import Past
+from weft.kube.gpu_names import short_name
 from weft.kube.names import (
     CANCEL_ANNOTATION,
     EPOCH_LABEL,
@@ -252,7 +253,7 @@ def see_node(raw: Raw) -> NodeSight:
         gpus=int(parse_quantity(room.get(GPU_RESOURCE, 0))),
         cpus=parse_quantity(room.get("cpu", 0)),
         memory_gib=gib(room.get("memory", 0)),
-        gpu_type=labels.get(GPU_TYPE_LABEL, ANY_GPU),
+        gpu_type=short_name(labels.get(GPU_TYPE_LABEL, ANY_GPU)),
         gpu_memory_gib=None if memory is None else parse_quantity(memory) / 1024.0,
         rack=labels.get(RACK_LABEL, DEFAULT_RACK),
         pool=labels.get(POOL_LABEL, DEFAULT_POOL),

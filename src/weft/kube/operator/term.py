@@ -34,6 +34,7 @@ from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
 from weft.kube.client.lease import Leadership
+from weft.kube.gpu_names import short_name
 from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
 from weft.kube.names import JOB_LABEL, jobs_path, pods_path, queues_path
@@ -59,7 +60,8 @@ from weft.kube.operator.sight import (
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Belief, Look, Note, Rules, Step
 from weft.kube.pods import WorkerSettings
-from weft.model.ids import JobId, QueueId
+from weft.model.ids import GpuType, JobId, QueueId
+from weft.model.job import GpuSpeed
 from weft.model.queue import QueueTree
 from weft.model.state import State
 from weft.spec.recipe import make_recipe
@@ -202,7 +204,7 @@ class Term:
     def deliver(self, event: Event) -> None:
         """One event into the brain; its instructions touch the jobs that they speak of."""
         if isinstance(event, JobSubmitted):
-            event = self._in_its_queue(event)
+            event = self._as_meant(event)
             crash.passing("observed")
         began = time.perf_counter()
         instructions = self.brain.handle(event)
@@ -264,13 +266,15 @@ class Term:
             self.hands.touch(probe.job)
             self.deliver(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
 
-    def _in_its_queue(self, event: JobSubmitted) -> JobSubmitted:
-        """A queue that is not open to the job's namespace is no queue for it."""
-        queue = event.job.queue
-        if admits(self.queues.items.get(queue), event.job.tenant):
-            return event
-        nowhere = QueueId(f"{queue} for {event.job.tenant}")
-        return replace(event, job=replace(event.job, queue=nowhere))
+    def _as_meant(self, event: JobSubmitted) -> JobSubmitted:
+        """GPU types by their short names; a queue closed to the namespace is no queue for it."""
+        job = event.job
+        if job.gpu_types:
+            short = dict.fromkeys(GpuType(short_name(accepted.type)) for accepted in job.gpu_types)
+            job = replace(job, gpu_types=tuple(GpuSpeed(name) for name in short))
+        if not admits(self.queues.items.get(job.queue), job.tenant):
+            job = replace(job, queue=QueueId(f"{job.queue} for {job.tenant}"))
+        return event if job is event.job else replace(event, job=job)
 
     # --- what the hands and the clerk see -----------------------------------------------------
 
