@@ -25,7 +25,8 @@ Calls = Counter[Call]
 
 def calls_of(cluster: ControlPlane) -> Calls:
     """All calls since the API server started."""
-    _, page = cluster.api.raw("GET", "/metrics")
+    with cluster.connect() as fresh:  # one that has idled for long may be closed
+        _, page = fresh.raw("GET", "/metrics")
     return counted(page.decode())
 
 

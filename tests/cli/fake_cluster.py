@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from tests.cli.objects import Thing
-from weft.kube.client.errors import Forbidden, Invalid, NotFound
+from weft.kube.client.errors import ApiError, Forbidden, Invalid, NotFound
 
 JOBS = "/apis/weft.dev/v1alpha1/trainingjobs"
 QUEUES = "/apis/weft.dev/v1alpha1/queues"
@@ -31,7 +31,7 @@ class FakeApi:
     answers: dict[str, Thing] = field(default_factory=dict)
     forbidden: tuple[str, ...] = ()
     refuses: str = ""
-    logs: dict[str, list[bytes]] = field(default_factory=dict)
+    logs: dict[str, list[bytes | ApiError]] = field(default_factory=dict)
     changes: list[tuple[str, Thing]] = field(default_factory=list)
     watched: str = "trainingjobs"
     written: list[tuple[str, str, Thing, dict[str, str]]] = field(default_factory=list)
@@ -89,11 +89,15 @@ class FakeApi:
     async def stream(
         self, path: str, params: Mapping[str, str], **_: object
     ) -> AsyncGenerator[bytes, None]:
+        """Chunk after chunk; an error among them breaks it off, and the next call goes on."""
         pod = path.removesuffix("/log").rpartition("/")[2]
         self.asked.append((path, dict(params)))
         if pod not in self.logs:
             raise NotFound(f"no pod {pod}")
-        for chunk in self.logs[pod]:
+        for number, chunk in enumerate(self.logs[pod]):
+            if isinstance(chunk, ApiError):
+                del self.logs[pod][: number + 1]
+                raise chunk
             yield chunk
 
     async def close(self) -> None:

@@ -59,7 +59,7 @@ def test_ls_selects_on_the_server(weft: Weft, cluster: FakeApi) -> None:
 def test_ls_shows_a_job_that_no_operator_has_seen(weft: Weft, cluster: FakeApi) -> None:
     cluster.things[JOBS] = [a_job("fresh"), a_running_job(annotations={"weft.dev/cancel": "true"})]
     out = weft("ls").out
-    assert "new" in out
+    assert "New" in out
     assert "Running (ending)" in out
     assert [job["name"] for job in weft("ls", "--state", "active", "-o", "json").json["jobs"]]
 
@@ -73,7 +73,8 @@ def test_ls_of_nothing_says_so(weft: Weft, cluster: FakeApi) -> None:
 def test_lists_come_in_pages(weft: Weft, cluster: FakeApi) -> None:
     cluster.things[JOBS] = [a_job(f"job-{number}") for number in range(1200)]
     assert len(weft("ls", "-o", "json").json["jobs"]) == 1200
-    assert [asked["limit"] for _, asked in cluster.asked] == ["500"] * 3
+    asked = [(asked["limit"], asked["resourceVersion"]) for _, asked in cluster.asked]
+    assert asked == [("500", "0")] * 3
     some = weft("ls", "--limit", "700")
     assert "about 500 more jobs were not read" in some.err
     assert some.out.count("job-") == 700
@@ -158,6 +159,29 @@ def test_watching_draws_again_until_it_is_left(
     assert "detached: " in called.err
     if output == "json":
         assert called.out.splitlines()[0].startswith('{"schema"')
+
+
+@pytest.mark.parametrize("command", ["ls", "top"])
+def test_watching_on_a_terminal(
+    weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("weft.cli.watching.LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.cli.watching.AGEING_SECONDS", 0.01)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    cluster.changes = [("MODIFIED", a_waiting_job(version=101)), ("INTERRUPT", {})]
+    called = weft(command, "--watch")
+    assert called.status == 130
+    assert "llama-sft" in called.out
+
+
+@pytest.mark.parametrize(("quiet", "painted"), [("", True), ("1", False)])
+def test_colours_on_a_terminal(
+    weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch, quiet: str, painted: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", quiet)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert ("\x1b[32mRunning" in weft("ls").out) is painted
 
 
 def test_text_from_a_cluster_cannot_steer_the_terminal(weft: Weft, cluster: FakeApi) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.cli.called import Weft
 from tests.cli.fake_cluster import JOBS, PODS, FakeApi
-from tests.cli.objects import Thing, a_failed_job, a_job, a_running_job, a_waiting_job, a_worker
+from tests.cli.objects import Thing, a_job, a_running_job, a_waiting_job, a_worker
+from weft.kube.client.errors import ApiError, Forbidden, Invalid, Unavailable
 
 
 def ended(state: str, version: int = 200, **more: str) -> tuple[str, Thing]:
@@ -143,7 +144,7 @@ def test_logs_that_are_not_there(weft: Weft, cluster: FakeApi, job: str, message
     assert "has no such worker" in weft("logs", "llama-sft", "--rank", "7").err
 
 
-def stamped(*lines: str) -> list[bytes]:
+def stamped(*lines: str) -> list[bytes | ApiError]:
     return [f"2026-01-01T08:00:0{n}.000000000Z {line}\n".encode() for n, line in enumerate(lines)]
 
 
@@ -162,6 +163,50 @@ def test_followed_logs_end_with_the_job(
     assert called.status == 0
     assert called.out == "one\ntwo\n"
     assert "llama-sft Succeeded" in called.err
+
+
+def test_a_log_that_breaks_off_is_taken_up_where_it_broke(
+    weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.kube.reading.pod_logs.AGAIN_SECONDS", 0.0)
+    over = {"terminated": {"exitCode": 0}}
+    cluster.things[PODS] = [a_worker("llama-sft", state=over, phase="Succeeded")]
+    cluster.logs["llama-sft-3-0"] = [
+        Invalid("waiting to start"),
+        *stamped("one", "two"),
+        Unavailable("broken"),
+        *stamped("one", "two", "three"),
+    ]
+    cluster.changes = [ended("Failed")]
+    called = weft("logs", "-f", "llama-sft", "--tail", "9")
+    assert called.status == 1
+    assert called.out == "one\ntwo\nthree\n"
+    asked = [params for path, params in cluster.asked if path.endswith("/log")]
+    assert [params.get("tailLines") for params in asked] == ["9", "9", None]
+    assert asked[-1]["sinceTime"] == "2026-01-01T08:00:01.000000000Z"
+
+
+def test_following_goes_on_in_the_pods_of_the_next_epoch(
+    weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.kube.reading.pod_logs.AGAIN_SECONDS", 0.0)
+    over = {"terminated": {"exitCode": 0}}
+    cluster.things[JOBS][1]["status"] |= {"state": "Succeeded"}
+    cluster.things[PODS] = [
+        a_worker("llama-sft", state=over, epoch=4, node="node-3", version=12),
+        a_worker("llama-sft", state=over, epoch=3, version=11),
+    ]
+    cluster.logs = {"llama-sft-3-0": stamped("old"), "llama-sft-4-0": stamped("new")}
+    called = weft("logs", "-f", "llama-sft")
+    assert called.status == 0
+    assert sorted(called.out.splitlines()) == ["new", "old"]
+    assert "rank 0 was placed anew: epoch" in called.err
+    only = weft("logs", "-f", "llama-sft", "--epoch", "3")
+    assert (only.status, only.out) == (0, "old\n")
+
+
+def test_an_epoch_that_is_past_has_an_end(weft: Weft, cluster: FakeApi) -> None:
+    assert weft("logs", "-f", "llama-sft", "--epoch", "1").status == 0
 
 
 def test_followed_logs_of_a_job_that_has_failed(weft: Weft, cluster: FakeApi) -> None:
@@ -188,4 +233,6 @@ def test_followed_logs_can_be_left(weft: Weft, cluster: FakeApi) -> None:
 def test_logs_that_may_not_be_read_fail_at_once(weft: Weft, cluster: FakeApi) -> None:
     cluster.forbidden = ("pods",)
     assert weft("logs", "-f", "llama-sft").status == 5
-    assert a_failed_job()["status"]["state"] == "Failed"
+    cluster.forbidden = ("log",)
+    cluster.logs["llama-sft-3-0"] = [Forbidden("no logs for you")]
+    assert weft("logs", "-f", "llama-sft").status == 5

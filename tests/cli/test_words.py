@@ -2,6 +2,7 @@
 
 import sys
 from datetime import UTC, datetime, timedelta
+from time import process_time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cli.objects import a_queue
 from weft.cli.age import age, lasting
 from weft.cli.cluster import Place
 from weft.cli.exit_status import Exit, of_job
+from weft.cli.grid import Grid
 from weft.cli.job_words import asked, facts, failing, queueing
 from weft.cli.logs import shown
 from weft.cli.screen import cell, harmless
@@ -109,6 +111,34 @@ def test_a_cycle_of_queues_is_shown_all_the_same() -> None:
     ]
     order = [(depth, line.name) for depth, line in in_tree_order(lines)]
     assert order == [(0, "c"), (1, "d"), (0, "a"), (1, "b")]
+
+
+def test_a_grid_has_colours_only_where_they_are_seen() -> None:
+    grid = Grid(("job", "state", "GPUs"), frozenset({"GPUs"}))
+    grid.add("a\x1b[2J", "Running (ending)", 16)
+    grid.add("long-name", None, "two\nlines")
+    assert grid.text().splitlines() == [
+        "job         state                   GPUs",
+        "────────────────────────────────────────",
+        "a           Running (ending)          16",
+        "long-name   –                  two lines",
+    ]
+    painted = grid.text(colours=True, most=3).splitlines()
+    assert painted[2].startswith("a     \x1b[32mRunning (ending)\x1b[0m")
+    assert len(painted) == 3
+
+
+def test_a_grid_of_many_rows_is_quick() -> None:
+    grid = Grid(("job", "state"))
+    begun = process_time()
+    for number in range(10_000):
+        grid.add(f"job-{number}", "Running")
+    assert grid.text().count("\n") == 10_001
+    assert process_time() - begun < 2.0
+
+
+def test_an_empty_grid_is_its_titles() -> None:
+    assert Grid(("a", "b")).text() == "a   b\n─────"
 
 
 def test_statuses_of_jobs() -> None:

@@ -7,6 +7,7 @@ of one job alive at once, more GPUs bound on a node than it has, a gang that sta
 import threading
 import time
 from collections import defaultdict
+from http.client import HTTPException
 from typing import Any
 
 from tools.testcluster import ControlPlane
@@ -42,7 +43,11 @@ class Auditor:
 
     def _run(self) -> None:
         while not self._over.wait(POLL_SECONDS):
-            answer = self._api.send("GET", "/api/v1/pods")
+            try:
+                answer = self._api.send("GET", "/api/v1/pods")
+            except (OSError, HTTPException):
+                self._api.close()
+                continue
             if answer.status == 200:
                 self.looks += 1
                 self._look(answer.body["items"])

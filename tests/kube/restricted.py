@@ -56,6 +56,15 @@ CONTAINER_FIELDS: Final = frozenset(
     )
 )
 OWN_VOLUMES: Final = frozenset(("emptyDir", "persistentVolumeClaim", "projected"))
+SYSTEM_FOLDERS: Final = (
+    "/proc/",
+    "/sys/",
+    "/dev/",
+    "/run/weft/",
+    "/run/secrets/",
+    "/var/run/weft/",
+    "/var/run/secrets/",
+)
 TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
@@ -120,6 +129,16 @@ def _promises(pod: Pod) -> Iterator[str]:
     for volume in spec["volumes"]:
         if set(volume) - {"name"} - OWN_VOLUMES:
             yield f"volume {volume}"
-    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
-    if len(set(paths)) < len(paths) or any(".." in path.split("/") for path in paths):
-        yield f"mounts {paths}"
+    yield from _mounts(container["volumeMounts"])
+
+
+def _mounts(mounts: list[Pod]) -> Iterator[str]:
+    paths = [mount["mountPath"] for mount in mounts]
+    if len(set(paths)) < len(paths):
+        yield f"a path twice in {paths}"
+    for mount in mounts:
+        path = mount["mountPath"]
+        if ".." in path.split("/"):
+            yield f"mount {path}"
+        if mount["name"].startswith("claim-") and f"{path}/".startswith(SYSTEM_FOLDERS):
+            yield f"mount {path}"

@@ -88,6 +88,7 @@ class Line:
         self.fault: Callable[[str], ApiError | None] = lambda _method: None
         self.lost_answers = False
         self.hangs = False
+        self.delay_seconds = 0.0
         self.freezes = threading.Event()
         self.thawed = threading.Event()
         self.closed = False
@@ -110,6 +111,7 @@ class Line:
         if self.hangs:
             await asyncio.sleep(timeout_seconds)
             raise Unavailable("no answer")
+        await asyncio.sleep(self.delay_seconds)
         if self.random is not None:
             await self._bad_luck(timeout_seconds)
         error = self.fault(method)
@@ -221,6 +223,34 @@ def test_a_frozen_thread_is_found_out_by_the_clock() -> None:
             line.thawed.set()
 
 
+def test_a_late_answer_does_not_bring_a_term_back() -> None:
+    """Begun in time and answered too late: meanwhile we did not lead, and somebody may know it."""
+    line = Line(Store())
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        line.fault = lambda _method: Unavailable("away")
+        time.sleep(0.8)
+        line.delay_seconds, line.fault = 1.0, lambda _method: None
+        asyncio.run(one.wait_until_lost())
+        ends_at = time.monotonic() + 1.5
+        while time.monotonic() < ends_at:
+            assert not one.leading
+            time.sleep(0.005)
+
+
+def test_a_lapsed_term_is_not_renewed() -> None:
+    """It would only keep the others waiting."""
+    store = Store()
+    line = Line(store)
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        line.fault = lambda _method: Unavailable("away")
+        asyncio.run(one.wait_until_lost())
+        writes, line.fault = store.writes, lambda _method: None
+        time.sleep(0.5)
+        assert store.writes == writes
+
+
 def test_a_lost_term_stays_lost_until_the_main_loop_stands_again() -> None:
     store = Store()
     line = Line(store)
@@ -262,7 +292,7 @@ def test_a_deleted_lease_ends_the_term_and_the_count_goes_on() -> None:
     with replica(Line(store).make) as one:
         wait_for(lambda: one.leading)
         store.lease = None
-        asyncio.run(one.wait_until_lost())
+        asyncio.run(asyncio.wait_for(one.wait_until_lost(), 1.0))
         asyncio.run(one.wait_until_leading())
         assert one.transitions == 2
         assert store.spec["leaseTransitions"] == 2
@@ -293,6 +323,18 @@ def test_a_restarted_replica_goes_on_at_once_in_a_new_term() -> None:
     with replica(Line(store).make) as again:
         assert wait_for(lambda: again.leading) < 1.2
         assert again.transitions == 2
+
+
+def test_who_stops_leads_no_more_even_before_the_lease_is_released() -> None:
+    line = Line(Store())
+    with replica(line.make) as one:
+        wait_for(lambda: one.leading)
+        line.delay_seconds = 1.0
+        stopping = threading.Thread(target=one.stop)
+        stopping.start()
+        assert wait_for(lambda: not one.leading) < 0.5
+        stopping.join()
+    assert line.store.spec["holderIdentity"] == ""
 
 
 def test_connecting_may_take_several_tries() -> None:

@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,7 +115,8 @@ class Weather:
             ],
             "current-context": "weather",
         }
-        path = folder / f"weather-{self._port}.json"
+        owner = zlib.crc32(f"{token} {namespace}".encode())
+        path = folder / f"weather-{self._port}-{owner:08x}.json"
         path.write_text(json.dumps(body))
         return path
 

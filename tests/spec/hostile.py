@@ -190,6 +190,24 @@ NAMES: Final = (
 )
 
 
+PATHS: Final = (
+    "/a",
+    "/a",
+    "/b/c",
+    "/.cache",
+    "/proc",
+    "/sys/fs/cgroup",
+    "/dev/shm",
+    "/var/run/weft",
+    "/run/secrets/x",
+    "/a/",
+    "/a/../b",
+    "/",
+    "relative",
+    "/a:b",
+)
+
+
 def specs(random: Random, count: int) -> Iterator[Spec]:
     """About a third of them as they should be, the others bent in one to three places."""
     for _ in range(count):
@@ -245,7 +263,9 @@ def bent(random: Random, spec: Spec) -> Spec:
         del place[random.choice(list(place))]
     elif way < 0.5:
         spec["env"] = {random.choice(NAMES): random.choice(VALUES) for _ in range(3)}
-    elif way < 0.6:
+    elif way < 0.55:
+        spec["volumes"] = [{"claim": "a", "path": random.choice(PATHS)} for _ in range(2)]
+    elif way < 0.65:
         place[random.choice(sorted(KNOWN[""] | KNOWN["resources"]))] = random.choice(VALUES)
     elif place:
         place[random.choice(list(place))] = random.choice(VALUES)

@@ -111,6 +111,8 @@ def test_json_is_read_as_json() -> None:
     text = json.dumps({"run": "a\u2028b \U0001f600", "env": {"A": "\\/"}})
     assert parsed(text) == json.loads(text)
     assert parsed('{"a": NaN}') == {"a": "NaN"}
+    assert parsed('{"a": %s}' % ("9" * 5000)) == {"a": "9" * 5000}
+    assert "is not YAML" in refusal('{"a": "\\ud800"}')
     assert parsed("{a: 1, b: [x]}") == {"a": 1, "b": ["x"]}
 
 

@@ -48,7 +48,7 @@ def cancel(*, jobs: tuple[str, ...], dry_run: bool, yes: bool, place: Place, out
 
 
 def _named(lines: "Sequence[JobLine]") -> str:
-    return ", ".join(f"{line.name} ({harmless(line.state) or 'new'})" for line in lines)
+    return ", ".join(f"{line.name} ({harmless(line.state) or 'New'})" for line in lines)
 
 
 def _tell(lines: "Sequence[JobLine]", dry_run: bool, output: str) -> None:

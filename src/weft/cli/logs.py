@@ -132,5 +132,5 @@ def _nothing_to_read(detail: "JobDetail", which: "Which") -> SpecError:
         )
     if line.waiting:
         hint = f"weft why {line.name} tells why it waits; weft logs -f waits with you"
-        return SpecError(f"'{line.name}' has no workers: it is {line.state or 'new'}", hint=hint)
+        return SpecError(f"'{line.name}' has no workers: it is {line.state or 'New'}", hint=hint)
     return SpecError(f"'{line.name}' has no such worker", hint=f"weft show {line.name} lists them")

@@ -10,16 +10,16 @@ import click
 
 from weft.cli.age import age, lasting, now
 from weft.cli.cluster import ALL_NAMESPACES, WATCH, Cluster, Place, place_options
+from weft.cli.grid import Grid
 from weft.cli.options import output_option
-from weft.cli.screen import cell, coloured, new_table, print_json, say, stdout
+from weft.cli.screen import print_json, say
 from weft.cli.watching import detaching, redraw, reprint_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from weft.kube.reading.jobs import JobLine, JobPage
 
 SCHEMA = "weft-jobs/1"
+NUMBERS = frozenset({"GPUs", "progress", "age", "priority", "waited", "ran"})
 WAITING = ("", "Queued", "Admitted")
 HOLDING = ("Starting", "Running", "Resizing", "Migrating", "Stopping")
 FINISHED = ("Succeeded", "Failed", "Cancelled")
@@ -81,19 +81,15 @@ def ls(
         place.run(work)
 
 
-def table_of(page: "JobPage", at: datetime, *, everywhere: bool, wide: bool) -> "Table":
-    table = new_table("")
-    columns = ["namespace"] if everywhere else []
-    columns += ["job", "state", "GPUs", "progress", "reason", "age"]
-    columns += ["queue", "priority", "waited", "ran", "nodes", "message"] if wide else []
-    for title in columns:
-        right = title in ("GPUs", "progress", "age", "priority", "waited", "ran")
-        table.add_column(title, justify="right" if right else "left", no_wrap=title == "job")
+def grid_of(page: "JobPage", at: datetime, *, everywhere: bool, wide: bool) -> Grid:
+    titles = ["namespace"] if everywhere else []
+    titles += ["job", "state", "GPUs", "progress", "reason", "age"]
+    titles += ["queue", "priority", "waited", "ran", "nodes", "message"] if wide else []
+    grid = Grid(titles, NUMBERS)
     for line in in_order(page.jobs):
-        cells = [cell(line.namespace)] if everywhere else []
-        cells += _cells(line, at) + (_wide_cells(line, at) if wide else [])
-        table.add_row(*cells)
-    return table
+        cells = [line.namespace] if everywhere else []
+        grid.add(*cells, *_cells(line, at), *(_wide_cells(line, at) if wide else ()))
+    return grid
 
 
 def in_order(lines: "Iterable[JobLine]") -> "list[JobLine]":
@@ -126,7 +122,7 @@ async def _once(cluster: Cluster, choice: Choice, limit: int, output: str) -> No
         return
     if page.jobs:
         everywhere = choice.namespace is None
-        stdout().print(table_of(page, now(), everywhere=everywhere, wide=output == "wide"))
+        grid_of(page, now(), everywhere=everywhere, wide=output == "wide").print()
     else:
         say(_nothing(choice))
     if page.left:
@@ -157,38 +153,25 @@ async def _watch(cluster: Cluster, choice: Choice, output: str) -> None:
         if output == "json":
             await reprint_json(lambda: as_dict(page()), changed)
         everywhere, wide = choice.namespace is None, output == "wide"
-        await redraw(lambda: table_of(page(), now(), everywhere=everywhere, wide=wide), changed)
+        await redraw(lambda: grid_of(page(), now(), everywhere=everywhere, wide=wide), changed)
 
 
-def _cells(line: "JobLine", at: datetime) -> list[str]:
-    state = coloured(line.state) if line.state else "[dim]new[/dim]"
-    return [
-        cell(line.name),
-        state + (" (ending)" if line.ending and not line.finished else ""),
-        _gpus(line),
-        cell(line.progress),
-        cell(line.reason),
-        age(line.submitted_at, at),
-    ]
+def _cells(line: "JobLine", at: datetime) -> tuple[object, ...]:
+    ending = " (ending)" if line.ending and not line.finished else ""
+    state = (line.state or "New") + ending
+    return (line.name, state, _gpus(line), line.progress, line.reason, age(line.submitted_at, at))
 
 
-def _wide_cells(line: "JobLine", at: datetime) -> list[str]:
-    return [
-        cell(line.queue),
-        str(line.priority),
-        lasting(line.waited_seconds(at)),
-        lasting(line.ran_seconds(at)),
-        cell(", ".join(line.nodes)),
-        cell(line.message),
-    ]
+def _wide_cells(line: "JobLine", at: datetime) -> tuple[object, ...]:
+    waited, ran = lasting(line.waited_seconds(at)), lasting(line.ran_seconds(at))
+    return (line.queue, line.priority, waited, ran, ", ".join(line.nodes), line.message)
 
 
 def _gpus(line: "JobLine") -> str:
     """What it holds of what it asked for; while it holds nothing, what it asked for."""
-    if not line.gpus:
-        return f"[dim]{cell(line.asked_gpus)}[/dim]"
-    asked = str(line.gpus) == line.asked_gpus
-    return str(line.gpus) if asked else f"{line.gpus} of {cell(line.asked_gpus)}"
+    if not line.gpus or str(line.gpus) == line.asked_gpus:
+        return line.asked_gpus
+    return f"{line.gpus} of {line.asked_gpus}"
 
 
 def _nothing(choice: Choice) -> str:

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.cluster import Cluster, Place, place_options
+from weft.cli.grid import Grid
 from weft.cli.options import output_option
-from weft.cli.screen import cell, coloured, new_table, print_json, say, stdout
+from weft.cli.screen import print_json, say
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from weft.kube.reading.nodes import NodeLine, NodePage
 
 SCHEMA = "weft-nodes/1"
+TITLES = ("node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state")
+NUMBERS = frozenset({"GPUs", "used", "foreign", "free", "CPUs", "memory"})
 
 
 @click.command()
@@ -34,27 +35,20 @@ def nodes(*, every: bool, place: Place, output: str) -> None:
     if output == "json":
         print_json(as_dict(shown, page.notes))
     elif shown:
-        stdout().print(table_of(shown, wide=output == "wide"))
+        grid_of(shown, wide=output == "wide").print()
+        say(_sum(shown))
     _talk(page, len(page.nodes) - len(shown))
 
 
-def table_of(nodes: "Sequence[NodeLine]", *, wide: bool = False) -> "Table":
-    table = new_table("", caption=_sum(nodes))
-    columns = ["node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state"]
-    columns += ["pool", "CPUs", "memory", "jobs"] if wide else []
-    for title in columns:
-        right = title in ("GPUs", "used", "foreign", "free", "CPUs", "memory")
-        table.add_column(title, justify="right" if right else "left", no_wrap=title == "node")
+def grid_of(nodes: "Sequence[NodeLine]", *, wide: bool = False) -> Grid:
+    more = ["pool", "CPUs", "memory", "jobs"] if wide else []
+    grid = Grid([*TITLES, *more], NUMBERS)
     for node in nodes:
-        cells = [
-            *(cell(node.name), cell(node.gpu_type), cell(node.rack)),
-            *(str(node.gpus), str(node.used_gpus), cell(node.foreign_gpus)),
-            str(node.free_gpus) if node.ready else "0",
-            coloured(node.state),
-        ]
-        more = (node.pool, node.cpus, node.memory, ", ".join(node.jobs)) if wide else ()
-        table.add_row(*cells, *map(cell, more))
-    return table
+        free = node.free_gpus if node.ready else 0
+        cells = (node.name, node.gpu_type, node.rack, node.gpus, node.used_gpus)
+        rest = (node.pool, node.cpus, node.memory, ", ".join(node.jobs)) if wide else ()
+        grid.add(*cells, node.foreign_gpus, free, node.state, *rest)
+    return grid
 
 
 def as_dict(nodes: "Sequence[NodeLine]", notes: Sequence[str]) -> dict[str, Any]:

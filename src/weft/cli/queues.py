@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli.cluster import WATCH, Cluster, Place, place_options
+from weft.cli.grid import Grid
 from weft.cli.options import output_option
-from weft.cli.screen import cell, new_table, print_json, say, stdout
+from weft.cli.screen import print_json, say
 from weft.cli.watching import detaching, redraw, reprint_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from weft.kube.reading.queues import QueueLine
 
 SCHEMA = "weft-queues/1"
@@ -35,20 +34,15 @@ def queues(*, watch: bool, place: Place, output: str) -> None:
         place.run(work)
 
 
-def table_of(lines: "Iterable[QueueLine]", *, wide: bool = False) -> "Table":
+def grid_of(lines: "Iterable[QueueLine]", *, wide: bool = False) -> Grid:
     from weft.kube.reading.queues import in_tree_order
 
-    table = new_table("")
-    table.add_column("queue", no_wrap=True)
-    for title in NUMBERS:
-        table.add_column(title, justify="right")
-    table.add_column("ready")
-    for title in ("borrowing", "weight", "namespaces", "recipe") if wide else ():
-        table.add_column(title)
+    more = ["borrowing", "weight", "namespaces", "recipe"] if wide else []
+    grid = Grid(["queue", *NUMBERS, "ready", *more], frozenset(NUMBERS), state="ready")
     for depth, line in in_tree_order(lines):
-        numbers = [cell(getattr(line, name)) for name in NUMBERS]
-        table.add_row("  " * depth + cell(line.name), *numbers, _ready(line), *_more(line, wide))
-    return table
+        numbers = [getattr(line, name) for name in NUMBERS]
+        grid.add("  " * depth + line.name, *numbers, _ready(line), *(_more(line) if wide else ()))
+    return grid
 
 
 def as_dict(lines: "Iterable[QueueLine]") -> dict[str, Any]:
@@ -65,7 +59,7 @@ async def _once(cluster: Cluster, output: str) -> None:
     if output == "json":
         print_json(as_dict(lines))
     elif lines:
-        stdout().print(table_of(lines, wide=output == "wide"))
+        grid_of(lines, wide=output == "wide").print()
     else:
         say("there are no queues")
 
@@ -83,17 +77,15 @@ async def _watch(cluster: Cluster, output: str) -> None:
         if output == "json":
             await reprint_json(lambda: as_dict(lines.items.values()), changed)
         wide = output == "wide"
-        await redraw(lambda: table_of(lines.items.values(), wide=wide), changed)
+        await redraw(lambda: grid_of(lines.items.values(), wide=wide), changed)
 
 
 def _ready(line: "QueueLine") -> str:
     if line.ready is None:
-        return "–"
-    return "yes" if line.ready else f"[red]no: {cell(line.message)}[/red]"
+        return ""
+    return "yes" if line.ready else f"no: {line.message}"
 
 
-def _more(line: "QueueLine", wide: bool) -> list[str]:
-    if not wide:
-        return []
-    namespaces = cell(", ".join(line.namespaces) or "all")
-    return ["yes" if line.borrowing else "no", f"{line.weight:g}", namespaces, cell(line.recipe)]
+def _more(line: "QueueLine") -> tuple[object, ...]:
+    namespaces = ", ".join(line.namespaces) or "all"
+    return ("yes" if line.borrowing else "no", f"{line.weight:g}", namespaces, line.recipe)

@@ -29,7 +29,7 @@ ESCAPES = re.compile(
 STATE_STYLES = {
     **dict.fromkeys(("Running", "Succeeded", "Ready", "ok"), "green"),
     **dict.fromkeys(("Queued", "Admitted", "Cordoned", "Tainted", "warn"), "yellow"),
-    **dict.fromkeys(("Failed", "NotReady", "fail"), "red"),
+    **dict.fromkeys(("Failed", "NotReady", "fail", "no:"), "red"),
     "Cancelled": "dim",
 }
 

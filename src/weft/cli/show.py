@@ -101,7 +101,7 @@ def reason_lines(detail: "JobDetail") -> list[str]:
 
 def _headline(detail: "JobDetail") -> str:
     line = detail.line
-    parts = [coloured(line.state) if line.state else "new: no operator has looked at it yet"]
+    parts = [coloured(line.state) if line.state else "New: no operator has looked at it yet"]
     if line.gpus:
         parts.append(several(line.gpus, "GPU"))
     if line.progress:

@@ -111,7 +111,7 @@ def _tell(name: tuple[str, str], state: str, status: Exit, output: str) -> Exit:
     if output == "json":
         print_json({"schema": SCHEMA, "job": full, "state": state, "status": int(status)})
     elif status is Exit.TIMEOUT:
-        say(f"time is up: {full} is {state or 'new'}")
+        say(f"time is up: {full} is {state or 'New'}")
     else:
         click.echo(f"{full} {state}")
     return status

@@ -3,16 +3,17 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from weft.cli.exit_status import Exit
+from weft.cli.grid import Grid
 from weft.cli.screen import print_json, say, stdout
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Group, RenderableType
 
 LEAST_SECONDS = 0.5
 AGEING_SECONDS = 5.0
@@ -28,7 +29,7 @@ def detaching(text: str) -> Iterator[None]:
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None
 
 
-async def redraw(draw: "Callable[[], RenderableType]", changed: asyncio.Event) -> None:
+async def redraw(draw: "Callable[[], Grid | Group]", changed: asyncio.Event) -> None:
     """The picture for ever: at each change, and now and then because ages grow.
 
     Where nobody sees it being redrawn, only changes are printed, one picture below the other.
@@ -36,10 +37,10 @@ async def redraw(draw: "Callable[[], RenderableType]", changed: asyncio.Event) -
     from rich.live import Live
 
     if not sys.stdout.isatty():
-        await _again(lambda: stdout().print(draw()), changed, None)
+        await _again(lambda: _print(draw()), changed, None)
         return
     with Live(console=stdout(), auto_refresh=False, vertical_overflow="crop") as live:
-        await _again(lambda: live.update(draw(), refresh=True), changed, AGEING_SECONDS)
+        await _again(lambda: live.update(_fitting(draw()), refresh=True), changed, AGEING_SECONDS)
 
 
 async def reprint_json(make: Callable[[], object], changed: asyncio.Event) -> None:
@@ -47,12 +48,22 @@ async def reprint_json(make: Callable[[], object], changed: asyncio.Event) -> No
     await _again(lambda: print_json(make(), lines=True), changed, None)
 
 
+def _print(picture: "Grid | Group") -> None:
+    if isinstance(picture, Grid):
+        picture.print()
+    else:
+        stdout().print(picture)
+
+
+def _fitting(picture: "Grid | Group") -> "RenderableType":
+    return picture.fitting() if isinstance(picture, Grid) else picture
+
+
 async def _again(show: Callable[[], None], changed: asyncio.Event, ageing: float | None) -> None:
     while True:
         changed.clear()
         show()
         await asyncio.sleep(LEAST_SECONDS)
-        try:
-            await asyncio.wait_for(changed.wait(), ageing)
-        except TimeoutError:
-            continue
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ageing):
+                await changed.wait()

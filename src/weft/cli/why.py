@@ -45,17 +45,6 @@ def why(*, job: str, folder: Path | None, at: float | None, place: Place, output
     why_in_cluster(place, job, output)
 
 
-def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
-    from weft.lab.run_dir import journal_in
-    from weft.lab.why import why as ask
-
-    answer = ask(journal_in(folder), job, at=at)
-    if output == "json":
-        print_json(asdict(answer))
-    else:
-        show(answer)
-
-
 def show(answer: "Answer") -> None:
     console = stdout()
     console.print(_first_line(answer), markup=False, style="bold")
@@ -69,6 +58,17 @@ def show(answer: "Answer") -> None:
         parts = sorted(waits.items(), key=lambda pair: -pair[1])
         console.print("waited for: " + ", ".join(f"{cause} {span(s)}" for cause, s in parts))
     console.print(_history(answer))
+
+
+def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
+    from weft.lab.run_dir import journal_in
+    from weft.lab.why import why as ask
+
+    answer = ask(journal_in(folder), job, at=at)
+    if output == "json":
+        print_json(asdict(answer))
+    else:
+        show(answer)
 
 
 def _first_line(answer: "Answer") -> str:

@@ -55,7 +55,7 @@ async def standing_of(cluster: Cluster, job: str) -> Standing:
 
 def first_line(standing: Standing, at: datetime) -> str:
     line, queue = standing.detail.line, standing.queue
-    parts = [coloured(line.state) if line.state else "new"]
+    parts = [coloured(line.state) if line.state else "New"]
     parts.append(f"waited {lasting(line.waited_seconds(at))}")
     parts.append(f"{cell(line.asked_gpus)} {'GPU' if line.asked_gpus == '1' else 'GPUs'}")
     parts.append(f"queue {cell(line.queue)}" + (f" ({_use(queue)})" if queue else ""))

@@ -54,6 +54,9 @@ T = TypeVar("T")
 WORKERS = 24
 CALLS_AT_ONCE = 32
 STEPS_IN_A_ROW = 20
+# So RBAC speaks, and for a moment after the API server started it does so by mistake; quotas and
+# admission say no in other words, and mean it.
+LACKS_A_RIGHT = "cannot create resource"
 
 
 class Scene(Protocol):
@@ -273,6 +276,8 @@ class Hands:
         except AlreadyExists:
             raw = await self._api.get(pods_path(job.namespace, name))
         except (Forbidden, Invalid, NotFound) as error:
+            if LACKS_A_RIGHT in str(error):
+                raise
             return f"{name}: {error}"
         self._scene.took_pod(raw)
         crash.passing("created")

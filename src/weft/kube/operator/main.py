@@ -22,7 +22,7 @@ from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.step import Rules
 from weft.kube.operator.term import OpenJournal, Term, TermSettings
 from weft.kube.pods import WorkerSettings
-from weft.kube.reports.listener import TlsFiles
+from weft.kube.reports.listener import Address, TlsFiles
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import ReportServer, WorkerIdentity
 from weft.kube.reports.tokens import Tokens
@@ -62,8 +62,7 @@ class Operator:
         server = self._server(api, leadership)
         leadership.start()
         try:
-            if options.reports_port or options.metrics_port:
-                await self._listen(server)
+            await self._listen(server)
             await self._lead_until_stopped(api, leadership)
         finally:
             await server.stop()
@@ -147,7 +146,11 @@ class Operator:
     def _server(self, api: Api, leadership: Leadership) -> ReportServer:
         tokens = Tokens(api, reviewed=self._metrics.token_reviewed)
         return ReportServer(
-            tokens, self, self.hear, lambda: leadership.leading, metrics=self._metrics
+            tokens,
+            self,
+            self.hear,
+            lambda: leadership.leading and self._term is not None and self._term.begun,
+            metrics=self._metrics,
         )
 
     async def _listen(self, server: ReportServer) -> None:
@@ -156,8 +159,8 @@ class Operator:
         if options.tls_cert and options.tls_key:
             tls = TlsFiles(Path(options.tls_cert), Path(options.tls_key))
         await server.start(
-            workers=("0.0.0.0", options.reports_port),
-            metrics=("0.0.0.0", options.metrics_port),
+            workers=_anywhere(options.reports_port),
+            metrics=_anywhere(options.metrics_port),
             tls=tls,
         )
 
@@ -171,6 +174,11 @@ async def _serve_until_signalled(operator: Operator) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, operator.stop)
     await operator.serve()
+
+
+def _anywhere(port: int) -> Address | None:
+    """Every address of this machine, of both families; port 0 means that nobody listens."""
+    return ("", port) if port else None
 
 
 def settings_of(options: OperatorOptions) -> TermSettings:

@@ -138,7 +138,7 @@ class Term:
         )
         self.clerk = Clerk(api, self, metrics)
         self._journal = Journal()
-        self._begun = False
+        self.begun = False
         self._recipe = settings.recipe
         self._afresh = asyncio.Event()
         self._pods_of: dict[str, dict[str, PodSight]] = {}
@@ -178,7 +178,7 @@ class Term:
         self.queuebook.faults = faults
         self.brain = Brain(make_recipe(self._recipe), tree=tree, settings=self._settings.brain)
         self._journal = self._open_journal(self._recipe, tree, self._settings.brain)
-        self._begun = True
+        self.begun = True
         for name in self.nodes.items:
             self.nodebook.touch(name)
         self._tell_nodes()
@@ -401,7 +401,7 @@ class Term:
         self._changes[key] = self._changes.get(key, 0) + 1
         if new is None and old is not None:
             self._eyes.forget(old.uid)
-        if not self._begun:
+        if not self.begun:
             return
         self._show(key, new)
         self.hands.touch(key)
@@ -430,7 +430,7 @@ class Term:
         for node in self.ledger.changed(old, new):
             if not self._stands_behind(pod):
                 self._touch_node(node)
-        if self._begun:
+        if self.begun:
             self.hands.touch(pod.key)
 
     def _foreign_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
@@ -444,7 +444,7 @@ class Term:
 
     def _touch_node(self, name: str) -> None:
         self.nodebook.touch(name)
-        if self._begun and self._flush is None:
+        if self.begun and self._flush is None:
             self._flush = asyncio.get_running_loop().call_soon(self._tell_nodes)
 
     def _tell_nodes(self) -> None:
@@ -454,7 +454,7 @@ class Term:
 
     def _queue_changed(self, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
         """What the tree can take in is told; all else needs a fresh look."""
-        if not self._begun or (old is not None and new is not None and old.spec == new.spec):
+        if not self.begun or (old is not None and new is not None and old.spec == new.spec):
             return
         tree, faults = build_tree(self.queues.items)
         self.queuebook.faults = faults
@@ -498,7 +498,7 @@ class Term:
                 self.hands.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
-        self._begun = False
+        self.begun = False
         for handle in (self._wake, self._flush):
             if handle is not None:
                 handle.cancel()

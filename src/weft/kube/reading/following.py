@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +18,4 @@ async def kept_up(*caches: "Cache[Any]") -> AsyncIterator[None]:
     finally:
         for follower in followers:
             follower.cancel()
-        for follower in followers:
-            with suppress(asyncio.CancelledError):
-                await follower
+        await asyncio.gather(*followers, return_exceptions=True)

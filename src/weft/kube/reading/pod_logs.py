@@ -115,6 +115,7 @@ class _Tails:
     present_epoch: int
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     workers: dict[str, WorkerLine] = field(default_factory=dict)
+    seen: dict[str, bytes] = field(default_factory=dict)
 
     def changed(self, _key: str, old: WorkerLine | None, new: WorkerLine | None) -> None:
         if new is None:
@@ -135,10 +136,9 @@ class _Tails:
             task.cancel()
 
     async def _follow(self, worker: WorkerLine) -> None:
-        seen = b""
         while True:
             try:
-                seen = await self._pass_on(worker, seen)
+                await self._pass_on(worker)
             except NotFound:
                 return
             except (Invalid, Unavailable, TooManyRequests):
@@ -148,20 +148,20 @@ class _Tails:
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _pass_on(self, worker: WorkerLine, seen: bytes) -> bytes:
-        """Lines later than `seen`, which is the time of the last one; the time of the last now."""
+    async def _pass_on(self, worker: WorkerLine) -> None:
+        """Lines that are later than the last one before this connection."""
+        before = self.seen.get(worker.uid, b"")
         params = {"follow": "true", "timestamps": "true"}
-        if seen:
-            params["sinceTime"] = seen.decode()
+        if before:
+            params["sinceTime"] = before.decode()
         elif self.which.tail is not None:
             params["tailLines"] = str(self.which.tail)
-        last = seen
         async with aclosing(_lines(self.api, self.namespace, worker.pod, params)) as lines:
             async for line in lines:
-                last, _, text = line.partition(b" ")
-                if last > seen:
+                stamp, _, text = line.partition(b" ")
+                if stamp > before:
+                    self.seen[worker.uid] = stamp
                     self.emit(worker, text)
-        return last
 
     def _over(self, worker: WorkerLine) -> bool:
         now = self.workers.get(worker.uid)

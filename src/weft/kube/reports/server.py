@@ -122,16 +122,17 @@ class ReportServer:
         self._listeners: list[Listener] = []
 
     async def start(
-        self, *, workers: Address, metrics: Address, tls: TlsFiles | None = None
+        self, *, workers: Address | None, metrics: Address | None, tls: TlsFiles | None = None
     ) -> tuple[Listener, Listener]:
-        """Listen for workers and for scrapers; `tls` is for the workers' address."""
+        """Listen for workers and for scrapers, where an address is given; `tls` is for workers."""
         doors = (
             Listener(self.workers_app(), self._limits),
             Listener(self.metrics_app(), self._limits),
         )
-        self._listeners += doors
-        await doors[0].start(workers, tls)
-        await doors[1].start(metrics)
+        for door, address, files in zip(doors, (workers, metrics), (tls, None), strict=True):
+            if address is not None:
+                self._listeners.append(door)
+                await door.start(address, files)
         return doors
 
     async def stop(self) -> None:
