@@ -1,6 +1,7 @@
 """Calls to an API server: what is sent, what comes back, and what each refusal means."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from itertools import pairwise
@@ -212,6 +213,25 @@ def test_refusals_of_a_real_server(api_server: ControlPlane) -> None:
         async with await Api.connect(kubeconfig=str(api_server.kubeconfig("alice"))) as api:
             with pytest.raises(Forbidden):
                 await api.get(MAPS)
+
+    asyncio.run(ask())
+
+
+def test_a_token_that_is_refused_is_read_again(api_server: ControlPlane, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    config = json.loads(api_server.kubeconfig().read_text())
+    config["users"][0]["user"] = {"tokenFile": str(token)}
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+
+    async def ask() -> None:
+        async with await Api.connect(kubeconfig=str(path)) as api:
+            with pytest.raises(Forbidden) as caught:
+                await api.get(MAPS)
+            assert caught.value.status == 401
+            token.write_text(api_server.admin_token)
+            await api.get(MAPS)
 
     asyncio.run(ask())
 

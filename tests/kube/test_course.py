@@ -44,6 +44,7 @@ from weft.model.placement import Placement, Seat
 from weft.model.state import State
 
 NOW = 1000.0
+RULES = Rules(default_image="busybox")
 TWO_SEATS = Assignment(16, Placement((Seat(NodeId("n0"), 8), Seat(NodeId("n1"), 8))))
 
 
@@ -101,7 +102,7 @@ def believed(state: State, epoch: int = 1, **more: Any) -> Belief:
 
 
 def step(job: JobSight | None, *pods: PodSight, belief: Belief | None = None, **more: Any) -> Step:
-    known: dict[str, Any] = {"note": Note(), "now": NOW, "rules": Rules(), "lost": {}}
+    known: dict[str, Any] = {"note": Note(), "now": NOW, "rules": RULES, "lost": {}}
     return next_step(Look("lab/vit", job, pods, belief or Belief(), **known | more))
 
 
@@ -156,6 +157,12 @@ def test_pods_of_another_object_with_the_same_name_are_not_its_own() -> None:
 def test_a_spec_that_cannot_be_read_fails_with_the_reason() -> None:
     found = step(replace(a_job(), spec=None, fault="gpus: '4-16' is no range"))
     assert found.deeds == (Settle(State.FAILED, "gpus: '4-16' is no range"),)
+
+
+def test_a_job_without_any_image_fails_with_a_remedy() -> None:
+    found = step(a_job(), rules=Rules())
+    assert kinds(found) == [Settle]
+    assert "add image" in str(found.deeds[0])
 
 
 def test_a_job_that_was_over_before_is_not_met_again() -> None:

@@ -1,9 +1,13 @@
 """Where the API server is and who we are: kubeconfigs, plugins and the account of a pod."""
 
 import asyncio
+import base64
 import json
 import os
+import shutil
+import ssl
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +32,12 @@ OM9C0GPcJgIhAJ4+lpZNz03ocj/YPYN6huMrq2B8C5KOvCq95h59wKEH
 """
 
 
-def write_config(folder: Path, user: dict[str, Any], **context: Any) -> str:
+def write_config(
+    folder: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None, **context: Any
+) -> str:
     path = folder / "config"
     body = {
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9/"}}],
+        "clusters": [{"name": "c", "cluster": cluster or {"server": "http://127.0.0.1:9/"}}],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", **context}}],
         "current-context": "x",
@@ -112,6 +118,39 @@ def test_an_exec_plugin_is_asked(tmp_path: Path) -> None:
     plugin.write_text("#!/bin/sh\necho no entry >&2; exit 1\n")
     with pytest.raises(NoAccess):
         asyncio.run(load_credentials(path, None))
+
+
+def test_credentials_that_cannot_be_read_again_stay(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    path = write_config(tmp_path, {"tokenFile": str(token)})
+
+    async def read() -> str:
+        known = await load_credentials(path, None)
+        token.unlink()
+        known.distrust()
+        await known.refresh()
+        return known.authorization
+
+    assert asyncio.run(read()) == "Bearer one"
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_certificate_says_who_we_are(tmp_path: Path, verified: bool) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    files = {"keyout": tmp_path / "key", "out": tmp_path / "certificate"}
+    command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=me"
+    places = [word for name, file in files.items() for word in (f"-{name}", str(file))]
+    subprocess.run([openssl, *command.split(), *places], check=True, capture_output=True)
+    data = {name: base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
+    user = {"client-certificate-data": data["out"], "client-key-data": data["keyout"]}
+    cluster = {"server": "https://127.0.0.1:9", "insecure-skip-tls-verify": not verified}
+    known = asyncio.run(load_credentials(write_config(tmp_path, user, cluster), None))
+    assert known.authorization == ""
+    assert known.tls is not None
+    assert known.tls.verify_mode is (ssl.CERT_REQUIRED if verified else ssl.CERT_NONE)
 
 
 def test_a_pod_has_an_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,7 @@ INFRASTRUCTURE = frozenset(
         "UnexpectedAdmissionError",
     }
 )
+NO_IMAGE = "the job names no image and the operator has no default one: add image to the job file"
 KILLED_FROM_OUTSIDE = frozenset({130, 143})
 HOPELESS = frozenset(
     {
@@ -124,6 +125,8 @@ def _introduce(look: Look, job: JobSight) -> Step:
     """Tell the brain of a job, and of what is on record and runs already."""
     if job.spec is None:
         return look.deeds(Settle(State.FAILED, job.fault))
+    if look.rules.pods and not (job.spec.image or look.rules.default_image):
+        return look.deeds(Settle(State.FAILED, NO_IMAGE))
     try:
         asked = to_job(
             job.spec, id=look.id, tenant=TenantId(job.namespace), submit_seconds=job.created

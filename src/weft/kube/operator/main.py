@@ -186,7 +186,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
     return TermSettings(
         identity=options.identity,
         recipe=options.recipe,
-        rules=Rules(pods=options.workers == "pods"),
+        rules=Rules(pods=options.workers == "pods", default_image=options.default_image),
         workers=WorkerSettings(
             scheduler_name=options.scheduler_name,
             default_image=options.default_image,

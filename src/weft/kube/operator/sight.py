@@ -32,6 +32,7 @@ from weft.model.errors import SpecError
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
 from weft.model.placement import Placement, Seat
 from weft.spec.quantity import duration_seconds
+from weft.spec.reading import validated
 
 Raw = Mapping[str, Any]
 
@@ -295,9 +296,9 @@ def see_queue(raw: Raw) -> QueueSight:
     meta = raw["metadata"]
     spec, fault = None, ""
     try:
-        spec = QueueSpec.model_validate(raw.get("spec", {}))
-    except ValueError as error:
-        fault = str(error)
+        spec = validated(QueueSpec, raw.get("spec", {}), name=meta["name"])
+    except SpecError as error:
+        fault = f"{error}: {error.hint}"
     return QueueSight(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
@@ -316,9 +317,9 @@ def parse_time(text: str) -> float:
 
 def _read_spec(raw: Raw) -> tuple[TrainingJobSpec | None, str]:
     try:
-        return TrainingJobSpec.model_validate(raw), ""
-    except (ValueError, SpecError) as error:
-        return None, str(error)
+        return validated(TrainingJobSpec, raw, name="spec"), ""
+    except SpecError as error:
+        return None, f"{error}: {error.hint}"
 
 
 def _seat(raw: Raw) -> Seat:

@@ -19,6 +19,7 @@ class Rules:
     """Times and habits of the operator. `pods` is False where somebody else runs the workers."""
 
     pods: bool = True
+    default_image: str = ""
     unschedulable_seconds: float = 30.0
     stuck_seconds: float = 120.0
     fence_seconds: float = 60.0
