@@ -86,9 +86,15 @@ class Api:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """One object, or a list of them."""
-        return _object(await self.raw("GET", path, params=params))
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> dict[str, Any]:
+        """One object, or a list of them; a long list may take its time."""
+        return _object(await self.raw("GET", path, params=params, timeout_seconds=timeout_seconds))
 
     async def create(self, path: str, body: Mapping[str, Any] | bytes) -> dict[str, Any]:
         """A new object in the collection at `path`."""

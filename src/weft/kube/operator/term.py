@@ -21,7 +21,6 @@ from weft.brain.event import (
     InstructionDone,
     JobReported,
     JobSubmitted,
-    Past,
     Phase,
     QueueChanged,
     Tick,
@@ -39,6 +38,7 @@ from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
 from weft.kube.names import JOB_LABEL, jobs_path, pods_path, queues_path
 from weft.kube.operator import crash
+from weft.kube.operator.beliefs import belief_of, slow_start, standing_of
 from weft.kube.operator.clerk import Clerk
 from weft.kube.operator.course import next_step
 from weft.kube.operator.hands import Hands
@@ -326,64 +326,13 @@ class Term:
         self.pods.put(raw)
 
     def standing(self, key: str, state: State, message: str) -> Standing:
-        """All there is to tell of a job that stands so."""
-        brain, job = self.brain, JobId(key)
-        slot = brain.state.slot_of.get(job)
-        told = self.progress.of(key)
-        return Standing(
-            state=state,
-            gpus=0 if slot is None or state in WAITING else int(brain.state.jobs.width[slot]),
-            reasons=brain.explain(job) if state in WAITING else (),
-            message=message,
-            past=self._past(job, slot),
-            progress=told.percent if told else None,
-            work=told.work if told else None,
-            metrics=told.metrics if told else None,
-        )
+        return standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
 
     def slow_start(self, key: str) -> str:
-        """What a start waits for; empty where the job is not starting."""
-        if self._belief(JobId(key)).state is not State.STARTING:
-            return ""
-        pods = sorted(self._pods_of.get(key, {}).values(), key=lambda pod: pod.rank)
-        late = [pod for pod in pods if pod.live and not pod.running]
-        if not late:
-            return ""
-        first = late[0]
-        what = first.unschedulable or first.stuck or ("starting" if first.node else "not bound yet")
-        return f"{len(pods) - len(late)} of {len(pods)} workers run; {first.name}: {what}"
-
-    def _past(self, job: JobId, slot: int | None) -> Past | None:
-        state = self.brain.state
-        if slot is None:
-            closed = state.closed.get(job)
-            if closed is None:
-                return None
-            return Past(closed.attained_gpu_seconds, closed.failures, 0, closed.preemptions)
-        jobs = state.jobs
-        running = float(jobs.gpu_rate[slot]) * max(self.brain.now - float(jobs.mark[slot]), 0.0)
-        return Past(
-            float(jobs.attained_gpu_seconds[slot]) + running,
-            int(jobs.failures[slot]),
-            int(jobs.refusals[slot]),
-            int(jobs.preemptions[slot]),
-        )
+        return slow_start(self._belief(JobId(key)), self._pods_of.get(key, {}).values())
 
     def _belief(self, job: JobId) -> Belief:
-        state = self.brain.state
-        slot = state.slot_of.get(job)
-        if slot is None:
-            closed = state.closed.get(job)
-            return Belief() if closed is None else Belief(state=closed.state)
-        now = state.state_of(slot)
-        return Belief(
-            state=now,
-            epoch=int(state.jobs.epoch[slot]),
-            assignment=state.assignments[slot],
-            cancelling=now is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
-            work_done=float(state.jobs.work_done[slot]),
-            why=self._whys.get(job, ""),
-        )
+        return belief_of(self.brain.state, job, self._whys.get(job, ""))
 
     def _stands_behind(self, pod: PodSight) -> bool:
         """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
