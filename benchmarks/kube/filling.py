@@ -66,10 +66,11 @@ def rows(*, short: bool) -> Iterator[Row]:
         bare = _bare(here, size)
         say("Weft, gang")
         gang = asyncio.run(_gang(here, size))
-        here.cluster.reset()
+        yield from _gang_rows(size, gang, bare, timed=not short)
+        here.reset()
         say("Weft, fill, verdict and reclaim")
         filled = asyncio.run(_fill(here, size))
-    yield from _judged(size, bare, gang, filled, timed=not short)
+        yield from _fill_rows(size, filled, bare, timed=not short)
 
 
 def _prepare(here: Stand, size: Size) -> None:
@@ -100,11 +101,11 @@ def _bare(here: Stand, size: Size) -> dict[str, float]:
     for command, counts in words.items():
         say(f"bare engine, {command} {counts[0]:,d}")
         if command == "gang":
-            here.cluster.reset()
+            here.reset()
             _add_nodes_for_gang(here, size)
         player = here.play(BARE, command, here.cluster.kubeconfig(), NAMESPACE, *counts)
         found[command] = float(player.outcome(PLENTY_SECONDS))
-    here.cluster.reset()
+    here.reset()
     return found
 
 
@@ -183,17 +184,18 @@ async def _reclaim(seen: Onlooker, size: Size) -> tuple[float, float, float]:
     return seconds[0], seconds[1], done - sent
 
 
-def _judged(
-    size: Size, bare: dict[str, float], gang: float, filled: Filled, *, timed: bool
-) -> Iterator[Row]:
+def _gang_rows(size: Size, gang: float, bare: dict[str, float], *, timed: bool) -> Iterator[Row]:
+    name = f"b: gang of {size.gang_pods:,d} pods running"
+    yield _timed_row("gang", name, gang, timed=timed)
+    yield _ratio_row(name, gang, bare["gang"])
+
+
+def _fill_rows(size: Size, filled: Filled, bare: dict[str, float], *, timed: bool) -> Iterator[Row]:
     name = f"b: {size.gpus:,d} jobs of one GPU placed"
     yield _timed_row("fill", name, filled.placed, timed=timed)
     yield _ratio_row(name, filled.placed, bare["fill"])
     yield told("b: … until the last was created", filled.created, "s")
     yield told("b: … until all were on record as running", filled.told, "s")
-    name = f"b: gang of {size.gang_pods:,d} pods running"
-    yield _timed_row("gang", name, gang, timed=timed)
-    yield _ratio_row(name, gang, bare["gang"])
     name = f"b: verdict on {size.verdict_gpus} GPUs in a full cluster"
     yield _timed_row("verdict", name, filled.verdict, timed=timed)
     yield told(f"b: … it reads: {filled.reason}", None, "")

@@ -16,7 +16,7 @@ import orjson
 
 from weft.kube.client.api import Api
 from weft.kube.names import jobs_path, pods_path
-from weft.kube.resources.training_job import manifest
+from weft.kube.wishes import training_job
 from weft.model.errors import WorldError
 
 CONNECTIONS = 32
@@ -61,8 +61,9 @@ class Onlooker:
         self._namespace = namespace
 
     async def submit(self, name: str, **spec: object) -> float:
-        """When it was sent."""
-        body = orjson.dumps(manifest(name, {"run": "train", **spec}))
+        """As `weft submit` does; when it was sent."""
+        asked = {"run": "train", **spec}
+        body = orjson.dumps(training_job(asked, namespace=self._namespace, name=name))
         sent = time.monotonic()
         path = jobs_path(self._namespace)
         await self._api.raw("POST", path, body=body, timeout_seconds=LONG_CALL_SECONDS)

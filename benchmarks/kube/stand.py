@@ -35,6 +35,11 @@ class Stand:
         """Start `python -m module` with the administrator's kubeconfig among its words."""
         return Player([module, *(str(word) for word in words)])
 
+    def reset(self) -> None:
+        """Back to what was kept, on a fresh connection: the old one may have idled for minutes."""
+        self.cluster.api.close()
+        self.cluster.reset()
+
     @contextmanager
     def operator(self, **options: object) -> Iterator[OperatorProcess]:
         """It leads when the block begins."""

@@ -77,10 +77,10 @@ def rows(*, short: bool) -> Iterator[Row]:
         _prepare(here, size)
         say(f"{size.preempted} preemptions with {size.grace_seconds} s grace")
         yield from _preemption_rows(size, asyncio.run(_preempt(here, size)))
-        here.cluster.reset()
+        here.reset()
         say(f"writes of {size.busy_jobs} jobs")
         yield from _write_rows(asyncio.run(_busy(here, size)))
-        here.cluster.reset()
+        here.reset()
         say(f"memory at {size.nodes:,d} nodes and {size.jobs:,d} jobs")
         yield from asyncio.run(_memory(here, size, judged=not short))
 

@@ -10,6 +10,7 @@ from tests.cli.called import Weft
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Tick
 from weft.cli.term_journals import TermJournals
+from weft.kube.operator.main import settings_of
 from weft.kube.operator.options import OperatorOptions
 from weft.model.errors import SpecError
 from weft.model.queue import QueueTree
@@ -33,6 +34,7 @@ def test_every_option_arrives(
     weft: Weft, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POD_NAMESPACE", "elsewhere")
+    monkeypatch.setenv("POD_IP", "10.1.2.3")
     words = {
         "--kubeconfig": "kc",
         "--identity": "me",
@@ -41,6 +43,8 @@ def test_every_option_arrives(
         "--default-image": "i",
         "--scheduler-name": "s",
         "--report-url": "u",
+        "--report-ca": "/ca.crt",
+        "--reports-service": "r",
         "--reports-port": "0",
         "--metrics-port": "1",
         "--tls-cert": "c",
@@ -48,6 +52,7 @@ def test_every_option_arrives(
         "--journal": "j",
         "--workers": "none",
         "--backoff-seconds": "5",
+        "--fence-seconds": "7",
         "--log-level": "debug",
     }
     assert weft("operator", *(word for pair in words.items() for word in pair)).status == 0
@@ -60,6 +65,9 @@ def test_every_option_arrives(
         default_image="i",
         scheduler_name="s",
         report_url="u",
+        report_ca="/ca.crt",
+        reports_service="r",
+        pod_ip="10.1.2.3",
         reports_port=0,
         metrics_port=1,
         run_as_user=None,
@@ -68,6 +76,7 @@ def test_every_option_arrives(
         journal="j",
         workers="none",
         backoff_seconds=5.0,
+        fence_seconds=7.0,
         log_level="DEBUG",
     )
 
@@ -75,6 +84,20 @@ def test_every_option_arrives(
 def test_half_a_certificate_is_refused(weft: Weft, started: list[Any]) -> None:
     assert weft("operator", "--tls-cert", "c").status == 2
     assert not started
+
+
+def test_what_is_no_address_is_refused(weft: Weft, started: list[Any]) -> None:
+    assert weft("operator", "--pod-ip", "here").status == 2
+    assert not started
+
+
+def test_options_reach_workers_and_rules() -> None:
+    options = OperatorOptions(
+        namespace="a", identity="b", report_ca="/ca.crt", fence_seconds=7.0, default_image="i"
+    )
+    settings = settings_of(options)
+    assert settings.workers.report_ca_path == "/ca.crt"
+    assert settings.rules.fence_seconds == 7.0
 
 
 def test_each_term_leaves_a_journal_that_replays(weft: Weft, tmp_path: Path) -> None:

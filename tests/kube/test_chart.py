@@ -13,6 +13,7 @@ import weft
 from tests.kube.installed import CHART, NAMESPACE, OPERATOR, Manifest, helm, render
 from tools.testcluster.binaries import missing
 from weft.kube.names import GROUP, JOB_LABEL, LEASE, TOKEN_AUDIENCE
+from weft.kube.operator.signpost import PORT_NAME
 from weft.model.errors import WorldError
 
 GOLDEN = Path(__file__).with_name("golden") / "rbac.yaml"
@@ -27,7 +28,7 @@ EVERYTHING: Mapping[str, Any] = {
     "podAnnotations": {"note": "x"},
     "priorityClassName": "system-cluster-critical",
     "recipe": "tiresias(limits=(3250.0, 7200.0), promote=8)",
-    "reports": {"tls": {"secretName": "reports-tls"}},
+    "reports": {"tls": {"secretName": "reports-tls", "caPath": "/etc/ssl/weft.pem"}},
     "tolerations": [{"key": "control", "operator": "Exists", "effect": "NoSchedule"}],
     "workers": {"defaultImage": "registry.example.com/train:1", "runAsUser": None},
 }
@@ -111,6 +112,8 @@ def test_every_object_of_the_schema_is_closed() -> None:
         {"reports": {"port": 80}},
         {"reports": {"url": "ftp://x"}},
         {"reports": {"tls": {"key": "x"}}},
+        {"reports": {"tls": {"caPath": "weft.pem"}}},
+        {"fenceSeconds": -1},
         {"metrics": {"serviceMonitor": {"interval": "soon"}}},
         {"defaultQueue": {"spec": {"guarantee": 8}}},
         {"defaultQueue": {"spec": {"parent": "other"}}},
@@ -236,9 +239,11 @@ def test_arguments_by_default() -> None:
         "--identity=$(POD_NAME)",
         "--recipe=backfill",
         "--log-level=INFO",
+        "--fence-seconds=60",
         "--scheduler-name=default-scheduler",
         "--run-as-user=1000",
         "--report-url=http://weft-operator.weft-system.svc:8080",
+        "--reports-service=weft-operator",
         "--reports-port=8080",
         "--metrics-port=9090",
     ]
@@ -250,6 +255,7 @@ def test_arguments_with_everything() -> None:
         "--default-image=registry.example.com/train:1",
         "--report-url=https://weft-operator.weft-system.svc:8080",
         "--tls-cert=/etc/weft/tls/tls.crt",
+        "--report-ca=/etc/ssl/weft.pem",
         "--tls-key=/etc/weft/tls/tls.key",
         "--journal=/var/lib/weft/journal.jsonl",
     } <= {*arguments(EVERYTHING)}
@@ -268,11 +274,31 @@ def test_the_program_knows_every_argument() -> None:
 
 
 def test_reports_are_reached_at_the_address_that_workers_are_told() -> None:
-    service = one("Service")
+    service = one("Service", OPERATOR)
     url = f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
-    port = {each["name"]: each["port"] for each in service["spec"]["ports"]}["reports"]
-    assert f"--report-url={url}:{port}" in arguments()
+    (port,) = service["spec"]["ports"]
+    assert f"--report-url={url}:{port['port']}" in arguments()
+
+
+def test_reports_reach_whom_the_leader_writes_down_and_nobody_else() -> None:
+    service = one("Service", OPERATOR)
+    assert "selector" not in service["spec"]
+    assert [port["name"] for port in service["spec"]["ports"]] == [PORT_NAME]
+    assert f"--reports-service={service['metadata']['name']}" in arguments()
+    assert variables()["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    (rule,) = [r for r in one("Role", OPERATOR)["rules"] if r["resources"] == ["endpointslices"]]
+    assert rule["resourceNames"] == [service["metadata"]["name"]]
+
+
+def test_metrics_are_read_from_every_replica_by_a_service_of_their_own() -> None:
+    service = one("Service", f"{OPERATOR}-metrics")
     assert service["spec"]["selector"] == one("Deployment")["spec"]["selector"]["matchLabels"]
+    monitor = one("ServiceMonitor", values=EVERYTHING)["spec"]
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    wanted = monitor["selector"]["matchLabels"].items()
+    chosen = [m for m in render() if m["kind"] == "Service" and wanted <= labels_of(m).items()]
+    assert chosen == [service]
 
 
 def test_the_network_lets_in_workers_and_those_who_measure() -> None:
@@ -338,6 +364,16 @@ def arguments(values: Mapping[str, Any] | None = None) -> list[str]:
     pod = one("Deployment", values=values)["spec"]["template"]["spec"]
     words: list[str] = pod["containers"][0]["args"]
     return words
+
+
+def variables() -> dict[str, Any]:
+    pod = one("Deployment")["spec"]["template"]["spec"]
+    return {entry["name"]: entry["valueFrom"] for entry in pod["containers"][0]["env"]}
+
+
+def labels_of(manifest: Manifest) -> dict[str, str]:
+    labels: dict[str, str] = manifest["metadata"].get("labels", {})
+    return labels
 
 
 def rights(manifests: list[Manifest]) -> Iterator[dict[str, Any]]:

@@ -103,6 +103,10 @@ def test_the_operator_may_do_what_the_golden_file_says_and_nothing_else(
     assert {right for right in leases if review.may(right, NAMESPACE)} == {create}
     named = {right[2] for right in leases if review.may(right, NAMESPACE, LEASE)}
     assert named == {"create", "get", "update"}
+    slices = {right for right in asked if right[1] == "endpointslices"}
+    assert not {right for right in slices if review.may(right, NAMESPACE)}
+    named = {right[2] for right in slices if review.may(right, NAMESPACE, OPERATOR)}
+    assert named == {"create", "patch"}
 
 
 # Whoever is logged in may ask about themselves.

@@ -16,6 +16,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{/* Tells the Service for metrics from the one for reports. */}}
+{{- define "weft.metricsLabel" -}}
+weft.dev/serves: metrics
+{{- end }}
+
 {{- define "weft.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}

@@ -1,5 +1,6 @@
 """`weft operator`: the process that decides for a cluster. People meet it in the chart."""
 
+import ipaddress
 import socket
 from contextlib import closing
 from typing import Any
@@ -11,6 +12,13 @@ from weft.cli.cluster import kube_extra
 PORT = click.IntRange(0, 65_535)
 REPORTS = "Where workers' reports are heard; 0: nowhere."
 METRICS = "Where metrics and probes are answered; 0: nowhere."
+
+
+def _address(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    try:
+        return value and str(ipaddress.ip_address(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command()
@@ -38,6 +46,24 @@ METRICS = "Where metrics and probes are answered; 0: nowhere."
     "--run-as-user", type=click.IntRange(1), help="User id of workers.  [default: image's]"
 )
 @click.option("--report-url", default="", help="Where workers are told to report.")
+@click.option(
+    "--report-ca",
+    default="",
+    metavar="PATH",
+    help="Certificates that workers check it against, as a file of their image.",
+)
+@click.option(
+    "--reports-service",
+    default="",
+    help="Service without selector that the leader points to itself.",
+)
+@click.option(
+    "--pod-ip",
+    envvar="POD_IP",
+    default="",
+    callback=_address,
+    help="Where that Service leads while this replica leads.",
+)
 @click.option("--reports-port", type=PORT, default=8080, show_default=True, help=REPORTS)
 @click.option("--metrics-port", type=PORT, default=9090, show_default=True, help=METRICS)
 @click.option("--tls-cert", default="", help="Certificate for reports, as a file.")
@@ -58,6 +84,13 @@ METRICS = "Where metrics and probes are answered; 0: nowhere."
     default=60.0,
     show_default=True,
     help="First pause before a failed job is tried again.",
+)
+@click.option(
+    "--fence-seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="How long a node is out of reach before its pods are given up.",
 )
 @click.option(
     "--log-level",

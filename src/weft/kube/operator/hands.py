@@ -170,6 +170,8 @@ class Hands:
             before = self._scene.changes(key)
             for deed in step.deeds:
                 await self._perform(look, deed)
+                if isinstance(deed, AddFinalizer):
+                    break  # the object has a new version, on which the next look is based
             if self._scene.changes(key) == before and self._notes.get(key) == step.note:
                 self.touch_at(key, self._backoff(key).next_seconds())
                 return

@@ -19,6 +19,7 @@ from weft.kube.client.lease import Leadership
 from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
 from weft.kube.operator.options import OperatorOptions
+from weft.kube.operator.signpost import point_to
 from weft.kube.operator.step import Rules
 from weft.kube.operator.term import OpenJournal, Term, TermSettings
 from weft.kube.pods import WorkerSettings
@@ -106,7 +107,11 @@ class Operator:
         )
         self._term = term
         try:
-            return (await term.run()).value
+            async with asyncio.TaskGroup() as beside:
+                pointing = beside.create_task(self._point_here(api, term), name="signpost")
+                ending = await term.run()
+                pointing.cancel()
+            return ending.value
         except BaseExceptionGroup as group:
             raise _first(group) from group
         finally:
@@ -114,6 +119,19 @@ class Operator:
             self._metrics.api_calls_are(api.calls)
 
     # --- reports ------------------------------------------------------------------------------
+
+    async def _point_here(self, api: Api, term: Term) -> None:
+        options = self._options
+        if not (options.pod_ip and options.reports_service and options.reports_port):
+            return
+        await term.wait_until_begun()
+        await point_to(
+            api,
+            namespace=options.namespace,
+            service=options.reports_service,
+            address=options.pod_ip,
+            port=options.reports_port,
+        )
 
     def pod(self, namespace: str, pod_name: str, pod_uid: str) -> WorkerIdentity | None:
         term = self._term
@@ -186,12 +204,17 @@ def settings_of(options: OperatorOptions) -> TermSettings:
     return TermSettings(
         identity=options.identity,
         recipe=options.recipe,
-        rules=Rules(pods=options.workers == "pods", default_image=options.default_image),
+        rules=Rules(
+            pods=options.workers == "pods",
+            default_image=options.default_image,
+            fence_seconds=options.fence_seconds,
+        ),
         workers=WorkerSettings(
             scheduler_name=options.scheduler_name,
             default_image=options.default_image,
             run_as_user=options.run_as_user,
             report_url=options.report_url,
+            report_ca_path=options.report_ca,
         ),
         brain=Settings(backoff_seconds=options.backoff_seconds),
     )

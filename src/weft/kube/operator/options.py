@@ -8,7 +8,10 @@ from weft.kube.names import LEASE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOptions:
-    """Options of one replica; a port of 0 means that nobody listens there."""
+    """Options of one replica; a port of 0 means that nobody listens there.
+
+    `pod_ip` is empty outside of a pod, where nothing can be pointed to it.
+    """
 
     namespace: str
     identity: str
@@ -18,6 +21,9 @@ class OperatorOptions:
     default_image: str = ""
     scheduler_name: str = "default-scheduler"
     report_url: str = ""
+    report_ca: str = ""
+    reports_service: str = ""
+    pod_ip: str = ""
     reports_port: int = 8080
     metrics_port: int = 9090
     run_as_user: int | None = 1000
@@ -26,4 +32,5 @@ class OperatorOptions:
     journal: str = ""
     workers: Literal["pods", "none"] = "pods"
     backoff_seconds: float = 60.0
+    fence_seconds: float = 60.0
     log_level: str = "INFO"

@@ -12,7 +12,7 @@ from typing import Any
 from weft.brain.event import Past
 from weft.kube.operator.sight import JobSight
 from weft.model.decision import Assignment
-from weft.model.plan import ExecutionPlan
+from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
 
@@ -44,8 +44,9 @@ def decision_patch(
         "width": assignment.width,
         "at": stamp(now),
         "leader": leader,
-        "plan": _plan(assignment.plan),
-        "group": "" if assignment.group is None else assignment.group.id,
+        # Null takes away what an earlier decision said; every field costs the API server time.
+        "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
+        "group": None if assignment.group is None else assignment.group.id,
         "seats": [
             {"node": s.node, "gpus": s.gpus, "cpus": s.cpus, "memoryGib": s.memory_gib}
             for s in assignment.placement.seats

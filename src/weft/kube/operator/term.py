@@ -138,7 +138,7 @@ class Term:
         )
         self.clerk = Clerk(api, self, metrics)
         self._journal = Journal()
-        self.begun = False
+        self._begun = asyncio.Event()
         self._recipe = settings.recipe
         self._afresh = asyncio.Event()
         self._pods_of: dict[str, dict[str, PodSight]] = {}
@@ -169,6 +169,14 @@ class Term:
         finally:
             await self._end({*tasks, lost})
 
+    @property
+    def begun(self) -> bool:
+        """Whether everything is listed and the brain decides."""
+        return self._begun.is_set()
+
+    async def wait_until_begun(self) -> None:
+        await self._begun.wait()
+
     # --- the brain ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -178,7 +186,7 @@ class Term:
         self.queuebook.faults = faults
         self.brain = Brain(make_recipe(self._recipe), tree=tree, settings=self._settings.brain)
         self._journal = self._open_journal(self._recipe, tree, self._settings.brain)
-        self.begun = True
+        self._begun.set()
         for name in self.nodes.items:
             self.nodebook.touch(name)
         self._tell_nodes()
@@ -447,7 +455,7 @@ class Term:
                 self.hands.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
-        self.begun = False
+        self._begun.clear()
         for handle in (self._wake, self._flush):
             if handle is not None:
                 handle.cancel()
