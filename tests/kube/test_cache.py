@@ -31,7 +31,9 @@ class Script:
         self.asked: list[dict[str, str]] = []
         self.over = asyncio.Event()
 
-    async def get(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+    async def get(
+        self, path: str, params: Mapping[str, str], *, timeout_seconds: float
+    ) -> dict[str, Any]:
         self.asked.append(dict(params))
         act = await self._next()
         if isinstance(act, ApiError):

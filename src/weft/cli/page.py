@@ -40,7 +40,7 @@ is down. They come with `pip install 'weft[kube]'`. The lab and `weft spec` need
 
 def page() -> str:
     """The whole page."""
-    context = click.Context(weft, info_name="weft")
+    context = click.Context(weft, info_name="weft", **weft.context_settings)
     return "\n".join([ABOUT, _statuses(), *_group(weft, context)])
 
 

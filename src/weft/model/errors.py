@@ -9,7 +9,9 @@ WeftError
 │   └── IllegalTransition a job was to go where its lifecycle has no edge
 ├── WorldError            a real world could not be reached, or would not do what it was asked
 │   ├── ApiError          what a Kubernetes API server answered (the branches: `kube.client.errors`)
+│   ├── NoAccess          no kubeconfig or account to reach it with (`kube.client.errors`)
 │   └── NotLeading        another replica may be leading: nothing may be written
+├── Refusal               what a worker's report is answered with (`kube.reports.refusal`)
 ├── JournalError          a journal that cannot be read, or that replays to something else
 └── InvariantBreach       a promise of the scheduler is broken: a defect in Weft itself
 
