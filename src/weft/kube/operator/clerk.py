@@ -9,6 +9,7 @@ writing it once.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ SPACING_SECONDS = 5.0
 SETTLED_SECONDS = 1.0
 REFRESH_SECONDS = 60.0
 SLOW_START_SECONDS = 10.0
+SLOW_SECONDS = 0.05  # an API server that takes longer has better things to do
 PAUSE_SECONDS = 0.25
 LANES = 8
 REFRESHED_AT_ONCE = 20
@@ -66,6 +68,7 @@ class Clerk:
         self._office = office
         self._metrics = metrics
         self._news: set[str] = set()
+        self._is_slow = False
         self._grow(64)
 
     def saw(self, slot: int, seq: int, sight: JobSight) -> None:
@@ -89,7 +92,7 @@ class Clerk:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
             due = self.due(self._office.now())
-            lanes = 1 if self._office.backlog() > LANES else LANES
+            lanes = 1 if self._office.backlog() > LANES or self._is_slow else LANES
             line = iter(due)
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(lanes, len(due))):
@@ -165,7 +168,9 @@ class Clerk:
             return
         path = jobs_path(sight.namespace, sight.name)
         patch = standing_patch(sight, standing, now)
+        began = time.monotonic()
         office.took_job(await self._api.patch(f"{path}/status", patch))
+        self._is_slow = time.monotonic() - began > SLOW_SECONDS
         self._metrics.status_written()
         if standing.reasons and standing.reasons[0].code.slug != sight.status.get("reason"):
             first = standing.reasons[0]

@@ -175,6 +175,8 @@ class Hands:
             if self._scene.changes(key) == before and self._notes.get(key) == step.note:
                 self.touch_at(key, self._backoff(key).next_seconds())
                 return
+            if isinstance(deed, RecordStopping):
+                break  # who else must go is put on record before anybody's pods are deleted
         self.touch(key)
 
     def _remember(self, key: str, note: Note) -> None:
