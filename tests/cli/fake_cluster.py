@@ -39,7 +39,9 @@ class FakeApi:
     namespace: str = "research"
     closed: bool = False
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Thing:
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, timeout_seconds: float = 5.0
+    ) -> Thing:
         found: Thing = orjson.loads(await self.raw("GET", path, params=params))
         return found
 

@@ -34,6 +34,7 @@ SLOW_START_SECONDS = 10.0
 SLOW_SECONDS = 0.05  # an API server that takes longer has better things to do
 PAUSE_SECONDS = 0.25
 LANES = 8
+ROWS_A_LANE = 25
 REFRESHED_AT_ONCE = 20
 UNKNOWN = -1
 CODES = 64
@@ -91,15 +92,18 @@ class Clerk:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
-            due = self.due(self._office.now())
             lanes = 1 if self._office.backlog() > LANES or self._is_slow else LANES
+            due = self.due(self._office.now(), most=lanes * ROWS_A_LANE)
             line = iter(due)
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(lanes, len(due))):
                     group.create_task(self._write_from(line))
 
-    def due(self, now: float) -> list[tuple[int, int]]:
-        """Rows to be written now, with the job that sits there; running ones first."""
+    def due(self, now: float, *, most: int) -> list[tuple[int, int]]:
+        """Rows to be written now, with the job that sits there; running ones first.
+
+        A long line is cut, so that whoever has to be told first never waits for its end.
+        """
         state = self._office.brain_state
         size, jobs = state.size, state.jobs
         if size > len(self._shown):
@@ -116,7 +120,7 @@ class Clerk:
         spaced = now - self._written_at[:size] >= SPACING_SECONDS
         starts = jobs.state[:size] == State.STARTING
         rows = np.flatnonzero(differs & lasted & spaced & ~starts)
-        rows = rows[np.lexsort((self._changed_at[rows], waits[rows]))]
+        rows = rows[np.lexsort((self._changed_at[rows], waits[rows]))][:most]
         told = active & known & ~differs
         waiting = self._to_refresh(told & waits, now, REFRESH_SECONDS)
         starting = self._to_refresh(told & starts, now, SLOW_START_SECONDS)
