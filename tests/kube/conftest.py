@@ -9,6 +9,7 @@ Whatever uses one of them is marked `cluster`, may open sockets, and runs in the
 """
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def control_plane(cluster_programs: None) -> Iterator[ControlPlane]:
 def api_server(control_plane: ControlPlane) -> ControlPlane:
     """Emptied, but perhaps without controllers, scheduler and kubelets."""
     control_plane.reset()
+    _outlast_policies(control_plane)
     return control_plane
 
 
@@ -56,6 +58,19 @@ def cluster(api_server: ControlPlane) -> ControlPlane:
     """Emptied, with everything that makes pods run."""
     _demand(FULL_PROGRAMS)
     return api_server
+
+
+def _outlast_policies(control_plane: ControlPlane) -> None:
+    """An admission policy that an earlier test installed acts for a moment after it is gone."""
+    probe = {
+        "metadata": {"name": "probe", "labels": {"weft.dev/job": "probe"}},
+        "spec": {"containers": [{"name": "probe", "image": "probe"}]},
+    }
+    path = "/api/v1/namespaces/default/pods?dryRun=All"
+    until = time.monotonic() + 10.0
+    while "ValidatingAdmissionPolicy" in control_plane.api.send("POST", path, probe).message:
+        assert time.monotonic() < until, "an admission policy of an earlier test still acts"
+        time.sleep(0.05)
 
 
 def _demand(programs: Iterable[str]) -> None:

@@ -109,11 +109,14 @@ class Hands:
 
     def touch_at(self, key: str, delay_seconds: float) -> None:
         """Look again then, unless something happens before."""
-        handle = self._later.pop(key, None)
-        if handle is not None:
-            handle.cancel()
         loop = asyncio.get_running_loop()
-        self._later[key] = loop.call_later(max(delay_seconds, 0.0), self._touch_late, key)
+        at = loop.time() + max(delay_seconds, 0.0)
+        handle = self._later.get(key)
+        if handle is not None:
+            if handle.when() <= at:
+                return
+            handle.cancel()
+        self._later[key] = loop.call_at(at, self._touch_late, key)
 
     def forget(self, key: str) -> None:
         """The job is gone."""

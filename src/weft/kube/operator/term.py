@@ -259,12 +259,13 @@ class Term:
         if self._wake is not None:
             self._wake.cancel()
         loop = asyncio.get_running_loop()
-        self._wake = loop.call_later(max(at - time.time(), 0.0), self._tick)
+        self._wake = loop.call_later(max(at - time.time(), 0.0), self._tick, at)
 
-    def _tick(self) -> None:
+    def _tick(self, at: float) -> None:
+        """Never before the time that was asked for, though timers may be a hair early."""
         self._wake = None
         self._tell_nodes()
-        self.deliver(Tick(self.now()))
+        self.deliver(Tick(max(self.now(), at)))
 
     def _answer(self, probe: Probe) -> None:
         """Nobody answered an instruction yet: the hands are at it."""
