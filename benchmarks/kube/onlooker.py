@@ -7,7 +7,7 @@ server's own stream and no poll blurs them.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from weft.kube.client.api import Api
+from weft.kube.client.errors import Unavailable
 from weft.kube.names import jobs_path, pods_path
 from weft.kube.wishes import training_job
 from weft.model.errors import WorldError
@@ -59,6 +60,7 @@ class Onlooker:
         self.pods_created = 0
         self._api = api
         self._namespace = namespace
+        self._blind: BaseException | None = None
 
     async def submit(self, name: str, **spec: object) -> float:
         """As `weft submit` does; when it was sent."""
@@ -90,6 +92,8 @@ class Onlooker:
         """When it was seen to be true."""
         deadline = time.monotonic() + seconds
         while not true():
+            if self._blind is not None:
+                raise WorldError(f"nobody looks on any more: {self._blind}") from self._blind
             if time.monotonic() > deadline:
                 raise WorldError(f"waited {seconds:.0f} s for {what}: {self.counts()}")
             await asyncio.sleep(POLL_SECONDS)
@@ -111,19 +115,25 @@ class Onlooker:
         return sum(name.startswith(f"{job}-") for name in self.running_pods)
 
     async def follow(self) -> None:
-        """For ever."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch(jobs_path(self._namespace), self._see_job))
-            group.create_task(self._watch(pods_path(self._namespace), self._see_pod))
+        """For ever; what ends it is raised where somebody waits."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch(jobs_path(self._namespace), self._see_job))
+                group.create_task(self._watch(pods_path(self._namespace), self._see_pod))
+        except BaseExceptionGroup as error:
+            self._blind = error
+            raise
 
     async def _watch(self, path: str, see: Callable[[str, dict[str, Any]], None]) -> None:
         version = (await self._api.get(path, {"limit": "1"}))["metadata"]["resourceVersion"]
         while True:
             params = {"resourceVersion": version, "timeoutSeconds": "3600"}
-            async with aclosing(self._api.watch(path, params)) as events:
-                async for kind, raw in events:
-                    version = raw["metadata"]["resourceVersion"]
-                    see(kind, raw)
+            # A watch on which nothing happens for minutes is taken for dead; it goes on from there.
+            with suppress(Unavailable):
+                async with aclosing(self._api.watch(path, params)) as events:
+                    async for kind, raw in events:
+                        version = raw["metadata"]["resourceVersion"]
+                        see(kind, raw)
 
     def _see_job(self, kind: str, raw: dict[str, Any]) -> None:
         name = raw["metadata"]["name"]
