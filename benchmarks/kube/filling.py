@@ -160,10 +160,11 @@ async def _verdict(seen: Onlooker, size: Size) -> tuple[float, str]:
     done = await seen.until(
         lambda: "big" in seen.jobs and seen.jobs["big"].reason != "", "a verdict", PATIENCE_SECONDS
     )
-    story = seen.jobs["big"]
+    status = seen.jobs["big"].status
+    said = f"{status['reason']}: {status['message']}"
     await seen.delete("big")
     await seen.until(lambda: "big" not in seen.jobs, "its end", PATIENCE_SECONDS)
-    return done - sent, f"{story.reason}: {story.status.get('message', '')}"
+    return done - sent, said
 
 
 async def _reclaim(seen: Onlooker, size: Size) -> tuple[float, float, float]:
