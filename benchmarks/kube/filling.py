@@ -168,7 +168,10 @@ async def _verdict(seen: Onlooker, size: Size) -> tuple[float, str]:
 
 
 async def _reclaim(seen: Onlooker, size: Size) -> tuple[float, float, float]:
-    """Seconds until the first victim is on record, until all are, and until the job runs."""
+    """Seconds until the first victim is on record, until all are, and until the job runs.
+
+    One round decides on all victims before the first is recorded, so the first marks the decision.
+    """
     sent = await seen.submit("claim", resources={"gpus": size.reclaim_gpus}, queue=OWNER)
     left = size.gpus - size.reclaim_gpus
     seconds = []
@@ -201,9 +204,9 @@ def _fill_rows(size: Size, filled: Filled, bare: dict[str, float], *, timed: boo
     yield _timed_row("verdict", name, filled.verdict, timed=timed)
     yield told(f"b: … it reads: {filled.reason}", None, "")
     name = f"b: reclaim of {size.reclaim_gpus:,d} GPUs decided"
-    yield _timed_row("reclaim", name, filled.recorded, timed=timed)
-    yield _ratio_row(name, filled.recorded, bare["stop"])
-    yield told("b: … first victim on record", filled.decided, "s")
+    yield _timed_row("reclaim", name, filled.decided, timed=timed)
+    yield told("b: … all victims on record", filled.recorded, "s")
+    yield _ratio_row("b: … all victims on record", filled.recorded, bare["stop"])
     yield told("b: … the claimant runs", filled.reclaimed, "s")
 
 

@@ -28,7 +28,8 @@ def lab(cluster: ControlPlane, kubeconfig: Path) -> Lab:
 
 @pytest.fixture
 def operator(lab: Lab, kubeconfig: Path, tmp_path: Path) -> Iterator[OperatorProcess]:
-    with OperatorProcess(kubeconfig, tmp_path, options={"backoff_seconds": 1.0}) as operator:
+    options = {"backoff_seconds": 1.0, "fence_seconds": 3.0}
+    with OperatorProcess(kubeconfig, tmp_path, options=options) as operator:
         yield operator
 
 

@@ -25,6 +25,8 @@ class WeftError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
 
 
 class SpecError(WeftError):

@@ -1,14 +1,14 @@
-"""Labelled points at which a test may let the operator die, as if the machine had lost power.
+"""The moments of the operator at which a test may let it die (see `weft.crash`).
 
 Between observing, deciding, recording, creating and acknowledging there are moments in which the
-world and the record differ. Each has a name here; `WEFT_CRASH=recorded` or `WEFT_CRASH=created#3`
-kills the process by SIGKILL when that point is passed (for the third time). Without the variable a
-point costs one comparison.
+world and the record differ. Each has a name here.
 """
 
-import os
-import signal
 from typing import Final
+
+from weft.crash import passing
+
+__all__ = ["POINTS", "passing"]
 
 POINTS: Final = (
     "observed",
@@ -25,22 +25,3 @@ POINTS: Final = (
     "before-final",
     "final",
 )
-
-
-class CrashPlan:
-    """Where to die, read from the environment once."""
-
-    def __init__(self, text: str = "") -> None:
-        self.label, _, times = text.partition("#")
-        self.left = int(times or 1)
-
-    def passing(self, label: str) -> None:
-        if label != self.label:
-            return
-        self.left -= 1
-        if self.left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-_PLAN = CrashPlan(os.environ.get("WEFT_CRASH", ""))
-passing = _PLAN.passing

@@ -1,0 +1,154 @@
+"""`python -m weft.agent`: a job on this machine, driven by hand.
+
+One command starts an agent with some workers of a script; orders come by typing them, or from
+another terminal, so that the whole protocol can be tried without any scheduler.
+
+    python -m weft.agent run -n 2 --folder /tmp/try examples/lm.py
+    python -m weft.agent tell /tmp/try resize 3
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from weft.agent.agent import Agent, Settings, Told, exit_code_of
+from weft.agent.coordinator import Conclude, Limits
+from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
+from weft.agent.orders import ask
+from weft.agent.processes import program_of
+from weft.model.errors import SpecError, WeftError
+
+MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {
+    ("resize", 1): Resize,
+    ("save", 0): Save,
+    ("drain", 0): lambda: Drain(30.0),
+    ("drain", 1): lambda seconds: Drain(float(seconds)),
+    ("kill", 1): lambda worker: Kill(worker, signal.SIGKILL),
+    ("kill", 2): Kill,
+    ("status", 0): Status,
+}
+ORDERS = "resize N | save | drain [SECONDS] | kill WORKER [SIGNAL] | status"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """The supervisor of a training job on one machine."""
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.option("-n", "--workers", default=1, show_default=True, help="Training processes.")
+@click.option("--job", default="job", show_default=True, help="Its name.")
+@click.option("--incarnation", default=1, show_default=True, help="How often it was started.")
+@click.option("--shard", default=1, show_default=True, help="Workers that hold one model together.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Socket, key and logs.")
+@click.option("--checkpoints", type=click.Path(path_type=Path), help="Where states are kept.")
+@click.option("--every", "every_seconds", default=0.0, help="Seconds between two checkpoints.")
+@click.option("--grace", "grace_seconds", default=30.0, show_default=True, help="To drain in.")
+@click.option("--hang", "hang_seconds", default=60.0, show_default=True, help="A step's most.")
+@click.option("--threads", default=1, show_default=True, help="Of torch, in each worker.")
+@click.option("--json", "as_json", is_flag=True, help="Tell events as JSON lines.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given: Any) -> None:
+    """Run COMMAND (a script, or a program with arguments) and take orders from standard input."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    settings = Settings(
+        command=program_of(command, {}),
+        width=given["workers"],
+        job=given["job"],
+        incarnation=given["incarnation"],
+        shard=given["shard"],
+        folder=given["folder"],
+        checkpoints=given["checkpoints"],
+        save_every_seconds=given["every_seconds"],
+        grace_seconds=given["grace_seconds"],
+        threads=given["threads"],
+        limits=Limits(hang_seconds=hang_seconds),
+    )
+    agent = Agent(settings, _teller(as_json=as_json))
+    if not as_json:
+        click.echo(f"folder {agent.folder}\norders: {ORDERS}", err=True)
+    conclusion = asyncio.run(_driven(agent))
+    agent.tell("over", {"outcome": conclusion.outcome.value, "why": conclusion.why})
+    sys.exit(exit_code_of(conclusion))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True))
+@click.argument("order", nargs=-1, required=True)
+def tell(folder: Path, order: tuple[str, ...]) -> None:
+    """Give an order to the agent of FOLDER: resize N, save, drain, kill W [SIGNAL], status."""
+    try:
+        answer = asyncio.run(ask(folder, parse_order(" ".join(order))))
+    except WeftError as error:
+        raise click.ClickException(f"{error}\nhint: {error.hint}") from error
+    click.echo(json.dumps(answer.body, indent=2))
+    sys.exit(0 if answer.ok else 1)
+
+
+def parse_order(text: str) -> Message:
+    """What was typed, as a message."""
+    word, *rest = text.split() or [""]
+    numbers = tuple(int(number) for number in rest if number.isdigit())
+    made = MAKE.get((word, len(rest)))
+    if made is None or len(numbers) < len(rest):
+        raise SpecError(f"{text!r} is no order", hint=ORDERS)
+    return made(*numbers)
+
+
+async def _driven(agent: Agent) -> Conclude:
+    typing = asyncio.create_task(_typed(agent))
+    try:
+        return await agent.run()
+    finally:
+        typing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await typing
+
+
+async def _typed(agent: Agent) -> None:
+    """Orders from standard input, until it ends."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except (OSError, ValueError):
+        return
+    while line := await reader.readline():
+        _obey(agent, line.decode(errors="replace").strip())
+
+
+def _obey(agent: Agent, text: str) -> None:
+    if not text:
+        return
+    try:
+        answer = agent.driver_asked(parse_order(text))
+    except SpecError as error:
+        answer = Answer(ok=False, body={"why": str(error), "hint": error.hint})
+    agent.tell("answer", answer.body)
+
+
+def _teller(*, as_json: bool) -> Told:
+    began = time.monotonic()
+
+    def tell_json(what: str, facts: Mapping[str, Any]) -> None:
+        line = {"event": what, "seconds": round(time.monotonic() - began, 6), **facts}
+        click.echo(json.dumps(line))
+
+    def tell_text(what: str, facts: Mapping[str, Any]) -> None:
+        shown = "  ".join(f"{key}={value}" for key, value in facts.items())
+        click.echo(f"{time.monotonic() - began:8.2f}  {what:<12}{shown}")
+
+    return tell_json if as_json else tell_text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The pen of the agent: snapshots in shared memory become checkpoints on disk, in the background.
+
+A worker only copies its state into a slot and goes on; the agent writes, hashes and renames, and
+does so also when the worker has died meanwhile. The newest snapshot wins: if disks are slower than
+snapshots come, those in between are skipped. Where no folder for checkpoints is given, the slots
+themselves are what a restart of the workers begins from.
+"""
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.agent.checkpoint.errors import CheckpointError, StepExists
+from weft.agent.checkpoint.vault import Vault
+from weft.agent.messages import Saved
+
+log = logging.getLogger(__name__)
+
+FRESH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The slots of one moment, one for each worker that holds a part."""
+
+    step: int
+    cursor: int
+    paths: tuple[Path, ...]
+
+
+class Keeper:
+    """Writes one snapshot after the other, the newest first."""
+
+    def __init__(self, root: Path | None, job: str, incarnation: int) -> None:
+        self._vault = Vault(root, job, incarnation) if root else None
+        self._parts: dict[tuple[int, int], dict[int, Path]] = {}
+        self._waiting: Snapshot | None = None
+        self._latest: Snapshot | None = None
+        self._durable: tuple[str, int] = ("", FRESH)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._write_all, name="weft-keeper", daemon=True)
+        self.write_seconds: list[float] = []
+
+    @property
+    def durable_step(self) -> int:
+        return self._durable[1]
+
+    def resume(self) -> tuple[str, int]:
+        """Raise the fence; the newest sound checkpoint and its step, or nothing."""
+        self._thread.start()
+        if self._vault is None:
+            return self._durable
+        self._vault.claim()
+        found = self._vault.newest()
+        for refused in found.refused:
+            log.error("checkpoint %s is refused: %s", refused.name, refused.reason)
+        if found.checkpoint is not None:
+            self._durable = str(found.checkpoint.path), found.checkpoint.step
+        return self._durable
+
+    def saved(self, worker: int, message: Saved) -> None:
+        """A worker has sealed its part; when all parts are there they are written."""
+        moment = (message.epoch, message.step)
+        parts = self._parts.setdefault(moment, {})
+        parts[worker] = Path(message.path)
+        if len(parts) < message.of:
+            return
+        self._parts = {key: value for key, value in self._parts.items() if key > moment}
+        paths = tuple(parts[number] for number in sorted(parts))
+        with self._changed:
+            self._latest = Snapshot(message.step, message.cursor, paths)
+            self._waiting = self._latest if self._vault is not None else None
+            self._changed.notify_all()
+
+    def newest(self) -> tuple[str, int]:
+        """Where workers that have lost everything begin again: shared memory, else the disk."""
+        latest = self._latest
+        if latest is None or latest.step <= self._durable[1]:
+            return self._durable
+        return os.pathsep.join(map(str, latest.paths)), latest.step
+
+    def close(self) -> None:
+        """Write what is waiting, then end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _write_all(self) -> None:
+        while (snapshot := self._next()) is not None:
+            try:
+                self._write(snapshot)
+            except CheckpointError as error:
+                log.error("step %d is not durable: %s", snapshot.step, error)
+
+    def _next(self) -> Snapshot | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting is not None or self._closed)
+            snapshot, self._waiting = self._waiting, None
+            return snapshot
+
+    def _write(self, snapshot: Snapshot) -> None:
+        assert self._vault is not None
+        began = time.monotonic()
+        try:
+            path = self._vault.write(snapshot.step, snapshot.cursor, snapshot.paths)
+        except StepExists:
+            return
+        if path is not None:
+            self._durable = str(path), snapshot.step
+        self._vault.retain(time.time())
+        self.write_seconds.append(time.monotonic() - began)

@@ -1,0 +1,336 @@
+"""What agent, workers and drivers say to each other: JSON lines, one message each, nothing pickled.
+
+Each message is a frozen dataclass; its fields are its schema. A line carries the job and the
+incarnation it belongs to and a running number, so that what comes late or from an older start of
+the job is dropped. The control side refuses fields that it does not know; a worker, which may be
+older than its agent, ignores them.
+
+    worker → agent   Hello  Ready  Built  NotBuilt  Committed  Pulse  Broken  Saved  Leaving  Staged
+    agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Drain  Save
+    driver → agent   Resize  Drain  Save  Kill  Status
+    store            Ask  Answer
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Union
+
+from weft.model.errors import ProtocolError
+
+MOST_LINE_BYTES: Final = 1 << 20
+NOWHERE: Final = -1
+
+Members = tuple[int, ...]
+Json = dict[str, Any]
+
+
+class Farewell(StrEnum):
+    """Why a worker leaves its loop."""
+
+    FINISHED = "finished"
+    DRAINED = "drained"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is common to all: the worker that speaks or is spoken to stands in the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Message):
+    """The first words on a connection; `token` is the job's own secret."""
+
+    role: str
+    worker: int
+    pid: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome(Message):
+    """The answer: whether to warm up by a step that counts for nothing, among how many workers."""
+
+    warm: bool
+    width: int
+    hang_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Message):
+    """Imported, built and, where asked, warmed."""
+
+    warm_seconds: float
+    elastic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(Message):
+    """Build the group of a coming epoch beside the present one."""
+
+    epoch: int
+    members: Members
+    joiners: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Built(Message):
+    """The group of that epoch stands on this worker."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotBuilt(Message):
+    """It could not be built."""
+
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon(Message):
+    """That epoch will not come; a newer target takes its place."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arm(Message):
+    """All have built it: the next agreed step begins it. There is no way back but a failure."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Halt(Message):
+    """Somebody is missing: stop using the group of this epoch and say how far you are."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Message):
+    """How far: the last committed step, and the step whose summed gradient is in hand (or -1).
+
+    A gradient in hand was voted for by this worker, so it may be applied if anyone has applied it.
+    """
+
+    epoch: int
+    committed: int
+    pending: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup(Message):
+    """Go on in this epoch with these members.
+
+    Donors hold the state after step `committed`, once a gradient in hand is applied where needed;
+    the others receive it first. `source` is a checkpoint that the first donor loads before.
+    """
+
+    epoch: int
+    members: Members
+    donors: Members
+    committed: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standby(Message):
+    """You are not in the coming epoch, but may be in a later one: wait, warm."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Message):
+    """A step was applied; told for the first step of an epoch."""
+
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse(Message):
+    """Once a second: in which section the main thread is, for how long, and how far it came."""
+
+    epoch: int
+    step: int
+    section: str
+    section_seconds: float
+    samples: int
+    total: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(Message):
+    """The stage profiler's report, at most 1 KB."""
+
+    report: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Saved(Message):
+    """A snapshot lies sealed in shared memory. `of` workers hold one part each."""
+
+    epoch: int
+    step: int
+    cursor: int
+    path: str
+    of: int
+    blocked_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving(Message):
+    """The loop has ended on this worker, after that step."""
+
+    epoch: int
+    step: int
+    why: Farewell
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Message):
+    """Leave together at the next agreed boundary, with a snapshot."""
+
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Save(Message):
+    """Take a snapshot at the next boundary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resize(Message):
+    """Train on that many workers."""
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill(Message):
+    """Send a signal to a worker, to see what happens."""
+
+    worker: int
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Message):
+    """Tell how the job stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Message):
+    """One operation on the control store; values are base64."""
+
+    op: str
+    key: str = ""
+    value: str = ""
+    expected: str = ""
+    amount: int = 0
+    wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Message):
+    """What the store, or the agent to a driver, has to say."""
+
+    ok: bool
+    value: str = ""
+    amount: int = 0
+    body: Json = field(default_factory=dict)
+
+
+KINDS: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in Message.__subclasses__()}
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Whose message it is: anything of another job or an older incarnation is dropped."""
+
+    job: str
+    incarnation: int
+    seq: int
+    message: Message
+
+
+def encode(envelope: Envelope) -> bytes:
+    """One line, with its end."""
+    body = dataclasses.asdict(envelope.message)
+    line = {
+        "job": envelope.job,
+        "incarnation": envelope.incarnation,
+        "seq": envelope.seq,
+        "type": type(envelope.message).__name__,
+        "body": body,
+    }
+    return json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes, *, strict: bool) -> Envelope:
+    """What a line says; `strict` refuses fields that the message does not have."""
+    if len(line) > MOST_LINE_BYTES:
+        raise ProtocolError(f"a message of {len(line):,} bytes", hint="the most is 1 MiB")
+    raw = _object(line)
+    kind = KINDS.get(raw.get("type", ""))
+    if kind is None:
+        raise ProtocolError(f"no message is called {raw.get('type')!r}")
+    return Envelope(
+        job=_checked(str, raw.get("job"), "job"),
+        incarnation=_checked(int, raw.get("incarnation"), "incarnation"),
+        seq=_checked(int, raw.get("seq"), "seq"),
+        message=_message(kind, raw.get("body"), strict=strict),
+    )
+
+
+def _object(line: bytes) -> Json:
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a message: {error}") from error
+    if not isinstance(raw, dict):
+        raise ProtocolError("not a message: a JSON object was expected")
+    return raw
+
+
+def _message(kind: type[Message], body: object, *, strict: bool) -> Message:
+    if not isinstance(body, dict):
+        raise ProtocolError(f"{kind.__name__} has no body")
+    wanted = typing.get_type_hints(kind)
+    unknown = sorted(set(body) - set(wanted))
+    if unknown and strict:
+        raise ProtocolError(f"{kind.__name__} has no field {unknown[0]!r}")
+    values = {name: _checked(wanted[name], body[name], name) for name in body if name in wanted}
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ProtocolError(f"{kind.__name__} is incomplete: {error}") from error
+
+
+def _checked(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401 - types as values
+    """`value` as the field's type, or an error that names the field."""
+    if wanted is Members or typing.get_origin(wanted) is tuple:
+        if isinstance(value, list) and all(type(one) is int for one in value):
+            return tuple(value)
+    elif typing.get_origin(wanted) in (dict, Union, types.UnionType):
+        if isinstance(value, dict):
+            return value
+    elif isinstance(wanted, type) and issubclass(wanted, StrEnum):
+        if isinstance(value, str) and value in list(wanted):
+            return wanted(value)
+    elif wanted is float:
+        if type(value) in (int, float):
+            return float(typing.cast(float, value))
+    elif type(value) is wanted:
+        return value
+    raise ProtocolError(f"{name} is {value!r}, which is no {getattr(wanted, '__name__', wanted)}")

@@ -1,0 +1,1 @@
+"""What runs inside a user's training process: data, gradients and state, for any world size."""

@@ -1,0 +1,177 @@
+"""What the agent has ordered, as a training process sees it.
+
+One thread listens, one gives a sign of life every second, and one per coming epoch builds its
+groups. The training thread never waits for any of them at a step's border: it looks at what lies
+there. It waits only where it has nothing to do: before its first epoch, and after a failure.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from weft.agent.messages import (
+    Abandon,
+    Arm,
+    Broken,
+    Built,
+    Drain,
+    Halt,
+    Message,
+    NotBuilt,
+    Prepare,
+    Pulse,
+    Regroup,
+    Save,
+    Standby,
+    Welcome,
+)
+from weft.model.errors import WorldError
+from weft.train.contact import Contact
+from weft.train.group import EpochGroups, build
+from weft.train.wire import Wire
+
+PULSE_SECONDS: Final = 1.0
+WORKER: Final = "worker"
+
+Order = Arm | Regroup | Standby
+
+
+class Building:
+    """The groups of a coming epoch, on their way."""
+
+    def __init__(self, contact: Contact, order: Prepare, limit_seconds: float) -> None:
+        self.order = order
+        self.failure: Exception | None = None
+        self._groups: EpochGroups | None = None
+        self._contact, self._limit_seconds = contact, limit_seconds
+        self._thread = threading.Thread(target=self._build, name="weft-building", daemon=True)
+
+    def start(self, then: Callable[["Building"], None]) -> None:
+        self._then = then
+        self._thread.start()
+
+    def take(self) -> EpochGroups:
+        """The groups; they stand already when this is called, or the build has failed."""
+        self._thread.join()
+        if self._groups is None:
+            raise self.failure or WorldError("the epoch was given up")
+        return self._groups
+
+    def _build(self) -> None:
+        order = self.order
+        try:
+            if self._contact.worker in order.members:
+                self._groups = build(self._contact, order.epoch, order.members, self._limit_seconds)
+        except Exception as error:
+            self.failure = error
+        self._then(self)
+
+
+class Control:
+    """The orders of the agent, and this worker's voice."""
+
+    def __init__(self, contact: Contact, pulse: Callable[[], Pulse]) -> None:
+        self.contact = contact
+        self.armed = -1
+        self.halted = -1
+        self.drain = False
+        self.save = False
+        self._pulse = pulse
+        self._building: Building | None = None
+        self._orders: deque[Order] = deque()
+        self._changed = threading.Condition()
+        self._gone = False
+        self._wire = Wire(contact, WORKER)
+        welcome = self._wire.next()
+        if not isinstance(welcome, Welcome):
+            raise WorldError("the agent did not welcome this worker", hint="is it another job's?")
+        self.welcome, self.hang_seconds = welcome, welcome.hang_seconds
+        self._closed = threading.Event()
+        for work in (self._listen, self._beat):
+            threading.Thread(target=work, name=f"weft{work.__name__}", daemon=True).start()
+
+    def say(self, message: Message) -> None:
+        self._wire.say(message)
+
+    def tell(self, message: Message) -> None:
+        """As `say`, where it does not matter if nobody hears it any more."""
+        with suppress(WorldError):
+            self._wire.say(message)
+
+    def wait_order(self, seconds: float | None = None) -> Order:
+        """The next order that a worker outside of any epoch can follow."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._orders or self._gone, seconds):
+                raise WorldError("no order came from the agent")
+            if not self._orders:
+                raise WorldError("the agent is gone")
+            return self._orders.popleft()
+
+    def ask_after(self, broken: Broken, seconds: float | None = None) -> Order:
+        """Say how far this worker is, and wait for what is to follow from it."""
+        with self._changed:
+            self._orders.clear()
+        self.say(broken)
+        while isinstance(order := self.wait_order(seconds), Arm):
+            continue
+        return order
+
+    def take(self, epoch: int) -> EpochGroups:
+        """The groups of an armed epoch."""
+        building = self._building
+        if building is None or building.order.epoch != epoch:
+            raise WorldError(f"epoch {epoch} was never prepared")
+        self._building = None
+        return building.take()
+
+    @property
+    def prepared(self) -> Prepare | None:
+        building = self._building
+        return building.order if building is not None else None
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wire.close()
+
+    def _listen(self) -> None:
+        for message in self._wire.hear():
+            with self._changed:
+                self._heed(message)
+                self._changed.notify_all()
+        with self._changed:
+            self._gone = True
+            self._changed.notify_all()
+
+    def _heed(self, message: Message) -> None:
+        match message:
+            case Prepare():
+                self._building = Building(self.contact, message, self.hang_seconds)
+                self._building.start(self._have_built)
+            case Abandon(epoch):
+                if self._building is not None and self._building.order.epoch == epoch:
+                    self._building = None
+            case Arm(epoch):
+                self.armed = epoch
+                self._orders.append(message)
+            case Regroup() | Standby():
+                self._orders.append(message)
+            case Halt(epoch):
+                self.halted = max(self.halted, epoch)
+                self.tell(self._pulse())
+            case Drain():
+                self.drain = True
+            case Save():
+                self.save = True
+
+    def _have_built(self, building: Building) -> None:
+        epoch = building.order.epoch
+        if building.failure is None:
+            self.tell(Built(epoch))
+        else:
+            self.tell(NotBuilt(epoch, str(building.failure)[:500]))
+
+    def _beat(self) -> None:
+        while not self._closed.wait(PULSE_SECONDS):
+            self.tell(self._pulse())

@@ -1,0 +1,206 @@
+"""Process groups behind one small interface, so that NCCL is a configuration and not a rewrite.
+
+A group is built beside the one in use, is used by one epoch and is then thrown away; it is never
+repaired. With gloo a time limit is the only thing that frees a thread from a peer that hangs, so
+each group carries its own. Closing a group resets its connections, and that is how members that
+wait for somebody else learn that the epoch is broken.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from weft.agent.messages import Members
+from weft.agent.store import epoch_prefix
+from weft.train.contact import Contact
+from weft.train.store import AgentStore
+
+
+class Pending(Protocol):
+    """Something that was begun and can be waited for."""
+
+    def wait(self) -> object: ...
+
+
+class Group(Protocol):
+    """A few processes that reduce and exchange tensors."""
+
+    rank: int
+    size: int
+
+    def sum(self, tensor: Tensor) -> Pending:
+        """Begin to add up a tensor over all, in place."""
+        ...
+
+    def all_true(self, value: bool) -> bool:
+        """Whether it is true for everybody."""
+        ...
+
+    def broadcast(self, tensor: Tensor, root: int) -> Pending: ...
+
+    def send(self, tensor: Tensor, to: int, tag: int) -> Pending: ...
+
+    def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending: ...
+
+    def close(self) -> None: ...
+
+
+class Done:
+    """What needs no waiting."""
+
+    def wait(self) -> None:
+        return None
+
+
+DONE: Final = Done()
+
+
+class Alone:
+    """The group of one: everything is true and summed already."""
+
+    rank, size = 0, 1
+
+    def sum(self, tensor: Tensor) -> Pending:
+        return DONE
+
+    def all_true(self, value: bool) -> bool:
+        return value
+
+    def broadcast(self, tensor: Tensor, root: int) -> Pending:
+        return DONE
+
+    def send(self, tensor: Tensor, to: int, tag: int) -> Pending:
+        raise AssertionError("a group of one has nobody to send to")
+
+    def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending:
+        raise AssertionError("a group of one has nobody to receive from")
+
+    def close(self) -> None:
+        return None
+
+
+class BackendGroup:
+    """A group over one of torch's backends."""
+
+    def __init__(self, backend: Any, rank: int, size: int) -> None:  # noqa: ANN401
+        self._backend = backend
+        self.rank, self.size = rank, size
+        self._vote = torch.empty(1, dtype=torch.int32)
+
+    def sum(self, tensor: Tensor) -> Pending:
+        pending: Pending = self._backend.allreduce([tensor])
+        return pending
+
+    def all_true(self, value: bool) -> bool:
+        self._vote.fill_(int(value))
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.MIN
+        self._backend.allreduce([self._vote], options).wait()
+        return bool(self._vote.item())
+
+    def broadcast(self, tensor: Tensor, root: int) -> Pending:
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor = root, 0
+        pending: Pending = self._backend.broadcast([tensor], options)
+        return pending
+
+    def send(self, tensor: Tensor, to: int, tag: int) -> Pending:
+        pending: Pending = self._backend.send([tensor], to, tag)
+        return pending
+
+    def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending:
+        pending: Pending = self._backend.recv([tensor], sender, tag)
+        return pending
+
+    def close(self) -> None:
+        backend, self._backend = self._backend, None
+        del backend
+
+
+Make = Callable[[AgentStore, int, int, str, timedelta], Any]
+
+
+def gloo(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Any:  # noqa: ANN401
+    """A group over TCP between the members' processors."""
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+    options._timeout = limit
+    options._threads = 2
+    return dist.ProcessGroupGloo(store, rank, size, options)
+
+
+def nccl(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Any:  # noqa: ANN401
+    """A group between GPUs. Only a machine that has them can show that this works."""
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = limit
+    return dist.ProcessGroupNCCL(store, rank, size, options)
+
+
+BACKENDS: Final[dict[str, Make]] = {"gloo": gloo, "nccl": nccl}
+
+
+@dataclass(frozen=True, slots=True)
+class EpochGroups:
+    """What an epoch's members reduce, vote and exchange state on.
+
+    Replicas of one position in their shard group sum gradients and exchange state; all members
+    vote. State has a group of its own, so that it never mixes with gradients.
+    """
+
+    epoch: int
+    members: Members
+    shard: int
+    gradients: Group
+    state: Group
+    votes: Group
+
+    @property
+    def replica(self) -> int:
+        """Which of the replicas this worker belongs to."""
+        return self.gradients.rank
+
+    @property
+    def replicas(self) -> int:
+        return self.gradients.size
+
+    def close(self) -> None:
+        for group in {id(g): g for g in (self.gradients, self.state, self.votes)}.values():
+            group.close()
+
+
+def build(
+    contact: Contact, epoch: int, members: Members, limit_seconds: float, backend: str = "gloo"
+) -> EpochGroups:
+    """Meet the other members of an epoch; blocks until all have come or the epoch is given up."""
+    if len(members) == 1:
+        alone = Alone()
+        return EpochGroups(epoch, members, contact.shard, alone, alone, alone)
+    rank = members.index(contact.worker)
+    column = members[rank % contact.shard :: contact.shard]
+    place = column.index(contact.worker)
+    name = f"{rank % contact.shard}"
+    meet = _Meeting(contact, epoch, timedelta(seconds=limit_seconds), BACKENDS[backend])
+    votes = meet.group("votes", rank, len(members))
+    gradients = votes if contact.shard == 1 else meet.group(f"gradients-{name}", place, len(column))
+    state = meet.group(f"state-{name}", place, len(column))
+    return EpochGroups(epoch, members, contact.shard, gradients, state, votes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    contact: Contact
+    epoch: int
+    limit: timedelta
+    make: Make
+
+    def group(self, name: str, rank: int, size: int) -> Group:
+        if size == 1:
+            return Alone()
+        prefix = f"{epoch_prefix(self.epoch)}{name}/"
+        store = AgentStore(self.contact, prefix, self.limit)
+        return BackendGroup(self.make(store, rank, size, self.contact.host, self.limit), rank, size)

@@ -1,0 +1,39 @@
+"""How exactly a run is to repeat itself when its width changes.
+
+`same_math`: every step sums the same gradients of the same samples; the order of additions, and so
+the last bits, follow the width. `bitwise`: the batch is always computed in the same parts and the
+parts are always added in the same order, so that the weights are equal to the last bit.
+"""
+
+from enum import StrEnum
+
+import torch
+from torch import nn
+
+from weft.model.errors import SpecError
+from weft.train.reducer import BucketReduction, Reduction
+from weft.train.sharded import ShardReduction
+from weft.train.state import _is_sharded as is_sharded
+from weft.train.tree import TreeReduction
+
+
+class Level(StrEnum):
+    """The two promises."""
+
+    SAME_MATH = "same_math"
+    BITWISE = "bitwise"
+
+
+def reduction_for(level: Level, model: nn.Module, parts: int) -> Reduction:
+    """How gradients are summed at this level."""
+    buffers = [b for b in model.buffers() if b.is_floating_point() or b.dtype == torch.int64]
+    if any(is_sharded(parameter) for parameter in model.parameters()):
+        if level is Level.BITWISE:
+            raise SpecError(
+                "a sharded plan cannot be bitwise", hint="use determinism='same_math' with it"
+            )
+        return ShardReduction(list(model.parameters()), buffers)
+    if level is Level.SAME_MATH:
+        return BucketReduction(list(model.parameters()), buffers)
+    torch.use_deterministic_algorithms(True)
+    return TreeReduction(list(model.parameters()), buffers, parts)

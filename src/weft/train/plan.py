@@ -1,0 +1,43 @@
+"""Execution plans as they are applied to a model inside a replica.
+
+A replica is one worker, or `shard` workers that hold one model together (FSDP2). Its inside is
+fixed for its life: the members of a replica start together, form torch's default process group, and
+leave together. Between replicas everything is as elastic as between single workers.
+"""
+
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch import nn
+
+from weft.train.contact import Contact
+from weft.train.store import AgentStore
+
+INSIDE_SECONDS = 120.0
+
+
+def sharded(model: nn.Module, contact: Contact, block: type[nn.Module] | None) -> nn.Module:
+    """The model, held together by the members of this worker's replica."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    _meet(contact)
+    device = next(model.parameters()).device.type
+    mesh = init_device_mesh(device, (contact.shard,))
+    for layer in [m for m in model.modules() if block is not None and isinstance(m, block)]:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+def _meet(contact: Contact) -> None:
+    """Torch's default group is the inside of a replica, and nothing else."""
+    unit, place = divmod(contact.worker, contact.shard)
+    store = AgentStore(contact, f"replica-{unit}/", timedelta(seconds=INSIDE_SECONDS))
+    dist.init_process_group(
+        "gloo",
+        store=store,
+        rank=place,
+        world_size=contact.shard,
+        timeout=timedelta(seconds=INSIDE_SECONDS),
+    )

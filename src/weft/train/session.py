@@ -1,0 +1,663 @@
+"""One training process through all its epochs: the step, the vote, the switch, the repair.
+
+A step is: take the samples that are this worker's by its place in the epoch, compute, sum the
+gradients with the others, vote, apply. Nothing is applied unless everyone voted for it, so a step
+is either committed on all members or on none; the one that hears no result asks the agent, who
+knows from the others. Switches happen between steps, all at the same one, because the flag that
+announces them travels with the gradients. See `weft.agent.coordinator` for the other side.
+"""
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from weft.agent.checkpoint.layout import TensorRecord
+from weft.agent.messages import (
+    NOWHERE,
+    Arm,
+    Broken,
+    Committed,
+    Farewell,
+    Leaving,
+    Pulse,
+    Ready,
+    Regroup,
+    Saved,
+    Staged,
+    Standby,
+)
+from weft.agent.outcome import DRAINED, INFRASTRUCTURE
+from weft.crash import passing
+from weft.model.errors import SpecError, WorldError
+from weft.train.contact import Contact
+from weft.train.control import Control
+from weft.train.group import Alone, EpochGroups, build
+from weft.train.loader import Loader, MicroBatch
+from weft.train.pristine import Pristine
+from weft.train.reducer import Flag, Reduction
+from weft.train.snapshot import Snapshots, load
+from weft.train.split import Share, shares
+from weft.train.stages import Stage, Stages
+from weft.train.state import StateBook
+from weft.train.transfer import Receiving, Roles, Sending
+
+FRESH: Final = -1
+STATELESS: Final = -2
+REPORT_SECONDS: Final = 10.0
+ORDER_SECONDS: Final = 600.0
+
+
+class Result(StrEnum):
+    """What became of a step."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    AGAIN = "again"
+    OUTSIDE = "outside"
+
+
+class Session:
+    """The loop of one process; with no contact it is the loop of plain PyTorch."""
+
+    def __init__(
+        self,
+        contact: Contact | None,
+        book: StateBook,
+        reduction: Reduction,
+        apply: Callable[[], None],
+        *,
+        logical: int | None = None,
+    ) -> None:
+        self.contact, self.book, self.reduction = contact, book, reduction
+        self.logical = logical
+        self.stages = Stages()
+        self.committed = FRESH if contact is None else STATELESS
+        self.result = Result.OUTSIDE
+        self.metrics: dict[str, float] = {}
+        self.on_rescale: list[Callable[[], None]] = []
+        self._changing = frozenset(f"model/{name}" for name, _ in book.model.named_buffers())
+        self._apply = apply
+        self._groups = _alone(contact)
+        self._fresh_epoch = True
+        self._donors: tuple[int, ...] = ()
+        self._transfer: Sending | Receiving | None = None
+        self._micro: MicroBatch | None = None
+        self._share_weight = 0.0
+        self._part = 0
+        self._serial = False
+        self._backward_done = False
+        self._warm_batch: MicroBatch | None = None
+        self._pristine: Pristine | None = None
+        self._why = ""
+        self._closing: list[threading.Thread] = []
+        self._turn_epoch = 0
+        self._section = "setup"
+        self._section_since = time.monotonic()
+        self._reported_seconds = time.monotonic()
+        self._total = 0
+        self._saver = _saver(contact, book) if contact else None
+        self._saver_ready = False
+        self._control = Control(contact, self._pulse) if contact else None
+
+    # ------------------------------------------------------------------------------ the loop
+
+    def steps(self, loader: Loader, total: int) -> Iterator[MicroBatch]:
+        """Micro-batch by micro-batch, until `total` steps are committed."""
+        self._loader, self._total = loader, total
+        _hear_terminate(self)
+        try:
+            if self._control is not None:
+                yield from self._warm_up()
+            while self.result is Result.OUTSIDE or self.step < total:
+                if self.result is Result.OUTSIDE:
+                    self._enter_epoch()
+                    continue
+                yield from self._turn()
+                self._after_turn()
+            self._leave(Farewell.FINISHED)
+        except GeneratorExit:  # the loop was left by `break`: that is its end
+            self._leave(Farewell.FINISHED)
+            raise
+        finally:
+            loader.close()
+
+    def backward(self, loss: Tensor) -> None:
+        """The backward pass of one micro-batch; on the last one of a step also the sum."""
+        micro = self._open_micro("weft.backward")
+        passing("before-backward")
+        raised = self._raised() if micro.last else frozenset()
+        if not self._share_weight:
+            if self._groups.shard > 1:  # what a replica gathers in the forward pass it gives back
+                (loss * 0.0).backward()  # type: ignore[no-untyped-call]
+            self.stages.enter(Stage.COMM_EXPOSED)
+            self.reduction.contribute_nothing(raised)
+        else:
+            self.stages.enter(Stage.BACKWARD)
+            self.reduction.before_backward(last=micro.last, raised=raised)
+            (loss * (self._share_weight * self._groups.shard)).backward()  # type: ignore[no-untyped-call]
+            passing("after-backward")
+            self.stages.enter(Stage.COMM_EXPOSED)
+            self.reduction.after_backward(
+                last=micro.last,
+                weight=self._share_weight,
+                part=self._part // max(micro.samples, 1),
+            )
+        passing("summed")
+        self._backward_done = True
+
+    def optimizer_step(self) -> bool:
+        """In place of the optimizer's own: applies a step that everyone voted for."""
+        micro = self._open_micro("opt.step")
+        if not self._backward_done:
+            raise SpecError("opt.step() before weft.backward(loss)", hint="see docs/training.md")
+        if self.result is not Result.OPEN:
+            raise SpecError("opt.step() twice in one micro-batch", hint="call it once")
+        if micro.warmup:
+            self._apply()
+            self.result = Result.COMMITTED
+            return True
+        if not micro.last:
+            return False
+        self._settle()
+        self.stages.enter(Stage.IDLE)
+        return self.stepped
+
+    @property
+    def step(self) -> int:
+        """The optimizer step that comes next, counted from 0."""
+        return self.committed + 1
+
+    @property
+    def stepped(self) -> bool:
+        """Whether the optimizer has stepped in this micro-batch."""
+        return self.result is Result.COMMITTED
+
+    @property
+    def rank(self) -> int:
+        """This worker's place among the members; before its first epoch, its number."""
+        if self.contact is None or not self._groups.epoch:
+            return self.contact.worker if self.contact else 0
+        return self._groups.members.index(self.contact.worker)
+
+    @property
+    def width(self) -> int:
+        return len(self._groups.members)
+
+    @property
+    def cursor(self) -> int:
+        """Samples consumed by committed steps."""
+        return self.step * self._loader.global_batch
+
+    # ------------------------------------------------------------------------------ one turn
+
+    def _turn(self) -> Iterator[MicroBatch]:
+        """All micro-batches of this worker in the present step."""
+        self.result = Result.OPEN
+        self._turn_epoch = self._groups.epoch
+        self.stages.enter(Stage.IDLE)
+        self._serial = self.stages.calibrating(self.step)
+        self.reduction.overlap = not self._serial
+        self.reduction.open(self._groups.gradients, self._groups.votes)
+        self._begin_transfer()
+        passing("step-opened")
+        mine = self._shares(self.step)
+        for number, share in enumerate(mine):
+            self.stages.enter(Stage.DATA_WAIT)
+            micro = self._loader.fetch(share)
+            self._expect(mine[number + 1 :])
+            yield from self._hand_out(micro, share.start, share.samples)
+        if not mine:
+            yield from self._hand_out(self._stand_in(), 0, 0)
+
+    def _hand_out(self, micro: MicroBatch, start: int, samples: int) -> Iterator[MicroBatch]:
+        self._micro, self._backward_done = micro, False
+        self._share_weight = samples / self._loader.global_batch
+        self._part = start % self._loader.global_batch
+        _seed(self._loader.seed, micro.step, self._part)
+        passing("batch-fetched")
+        self.stages.enter(Stage.FORWARD)
+        yield micro
+        self._micro = None
+        if not self._backward_done:
+            raise SpecError(
+                "the loop's body did not call weft.backward(loss)",
+                hint="call it once for each micro-batch, then opt.step()",
+            )
+        if micro.last and self.result is Result.OPEN:
+            raise SpecError("the loop's body did not call opt.step()", hint="once per micro-batch")
+
+    def _shares(self, step: int) -> tuple[Share, ...]:
+        """This worker's part of a step; newcomers have none in their first."""
+        replicas = self._donors if self._fresh_epoch else tuple(range(self._groups.replicas))
+        if self._groups.replica not in replicas:
+            return ()
+        place, units = replicas.index(self._groups.replica), len(replicas)
+        shard, within = self._groups.shard, self.rank % self._groups.shard
+        return shares(
+            step,
+            self._loader.global_batch,
+            units * shard,
+            place * shard + within,
+            self._loader.micro,
+            self.logical,
+        )
+
+    def _expect(self, rest: tuple[Share, ...]) -> None:
+        """What will be wanted next, if nothing changes."""
+        if self._serial:
+            return
+        coming = self.step + 1 < self._total and not self._fresh_epoch
+        self._loader.expect((*rest, *(self._shares(self.step + 1) if coming else ())))
+
+    def _stand_in(self) -> MicroBatch:
+        """For a worker without samples in this step: something to run the loop's body on."""
+        if self._warm_batch is None:
+            self._warm_batch = self._loader.fetch(self._first_share(self.width))
+        return replace(self._warm_batch, step=self.step, last=True, warmup=False)
+
+    def _first_share(self, width: int) -> Share:
+        """As large a micro-batch as this worker will see, for what only has to run."""
+        workers = min(width, self._loader.global_batch)
+        return shares(0, self._loader.global_batch, workers, 0, self._loader.micro, self.logical)[0]
+
+    def _raised(self) -> frozenset[Flag]:
+        control = self._control
+        if control is None:
+            return frozenset()
+        armed = control.armed > self._groups.epoch
+        wanted = {Flag.ARMED: armed, Flag.DRAIN: control.drain, Flag.SAVE: control.save}
+        return frozenset(flag for flag, value in wanted.items() if value)
+
+    # ------------------------------------------------------------------------------ the vote
+
+    def _settle(self) -> None:
+        """Vote; then apply the step, or find out what is to become of it."""
+        self.stages.enter(Stage.COMM_EXPOSED)
+        self._why = "a member voted against the step"
+        sound = self._sound()
+        passing("before-vote")
+        passed: bool | None = None
+        try:
+            if self.reduction.failure is None:
+                passed = self._groups.votes.all_true(sound)
+        except Exception as error:
+            self.reduction.failure = error
+        if passed:
+            passing("voted")
+            return self._commit()
+        pending = self.step if sound and passed is None else NOWHERE
+        return self._mend(pending, str(self.reduction.failure or self._why))
+
+    def _sound(self) -> bool:
+        """Whether the sum is whole, and a newcomer's state with it."""
+        if self.reduction.failure is not None:
+            return False
+        try:
+            self._join_transfer()
+        except Exception as error:
+            self._why = str(error)
+            self._groups.state.close()
+            return False
+        return True
+
+    def _commit(self) -> None:
+        self.stages.enter(Stage.OPTIM)
+        self._apply()
+        passing("applied")
+        self.committed += 1
+        self.result = Result.COMMITTED
+        if self._fresh_epoch and self._control is not None:
+            self._control.tell(Committed(self._groups.epoch, self.committed))
+        passing("committed")
+
+    def _after_turn(self) -> None:
+        """A step's border: everyone is here with the same step and has seen the same flags."""
+        self._transfer = None
+        if self.result is Result.AGAIN:
+            self.stages.drop_step()
+            return
+        if self.result is not Result.COMMITTED:
+            return
+        self.stages.close_step(self._loader.global_batch)
+        if self._control is None or self._groups.epoch != self._turn_epoch:
+            return
+        if self._fresh_epoch:
+            self._prepare_saver()
+        self._fresh_epoch = False
+        self._report()
+        if self.reduction.seen(Flag.DRAIN):
+            self._save()
+            self._leave(Farewell.DRAINED)
+        if self.reduction.seen(Flag.SAVE):
+            self._control.save = False
+            self._save()
+        if self.reduction.seen(Flag.ARMED):
+            self._switch()
+
+    # ---------------------------------------------------------------------------- the switch
+
+    def _switch(self) -> None:
+        """The next step belongs to the armed epoch."""
+        control = self._control
+        assert control is not None
+        assert self.contact is not None
+        order = control.prepared
+        if order is None:
+            raise WorldError("an epoch was armed that this worker was never told of")
+        passing("before-switch")
+        if self.contact.worker not in order.members:
+            self._leave(Farewell.LEFT)
+        old = self._groups
+        try:
+            self._become(control.take(order.epoch), order.joiners)
+        except Exception as error:
+            self._groups = EpochGroups(
+                order.epoch, order.members, old.shard, old.gradients, old.state, old.votes
+            )
+            self._mend(NOWHERE, str(error))
+        self._closing = [_close_later(old)]
+        passing("switched")
+
+    def _become(self, groups: EpochGroups, joiners: tuple[int, ...]) -> None:
+        self._groups = groups
+        self._fresh_epoch = True
+        shard = groups.shard
+        column = groups.members[self.rank % shard :: shard]
+        self._donors = tuple(i for i, member in enumerate(column) if member not in joiners)
+        self.stages.switched(len(groups.members), {"shard": shard}, self.step)
+        for notice in self.on_rescale:
+            notice()
+
+    def _begin_transfer(self) -> None:
+        """At the first step of an epoch with newcomers: their state, beside the computation."""
+        roles = self._roles()
+        if roles is None:
+            return
+        if self._groups.replica in roles.donors:
+            self._transfer = Sending(
+                self._groups.state, roles, self.book.tensors(), self._facts(), self._changing
+            )
+        else:
+            self._transfer = Receiving(self._groups.state, roles, self._make_room, self._changing)
+        self._transfer.start()
+        if self._groups.shard > 1 and isinstance(self._transfer, Receiving):
+            # A forward pass takes the shards away that the state is to go into.
+            self._transfer.wait()
+
+    def _roles(self) -> Roles | None:
+        if not self._fresh_epoch or len(self._donors) == self._groups.replicas:
+            return None
+        everyone = range(self._groups.replicas)
+        return Roles(self._donors, tuple(r for r in everyone if r not in self._donors))
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "committed": self.committed,
+            "records": [asdict(record) for record in self.book.records()],
+            "state": self.book.facts(),
+        }
+
+    def _make_room(self, facts: dict[str, Any]) -> dict[str, Tensor]:
+        """Called by the receiving thread when it knows what will come."""
+        self.book.allocate(_record(record) for record in facts["records"])
+        return self.book.tensors()
+
+    def _join_transfer(self) -> None:
+        transfer, self._transfer = self._transfer, None
+        if transfer is None:
+            return
+        transfer.join()
+        if isinstance(transfer, Receiving):
+            self.book.load_facts(transfer.facts["state"])
+            self.committed = int(transfer.facts["committed"])
+            self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
+            self._pristine = None
+
+    # ---------------------------------------------------------------------------- the repair
+
+    def _mend(self, pending: int, why: str) -> None:
+        """Say how far this worker is, and go on as the agent finds from what all have said."""
+        control = self._control
+        if control is None:
+            raise self.reduction.failure or WorldError(why)
+        self._transfer = None
+        while True:
+            self._groups.close()
+            self._enter_section("standby")
+            broken = Broken(self._groups.epoch, self.committed, pending, why[:500])
+            order = control.ask_after(broken, ORDER_SECONDS)
+            if isinstance(order, Standby):
+                self.result = Result.OUTSIDE
+                return
+            assert isinstance(order, Regroup)
+            try:
+                self._regroup(order, pending)
+            except (RuntimeError, WorldError) as error:
+                why = str(error)
+                continue
+            return
+
+    def _regroup(self, order: Regroup, pending: int) -> None:
+        assert self.contact is not None
+        assert self._control is not None
+        self._enter_section("setup")
+        if order.committed == pending and self.committed < pending:
+            self._commit()
+        self._groups = EpochGroups(
+            order.epoch, order.members, self.contact.shard, Alone(), Alone(), Alone()
+        )
+        groups = build(self.contact, order.epoch, order.members, self._control.hang_seconds)
+        joiners = tuple(m for m in order.members if m not in order.donors)
+        self._become(groups, joiners)
+        if self.result is not Result.COMMITTED:
+            self.result = Result.AGAIN
+            self.reduction.forget()
+        self._take_stock(order)
+        self._enter_section("")
+
+    def _take_stock(self, order: Regroup) -> None:
+        """Before the first step: the first donor loads, the others receive, all wait for it."""
+        assert self.contact is not None
+        if self.contact.worker in order.donors and self.committed == STATELESS:
+            self._load(order)
+        if self._roles() is not None:
+            self._begin_transfer()
+            self._join_transfer()
+            self._donors = tuple(range(self._groups.replicas))
+        self.committed = order.committed
+
+    def _load(self, order: Regroup) -> None:
+        if order.source:
+            parts = [Path(part) for part in order.source.split(os.pathsep)]
+            load(self.book, parts[0] if len(parts) == 1 else parts)
+        elif self._pristine is not None:
+            self._pristine.restore()
+        self._pristine = None
+
+    # ------------------------------------------------------------------- outside of any epoch
+
+    def _warm_up(self) -> Iterator[MicroBatch]:
+        """Everything that is slow once is done once, on a step that counts for nothing."""
+        control = self._control
+        assert control is not None
+        began = time.monotonic()
+        if control.welcome.warm:
+            self._pristine = Pristine(self.book)
+            first = self._first_share(control.welcome.width)
+            batch = self._loader.fetch(first, warmup=True)
+            self._warm_batch = batch
+            self.result = Result.OPEN
+            self.reduction.open(Alone(), Alone())
+            yield from self._hand_out(replace(batch, last=True), 0, self._loader.global_batch)
+        self.result = Result.OUTSIDE
+        control.say(Ready(time.monotonic() - began, elastic=True))
+
+    def _enter_epoch(self) -> None:
+        """Wait for the first epoch that has a place for this worker."""
+        control = self._control
+        if control is None:
+            self.result, self._fresh_epoch = Result.OPEN, False
+            return
+        self._enter_section("standby")
+        order = control.wait_order()
+        if isinstance(order, Arm):
+            self._join(order)
+        elif isinstance(order, Regroup):
+            try:
+                self._regroup(order, NOWHERE)
+            except (RuntimeError, WorldError) as error:
+                self._mend(NOWHERE, str(error))
+        self._enter_section("")
+
+    def _join(self, order: Arm) -> None:
+        control = self._control
+        assert control is not None
+        prepared = control.prepared
+        if prepared is None or prepared.epoch != order.epoch:
+            return
+        try:
+            self._become(control.take(order.epoch), prepared.joiners)
+            self.result = Result.OPEN
+        except (RuntimeError, WorldError) as error:
+            self._mend(NOWHERE, str(error))
+
+    # ------------------------------------------------------------------- snapshots and the end
+
+    def _save(self) -> None:
+        """Replica 0 puts its state into shared memory; the agent does the rest."""
+        if self._saver is None or self._groups.replica != 0:
+            return
+        self.stages.enter(Stage.CKPT_BLOCK)
+        passing("before-snapshot")
+        taken = self._saver.take(self.committed, self.cursor, epoch=self._groups.epoch)
+        passing("snapshot-taken")
+        if taken is not None and self._control is not None:
+            self._control.tell(
+                Saved(
+                    self._groups.epoch,
+                    self.committed,
+                    self.cursor,
+                    str(taken.path),
+                    self._groups.shard,
+                    taken.seconds,
+                )
+            )
+        self.stages.enter(Stage.IDLE)
+
+    def _prepare_saver(self) -> None:
+        """Touch the memory of the slots early; only replica 0 ever needs them."""
+        if self._saver is None or self._saver_ready or self._groups.replica != 0:
+            return
+        self._saver_ready = True
+        self._saver.prepare()
+
+    def _leave(self, why: Farewell) -> None:
+        control = self._control
+        if control is None:
+            return
+        if why is Farewell.FINISHED:
+            self._save()
+        self._report(now=True)
+        self._enter_section("ended")
+        control.tell(Leaving(self._groups.epoch, self.committed, why))
+        self._groups.close()
+        for closing in self._closing:
+            closing.join()
+        if why is not Farewell.FINISHED:
+            raise SystemExit(DRAINED)
+
+    # -------------------------------------------------------------------------------- telling
+
+    def _pulse(self) -> Pulse:
+        section, seconds = self._section, time.monotonic() - self._section_since
+        if not section:
+            stage, seconds = self.stages.section()
+            section = stage.value
+        samples = self.step * self._loader.global_batch if hasattr(self, "_loader") else 0
+        return Pulse(
+            self._groups.epoch,
+            self.step,
+            section,
+            seconds,
+            samples,
+            self._total,
+            {name: value for name, value in self.metrics.items() if math.isfinite(value)},
+        )
+
+    def _enter_section(self, name: str) -> None:
+        """What the main thread is at while it is in no stage of a step."""
+        self._section, self._section_since = name, time.monotonic()
+        if not name:
+            self.stages.enter(Stage.IDLE)
+
+    def _report(self, *, now: bool = False) -> None:
+        seconds = time.monotonic()
+        if self._control is None or (seconds - self._reported_seconds < REPORT_SECONDS and not now):
+            return
+        self._reported_seconds = seconds
+        plan = {"shard": self._groups.shard}
+        report = self.stages.report(self.width, plan, self._groups.epoch)
+        self._control.tell(Staged(report))
+
+    def _open_micro(self, who: str) -> MicroBatch:
+        if self._micro is None:
+            raise SpecError(
+                f"{who}() outside of the loop", hint="call it inside `for mb in weft.steps(...)`"
+            )
+        return self._micro
+
+
+def give_up(error: BaseException) -> None:
+    """End this process as a victim of the machinery, not of the user's program."""
+    os._exit(INFRASTRUCTURE)
+
+
+def _saver(contact: Contact, book: StateBook) -> Snapshots:
+    return Snapshots(
+        contact.slots, contact.worker, book, job=contact.job, incarnation=contact.incarnation
+    )
+
+
+def _record(told: dict[str, Any]) -> TensorRecord:
+    shape, offsets, sizes = (tuple(told[name]) for name in ("shape", "offsets", "sizes"))
+    return TensorRecord(told["name"], told["dtype"], shape, offsets, sizes)
+
+
+def _alone(contact: Contact | None) -> EpochGroups:
+    alone = Alone()
+    worker = contact.worker if contact else 0
+    return EpochGroups(0, (worker,), 1, alone, alone, alone)
+
+
+def _seed(seed: int, step: int, part: int) -> None:
+    """Chance in a micro-batch depends on its place in the run and on nothing else."""
+    torch.manual_seed((seed * 1_000_003 + step) * 1_000_033 + part & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def _close_later(groups: EpochGroups) -> threading.Thread:
+    """Closing a gloo group takes 20 ms, so nobody waits for it before the end."""
+    closing = threading.Thread(target=groups.close, name="weft-closing", daemon=True)
+    closing.start()
+    return closing
+
+
+def _hear_terminate(session: Session) -> None:
+    """SIGTERM only raises a flag: all leave together at the next border."""
+    control = session._control
+    if control is None or threading.current_thread() is not threading.main_thread():
+        return
+
+    def raise_flag(number: int, frame: object) -> None:
+        control.drain = True
+
+    signal.signal(signal.SIGTERM, raise_flag)

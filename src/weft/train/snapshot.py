@@ -1,0 +1,267 @@
+"""From a training program's memory to shared memory and back.
+
+Taking a snapshot stops the training for one copy: the memory was reserved and touched before, the
+records are described once, and the agent does the slow part from its own copy. Loading is by name
+and by box: what two shards saved can be loaded by one replica or by three, bit for bit. It is
+refused before anything has changed unless all of it fits and every byte is the one that was saved.
+"""
+
+import ctypes
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from weft.agent.checkpoint import chunks, layout, slot
+from weft.agent.checkpoint.document import plain
+from weft.agent.checkpoint.errors import CheckpointError
+from weft.agent.checkpoint.layout import (
+    Piece,
+    TensorRecord,
+    common_part,
+    pack,
+    packed_bytes,
+)
+from weft.agent.checkpoint.slot import DATA_AT, PER_WORKER, SlotWriter, Stamp, slot_path
+from weft.agent.checkpoint.source import MappedShard, Source, open_source
+from weft.crash import passing
+from weft.train.state import StateBook
+
+log = logging.getLogger(__name__)
+
+PAGE_BYTES: Final = 4096
+POINTS: Final = ("snapshot-begun", "snapshot-copied", "snapshot-described", "snapshot-sealed")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A sealed slot, and how long the training stood still for it."""
+
+    path: Path
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Where the training goes on."""
+
+    step: int
+    cursor: int
+    bytes: int
+    seconds: float
+
+
+class Snapshots:
+    """One worker's two slots, written in turn."""
+
+    def __init__(
+        self, folder: Path, worker: int, book: StateBook, *, job: str = "", incarnation: int = 0
+    ) -> None:
+        self.book = book
+        self.skipped = 0
+        self._stamp = (job, incarnation)
+        self._worker = worker
+        self._pads = [_Pad(slot_path(folder, worker, index)) for index in range(PER_WORKER)]
+        self._preparing: threading.Thread | None = None
+        self._pool = ThreadPoolExecutor(chunks.default_threads(), "weft-copy")
+
+    def prepare(self) -> None:
+        """Reserve and touch the memory, in the background.
+
+        To be called when the optimizer has its state; if the state grows later, so do the slots.
+        """
+        records = self.book.records()
+        self._preparing = threading.Thread(
+            target=self._prepare, args=(records,), name="weft-slots", daemon=True
+        )
+        self._preparing.start()
+
+    def take(self, step: int, cursor: int, *, epoch: int = 0) -> Taken | None:
+        """Copy the state into the older slot and seal it; None if the agent still reads both."""
+        started = time.perf_counter()
+        if self._preparing is not None:
+            self._preparing.join()
+        pad = self._free_pad()
+        if pad is None:
+            self.skipped += 1
+            log.warning("no snapshot of step %d: both slots are being read", step)
+            return None
+        try:
+            job, incarnation = self._stamp
+            self._write(pad, Stamp(job, incarnation, epoch, self._worker, step, cursor))
+        finally:
+            pad.writer.release()
+        self._pads.sort(key=lambda each: each is pad)
+        return Taken(pad.writer.path, pad.bytes, time.perf_counter() - started)
+
+    def close(self) -> None:
+        if self._preparing is not None:
+            self._preparing.join()
+        self._pool.shutdown()
+        for pad in self._pads:
+            pad.close()
+
+    def _prepare(self, records: tuple[TensorRecord, ...]) -> None:
+        try:
+            for pad in self._pads:
+                pad.lay_out(records)
+                pad.touch()
+        except CheckpointError as error:
+            log.warning("shared memory is not prepared: %s", error)
+
+    def _free_pad(self) -> "_Pad | None":
+        """The older slot if nobody reads it, else the newer one; laid out and taken."""
+        records = self.book.records()
+        for pad in self._pads:
+            pad.lay_out(records)
+            if pad.writer.begin():
+                return pad
+        return None
+
+    def _write(self, pad: "_Pad", stamp: Stamp) -> None:
+        passing("snapshot-begun")
+        pad.copy(self.book.tensors(), self._pool)
+        passing("snapshot-copied")
+        head = pad.writer.describe(slot.describe(stamp, pad.described, self.book.facts()))
+        passing("snapshot-described")
+        pad.writer.seal(head)
+        passing("snapshot-sealed")
+
+
+class _Pad:
+    """A slot's memory as tensors, laid out once for as long as the records stay the same."""
+
+    def __init__(self, path: Path) -> None:
+        self.writer = SlotWriter(path)
+        self.described = b"[]"
+        self.bytes = 0
+        self._records: tuple[TensorRecord, ...] | None = None
+        self._targets: dict[str, Tensor] = {}
+
+    def lay_out(self, records: tuple[TensorRecord, ...]) -> None:
+        if records == self._records:
+            return
+        pieces = pack(records)
+        self.bytes = packed_bytes(pieces)
+        self._targets = {}
+        memory = self.writer.reserve(self.bytes)
+        self._targets = {
+            piece.record.name: _tensor_at(memory, DATA_AT + piece.at, piece.record)
+            for piece in pieces
+            if piece.record.elements
+        }
+        self.described = plain(layout.to_json(pieces))
+        self._records = records
+
+    def touch(self) -> None:
+        """The first write to a page costs more than the copy of it."""
+        memory = self.writer.mapping
+        if memory is not None and not self.writer.populate():
+            torch.frombuffer(memory, dtype=torch.uint8)[::PAGE_BYTES].add_(0)
+
+    def copy(self, tensors: Mapping[str, Tensor], pool: ThreadPoolExecutor) -> None:
+        pairs = [(target, tensors[name]) for name, target in self._targets.items()]
+        raw = [pair for pair in pairs if _is_raw(pair[1])]
+        others = [pair for pair in pairs if not _is_raw(pair[1])]
+        for target, source in others:
+            target.copy_(source, non_blocking=True)
+        for _ in pool.map(_move_bytes, _dealt(raw)):
+            pass
+        for device in {source.device for _, source in others if source.is_cuda}:
+            torch.cuda.synchronize(device)
+
+    def close(self) -> None:
+        self._targets = {}
+        self.writer.close()
+
+
+def _is_raw(tensor: Tensor) -> bool:
+    """Whether its elements lie in host memory as they will lie in the slot."""
+    flipped = tensor.is_conj() or tensor.is_neg()
+    return tensor.device.type == "cpu" and tensor.is_contiguous() and not flipped
+
+
+def _dealt(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[list[tuple[Tensor, Tensor]]]:
+    """To as many hands as there are, by size."""
+    hands: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(chunks.default_threads())]
+    loads = [0] * len(hands)
+    for pair in sorted(pairs, key=lambda pair: -pair[0].nbytes):
+        least = loads.index(min(loads))
+        hands[least].append(pair)
+        loads[least] += pair[0].nbytes
+    return hands
+
+
+def _move_bytes(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """By hand: the threads of torch spin while they wait for each other, which on a busy machine
+    made the same copy ten times as long.
+    """
+    for target, source in pairs:
+        assert target.nbytes == source.nbytes
+        ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes)
+
+
+def load(book: StateBook, place: Path | Sequence[Path]) -> Loaded:
+    """Take over the state of a checkpoint, of a slot, or of the slots of one moment."""
+    started = time.perf_counter()
+    with open_source(place) as source:
+        wanted = book.fit(source.records())
+        book.check_facts(source.facts)
+        moves = _moves(source, wanted)
+        for shard in source.shards:
+            pieces = [move.piece for move in moves if move.shard is shard]
+            shard.check(pieces, threads=chunks.default_threads())
+        book.allocate(source.records())
+        _copy(moves, book.tensors())
+        book.load_facts(source.facts)
+    seconds = time.perf_counter() - started
+    return Loaded(source.step, source.cursor, sum(record.bytes for record in wanted), seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A box to be copied out of a piece."""
+
+    shard: MappedShard
+    piece: Piece
+    held: tuple[slice, ...]
+    wanted: tuple[slice, ...]
+
+
+def _moves(source: Source, wanted: Sequence[TensorRecord]) -> list[_Move]:
+    """The pieces that meet what this worker holds, each box once."""
+    mine = {record.name: record for record in wanted}
+    seen: set[tuple[str, layout.Extents]] = set()
+    moves = []
+    for shard in source.shards:
+        for piece in shard.pieces:
+            record = piece.record
+            part = common_part(record, mine[record.name]) if record.elements else None
+            if part is None or (record.name, record.offsets) in seen:
+                continue
+            seen.add((record.name, record.offsets))
+            moves.append(_Move(shard, piece, *part))
+    return moves
+
+
+def _copy(moves: Sequence[_Move], tensors: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for move in moves:
+            at = move.shard.data_at + move.piece.at
+            held = _tensor_at(move.shard.memory, at, move.piece.record)
+            tensors[move.piece.record.name][move.wanted].copy_(held[move.held])
+
+
+def _tensor_at(memory: object, at: int, record: TensorRecord) -> Tensor:
+    """The bytes of a record as a tensor, without a copy."""
+    dtype = getattr(torch, record.dtype)
+    flat = torch.frombuffer(memory, dtype=dtype, count=record.elements, offset=at)
+    return flat.view(record.sizes)

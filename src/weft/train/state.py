@@ -1,0 +1,428 @@
+"""The state of a training program, by name: what must survive, and what a joiner must receive.
+
+Tensors are named after the parameter that they belong to, never by position, so that state fits
+whatever order an optimizer was given its parameters in and under every plan:
+
+    model/<parameter or buffer>        optimizer/<parameter>/<key>        extra/<name>/<path>
+
+A tensor that is sharded (FSDP2) appears as the part that this worker holds, with the box that the
+part is of the whole. All the rest — hyper-parameters, schedulers, what `state_dict()` of further
+objects holds — is JSON. What is neither is an error when it is saved, not when it is needed.
+
+Tensors are handed out alive: whoever writes into them changes the program, and no parameter ever
+changes its identity. Objects that gave a copy by `state_dict()` get it back when facts are loaded.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from weft.agent.checkpoint.document import Json, canonical, plain
+from weft.agent.checkpoint.errors import Damaged, StateMismatch, UnsavableState
+from weft.agent.checkpoint.facts import fold, unfold
+from weft.agent.checkpoint.layout import Extents, TensorRecord, check_record, whole
+
+SCHEDULER: Final = "scheduler"
+NAMES_SHOWN: Final = 3
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+# Wrappers that put themselves into the names of what they wrap.
+_WRAPPERS: Final = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
+# Counters that optimizers keep on the host unless they are captured or fused.
+_HOST_SCALARS: Final = frozenset({"step", "mu_product"})
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What torch calls state: schedulers, scalers, averages, and objects of one's own."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """An object that tells its state and takes it back."""
+
+    read: Callable[[], object]
+    write: Callable[[Any], object]
+
+
+class StateBook:
+    """All state of a program: its model, optimizer, scheduler, and what was added."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer, scheduler: Stateful | None = None
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self._holders: dict[str, _Holder] = {}
+        self._lent: dict[str, Tensor] = {}
+        self._made: dict[str, Tensor] = {}
+        for name, module in model.named_modules():
+            if type(module).get_extra_state is not nn.Module.get_extra_state:
+                path = f"model/{_clean(name)}/_extra_state" if name else "model/_extra_state"
+                self._holders[path] = _Holder(module.get_extra_state, module.set_extra_state)
+        if scheduler is not None:
+            self._holders[f"extra/{SCHEDULER}"] = _scheduler_holder(scheduler)
+
+    def add(self, name: str, thing: object) -> None:
+        """Further state: a tensor, or an object with `state_dict` and `load_state_dict`."""
+        path = f"extra/{name}"
+        if not _NAME.fullmatch(name) or name == SCHEDULER or path in self._holders:
+            raise UnsavableState(
+                f"extra state cannot be called {name!r}",
+                hint="use letters, digits, _ . - and each name once",
+            )
+        if isinstance(thing, Tensor):
+            self._holders[path] = _Holder(lambda: thing, lambda _: None)
+            return
+        if not isinstance(thing, Stateful):
+            raise UnsavableState(
+                f"{name} is a {type(thing).__name__}, which has no state_dict()",
+                hint="give it state_dict() and load_state_dict(), or add its tensors",
+            )
+        self._holders[path] = _Holder(thing.state_dict, thing.load_state_dict)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What this worker holds, alive, in the order of names."""
+        live = self._live()
+        self._lent = {name: live[name] for name in live if _holder_of(name, self._holders)}
+        return {name: _local(tensor) for name, tensor in live.items()}
+
+    def records(self) -> tuple[TensorRecord, ...]:
+        """The same, described."""
+        return tuple(_record(name, tensor) for name, tensor in self._live().items())
+
+    def facts(self) -> Json:
+        """All that is no tensor."""
+        return {
+            "optimizer": {
+                "kind": type(self.optimizer).__name__,
+                "groups": self._groups(),
+                "state": self._plain_state(),
+            },
+            "objects": {path: self._read(path)[0] for path in sorted(self._holders)},
+        }
+
+    def digest(self) -> str:
+        """SHA-256 over every name, byte and fact; equal where the state is equal."""
+        running = hashlib.sha256()
+        for record, tensor in zip(self.records(), self.tensors().values(), strict=True):
+            described = [record.name, record.dtype, record.shape, record.offsets, record.sizes]
+            running.update(plain(described))
+            running.update(_bytes(tensor))
+        running.update(canonical(self.facts()))
+        return running.hexdigest()
+
+    # ------------------------------------------------------------------------- taking state in
+
+    def fit(self, records: Iterable[TensorRecord]) -> tuple[TensorRecord, ...]:
+        """What this worker would hold of that state; refused unless it is this program's."""
+        mine = {record.name: record for record in self.records()}
+        theirs = {record.name: record for record in records}
+        if missing := sorted(mine.keys() - theirs.keys()):
+            raise _mismatch(f"it has no {_some(missing)}")
+        fitted = {name: mine.get(name) or self._future(theirs[name], mine) for name in theirs}
+        if unknown := sorted(name for name, record in fitted.items() if record is None):
+            raise _mismatch(f"this program has no {_some(unknown)}")
+        found = tuple(record for record in fitted.values() if record is not None)
+        for record in found:
+            their = theirs[record.name]
+            if (record.dtype, record.shape) != (their.dtype, their.shape):
+                raise _mismatch(
+                    f"{record.name} is {their.dtype}{list(their.shape)} there "
+                    f"and {record.dtype}{list(record.shape)} here"
+                )
+        return found
+
+    def allocate(self, records: Iterable[TensorRecord]) -> None:
+        """Make what that state has and this program lacks, so that it can be received."""
+        live = self._live()
+        absent = {record.name: record for record in records if record.name not in live}
+        mine = {name: _record(name, tensor) for name, tensor in live.items()}
+        if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
+            raise _mismatch(f"this program has no {_some(unknown)}")
+        for record in absent.values():
+            self._make(record)
+
+    def check_facts(self, facts: Json) -> None:
+        """Refuse facts of another program, before anything is changed."""
+        try:
+            theirs = facts["optimizer"]
+            groups = [list(group["params"]) for group in theirs["groups"]]
+            kind, objects = theirs["kind"], set(facts["objects"])
+        except (TypeError, KeyError) as error:
+            raise _mismatch(f"its facts lack {error}") from error
+        if kind != type(self.optimizer).__name__:
+            raise _mismatch(f"its optimizer is {kind!s:.64}")
+        if groups != [group["params"] for group in self._groups()]:
+            raise _mismatch("its parameter groups are made up otherwise")
+        if odd := sorted(objects ^ set(self._holders)):
+            raise _mismatch(f"only one of the two has {_some(odd)}")
+
+    def load_facts(self, facts: Json) -> None:
+        """Take over what is no tensor; tensors that were lent before go back to their objects."""
+        self.check_facts(facts)
+        for group, saved in zip(
+            self.optimizer.param_groups, facts["optimizer"]["groups"], strict=True
+        ):
+            for key, value in saved["options"].items():
+                if key in group and key != "params":
+                    group[key] = _instead_of(group[key], unfold(value, _unfold_scalar))
+        for fqn, parameter in self._optimized():
+            for key, value in facts["optimizer"]["state"].get(fqn, {}).items():
+                self.optimizer.state[parameter][key] = unfold(value)
+        for path, holder in self._holders.items():
+            holder.write(unfold(facts["objects"][path], self._returned))
+        self._lent, self._made = {}, {}
+
+    # ------------------------------------------------------------------------------ what there is
+
+    def _live(self) -> dict[str, Tensor]:
+        """Every tensor by name; a sharded one as such."""
+        parts = [dict(self._of_model()), dict(self._of_optimizer())]
+        for path in self._holders:
+            parts.append(self._read(path)[1])
+        found = {name: tensor for part in parts for name, tensor in part.items()}
+        if len(found) != sum(map(len, parts)):
+            raise UnsavableState("two tensors have the same name", hint="rename a module")
+        return dict(sorted({**self._made, **found}.items()))
+
+    def _of_model(self) -> Iterator[tuple[str, Tensor]]:
+        for name, parameter in self.model.named_parameters():
+            yield f"model/{_clean(name)}", parameter
+        seen: set[int] = set()
+        for prefix, module in self.model.named_modules():
+            for name, buffer in module.named_buffers(prefix, recurse=False):
+                passing = name.rpartition(".")[2] in module._non_persistent_buffers_set
+                if not passing and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    yield f"model/{_clean(name)}", buffer
+
+    def _of_optimizer(self) -> Iterator[tuple[str, Tensor]]:
+        for fqn, parameter in self._optimized():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    yield f"optimizer/{fqn}/{key}", value
+
+    def _optimized(self) -> Iterator[tuple[str, Tensor]]:
+        """The parameters that the optimizer moves, by name."""
+        names = {id(one): _clean(name) for name, one in self.model.named_parameters()}
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in names:
+                    raise UnsavableState(
+                        f"the optimizer moves a {list(parameter.shape)} tensor of no module",
+                        hint="give it parameters of the prepared model only",
+                    )
+                yield names[id(parameter)], parameter
+
+    def _groups(self) -> list[Json]:
+        names = iter([fqn for fqn, _ in self._optimized()])
+        return [
+            {
+                "params": [next(names) for _ in group["params"]],
+                "options": {
+                    key: fold(value, f"optimizer/{key}", _fold_scalar)
+                    for key, value in group.items()
+                    if key != "params"
+                },
+            }
+            for group in self.optimizer.param_groups
+        ]
+
+    def _plain_state(self) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for fqn, parameter in self._optimized():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                if not isinstance(value, Tensor):
+                    path = f"optimizer/{fqn}/{key}"
+                    found.setdefault(fqn, {})[key] = fold(value, path)
+        return found
+
+    def _read(self, path: str) -> tuple[Json, dict[str, Tensor]]:
+        """An object's state: the tree, in which a tensor stands by its name, and the tensors."""
+        tensors: dict[str, Tensor] = {}
+
+        def leaf(name: str, value: object) -> str:
+            if not isinstance(value, Tensor) or name in tensors:
+                raise UnsavableState(
+                    f"{name} cannot be saved: it is a {type(value).__name__}",
+                    hint="state_dict() must hold tensors, numbers, text, lists, tuples and dicts",
+                )
+            tensors[name] = value
+            return name
+
+        return fold(self._holders[path].read(), path, leaf), tensors
+
+    # ------------------------------------------------------------------------ what is to come
+
+    def _future(
+        self, record: TensorRecord, mine: Mapping[str, TensorRecord]
+    ) -> TensorRecord | None:
+        """What this worker will hold of a tensor that it does not have yet; None: it never will."""
+        if _holder_of(record.name, self._holders):
+            return whole(record.name, record.dtype, record.shape)
+        root, _, rest = record.name.partition("/")
+        owner = mine.get(f"model/{rest.rpartition('/')[0]}")
+        if root != "optimizer" or owner is None:
+            return None
+        if record.shape == owner.shape:
+            return TensorRecord(record.name, record.dtype, record.shape, owner.offsets, owner.sizes)
+        if record.shape and owner.sizes != owner.shape:
+            return None
+        return whole(record.name, record.dtype, record.shape)
+
+    def _make(self, record: TensorRecord) -> None:
+        dtype = getattr(torch, record.dtype)
+        if _holder_of(record.name, self._holders):
+            device = next((one.device for one in self.model.parameters()), None)
+            self._made[record.name] = torch.zeros(record.shape, dtype=dtype, device=device)
+            return
+        fqn, _, key = record.name.removeprefix("optimizer/").rpartition("/")
+        parameter = dict(self._optimized())[fqn]
+        state = self.optimizer.state[parameter]
+        if key in _HOST_SCALARS and not record.shape:
+            device = parameter.device if self._on_device(parameter) else torch.device("cpu")
+            state[key] = torch.zeros((), dtype=dtype, device=device)
+        elif record.shape == tuple(parameter.shape):
+            state[key] = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+        else:
+            state[key] = torch.zeros(record.shape, dtype=dtype, device=parameter.device)
+
+    def _on_device(self, parameter: Tensor) -> bool:
+        """Whether the optimizer keeps its counters beside the parameters."""
+        for group in self.optimizer.param_groups:
+            if any(one is parameter for one in group["params"]):
+                return bool(group.get("capturable") or group.get("fused"))
+        return False
+
+    def _returned(self, name: Json) -> Tensor:
+        """A tensor that was lent, for the object that it belongs to."""
+        live = {**self._made, **self._lent}
+        if not isinstance(name, str) or name not in live:
+            raise _mismatch(f"its facts speak of {name!s:.64}, which is not there")
+        return live[name]
+
+
+def _scheduler_holder(scheduler: Stateful) -> _Holder:
+    """As torch does: functions are left out, since they come with the program."""
+
+    def read() -> dict[str, object]:
+        state = scheduler.state_dict()
+        return {key: value for key, value in state.items() if not callable(value)}
+
+    return _Holder(read, scheduler.load_state_dict)
+
+
+def _holder_of(name: str, holders: Mapping[str, _Holder]) -> bool:
+    return any(name == path or name.startswith(f"{path}/") for path in holders)
+
+
+def _clean(name: str) -> str:
+    """The name that a parameter has without wrappers around its module."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def _is_sharded(tensor: Tensor) -> bool:
+    """A DTensor; asked without the import, which would cost all others half a second."""
+    return hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """What this worker holds: the same memory, outside of autograd."""
+    if not _is_sharded(tensor):
+        return tensor.detach()
+    sharded: Any = tensor
+    with torch.no_grad():
+        held: Tensor = sharded.to_local()
+    return held.detach()
+
+
+def _record(name: str, tensor: Tensor) -> TensorRecord:
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        raise UnsavableState(
+            f"{name} is no dense tensor with memory", hint="keep it out of the state"
+        )
+    offsets, sizes = _box(name, tensor)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    record = TensorRecord(name, dtype, tuple(tensor.shape), offsets, sizes)
+    try:
+        check_record(record)
+    except Damaged as error:
+        raise UnsavableState(f"{name} cannot be saved: {error}", hint="rename it") from error
+    return record
+
+
+def _box(name: str, tensor: Tensor) -> tuple[Extents, Extents]:
+    """Where the part that is held begins in the whole, and its size, as torch cuts tensors."""
+    offsets, sizes = [0] * tensor.ndim, list(tensor.shape)
+    if not _is_sharded(tensor):
+        return tuple(offsets), tuple(sizes)
+    sharded: Any = tensor
+    mesh = sharded.device_mesh
+    for count, place, placement in zip(
+        mesh.shape, mesh.get_coordinate(), sharded.placements, strict=True
+    ):
+        if placement.is_replicate():
+            continue
+        if type(placement).__name__ != "Shard":
+            raise UnsavableState(
+                f"{name} is laid out as {placement}", hint="use plans of plain shards"
+            )
+        length = sizes[placement.dim]
+        part = -(-length // count)
+        start = min(length, part * place)
+        offsets[placement.dim] += start
+        sizes[placement.dim] = min(part, length - start)
+    if tuple(sizes) != tuple(_local(tensor).shape):
+        raise UnsavableState(
+            f"{name} does not hold the part that its mesh says", hint="make the mesh anew"
+        )
+    return tuple(offsets), tuple(sizes)
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """The elements in order, as raw bytes on the host."""
+    flat = tensor.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data
+
+
+def _fold_scalar(path: str, value: object) -> Json:
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        raise UnsavableState(
+            f"{path} cannot be saved: it is a {type(value).__name__}",
+            hint="options of an optimizer must be numbers or text",
+        )
+    return [str(value.dtype).removeprefix("torch."), fold(value.item(), path)]
+
+
+def _unfold_scalar(value: Json) -> object:
+    return unfold(value[1])
+
+
+def _instead_of(present: object, value: object) -> object:
+    """A tensor keeps its identity: the optimizer may hold it elsewhere too."""
+    if not isinstance(present, Tensor) or not isinstance(value, int | float):
+        return value
+    with torch.no_grad():
+        return present.fill_(value)
+
+
+def _mismatch(what: str) -> StateMismatch:
+    return StateMismatch(
+        f"the saved state is not that of this program: {what}",
+        hint="resume with the program that saved it, or begin in another folder",
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,87 @@
+"""torch's key-value store, kept by the agent: how the members of an epoch find each other.
+
+Only what a process group asks for while it is built is here. A wait for an epoch that was given up
+ends at once, because the agent ends it.
+"""
+
+from base64 import b64decode, b64encode
+from datetime import timedelta
+from typing import Final
+
+import torch.distributed as dist
+
+from weft.agent.messages import Answer, Ask
+from weft.model.errors import WorldError
+from weft.train.contact import Contact
+from weft.train.wire import Wire
+
+STORE: Final = "store"
+
+
+class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
+    """The keys below one prefix of the agent's store."""
+
+    def __init__(self, contact: Contact, prefix: str, timeout: timedelta) -> None:
+        super().__init__()
+        self._contact, self._prefix = contact, prefix
+        self._seconds = timeout.total_seconds()
+        self._wire = Wire(contact, STORE)
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._ask(Ask("set", self._prefix + key, value=_text(value)))
+
+    def get(self, key: str) -> bytes:
+        return b64decode(self._found(key, self._seconds).value)
+
+    def add(self, key: str, value: int) -> int:
+        return self._ask(Ask("add", self._prefix + key, amount=value)).amount
+
+    def check(self, keys: list[str]) -> bool:
+        return all(self._ask(Ask("check", self._prefix + key)).ok for key in keys)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        seconds = timeout.total_seconds() if timeout is not None else self._seconds
+        for key in keys:
+            self._found(key, seconds)
+
+    def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
+        ask = Ask(
+            "compare_set",
+            self._prefix + key,
+            value=_text(desired_value),
+            expected=_text(expected_value),
+        )
+        return b64decode(self._ask(ask).value)
+
+    def delete_key(self, key: str) -> bool:
+        return self._ask(Ask("delete", self._prefix + key)).ok
+
+    def num_keys(self) -> int:
+        return self._ask(Ask("count")).amount
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._seconds = timeout.total_seconds()
+
+    def clone(self) -> "AgentStore":
+        return AgentStore(self._contact, self._prefix, timedelta(seconds=self._seconds))
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _found(self, key: str, seconds: float) -> Answer:
+        answer = self._ask(Ask("get", self._prefix + key, wait_seconds=seconds))
+        if not answer.ok:
+            raise WorldError(f"nobody has set {self._prefix + key}")
+        return answer
+
+    def _ask(self, ask: Ask) -> Answer:
+        self._wire.say(ask)
+        answer = self._wire.next()
+        if not isinstance(answer, Answer):
+            raise WorldError("the agent's store is gone")
+        return answer
+
+
+def _text(value: str | bytes) -> str:
+    raw = value.encode() if isinstance(value, str) else bytes(value)
+    return b64encode(raw).decode()
