@@ -2,20 +2,25 @@
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from tests.train.lines import Line, read_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = Path(__file__).parent / "jobs"
 PATIENCE_SECONDS = 60.0
 
 Event = dict[str, Any]
+FOLDERS: list[Path] = []  # of the present test, to be looked through at its end
 
 
 class Driven:
@@ -69,27 +74,40 @@ class Driven:
     def reached(self, step: int, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until some worker has committed that step."""
         deadline = time.monotonic() + seconds
-        while max((line["step"] for line in self.lines() if "step" in line), default=-1) < step:
+        while self.newest_step < step:
             assert self.process.poll() is None, self.logs()
             assert time.monotonic() < deadline, f"step {step} was not reached\n{self.logs()}"
             time.sleep(0.02)
+
+    @property
+    def newest_step(self) -> int:
+        return max((line["step"] for line in self.lines() if line.get("stepped")), default=-1)
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
         code = self.process.wait(seconds)
         self._reader.join(5)
         return code
 
-    def lines(self, worker: int | None = None) -> list[Event]:
+    def lines(self, worker: int | str = "*") -> list[Line]:
         """What the job's steps have written, of one worker or of all."""
-        pattern = f"steps-{'*' if worker is None else worker}.jsonl"
-        found: list[Event] = []
-        for path in sorted(self.folder.glob(pattern)):
-            for line in path.read_text().splitlines():
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    continue
-        return found
+        return read_lines(self.folder, worker)
+
+    def pid(self, worker: int) -> int:
+        """The process of a worker, as soon as there is one."""
+        spawned = self.until(lambda e: e["event"] == "spawned" and e["worker"] == worker)
+        return int(spawned["pid"])
+
+    def signal(self, number: int, worker: int | None = None) -> float:
+        """Send a signal to the agent, or to one worker behind its back; gives when."""
+        os.kill(self.process.pid if worker is None else self.pid(worker), number)
+        return time.monotonic()
+
+    def status(self) -> Event:
+        """How the agent says that the job stands."""
+        answers = len(self.named("answer"))
+        self.order("status")
+        self.until(lambda _: len(self.named("answer")) > answers)
+        return self.named("answer")[-1]
 
     def logs(self) -> str:
         texts = [path.read_text()[-4000:] for path in sorted(self.folder.glob("**/worker-*.log"))]
@@ -114,6 +132,7 @@ def driven(
 ) -> Iterator[Driven]:
     """An agent that runs a job of `tests/train/jobs`, ended at the latest with the test."""
     folder.mkdir(exist_ok=True)
+    FOLDERS.append(folder)
     arguments = ["--folder", str(folder / "run"), *agent, str(JOBS / script), *options]
     job = Driven(folder, arguments, variables)
     try:
@@ -127,10 +146,31 @@ def driven(
                 stream.close()
 
 
-def used(lines: list[Event]) -> dict[int, list[int]]:
-    """The samples of each step that counted, over all workers."""
-    found: dict[int, list[int]] = {}
-    for line in lines:
-        if line.get("ids") and line.get("counted", True):
-            found.setdefault(line["step"], []).extend(line["ids"])
+def leftovers(folder: Path) -> list[str]:
+    """What a job that is over has left of itself, besides its logs and checkpoints."""
+    found = [f"process {pid}" for pid in processes_of(folder)]
+    found += [str(path) for name in ("agent.sock", "key") for path in folder.glob(f"**/{name}")]
+    for card in folder.glob("**/agent.json"):
+        slots = json.loads(card.read_text())["slots"]
+        found += [slots] if Path(slots).exists() else []
+    return found
+
+
+def clear(folder: Path) -> None:
+    """End and remove what is left, so that one failing test does not disturb the next."""
+    for pid in processes_of(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for card in folder.glob("**/agent.json"):
+        shutil.rmtree(json.loads(card.read_text())["slots"], ignore_errors=True)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Live processes that a job of this folder has started, told by their environment."""
+    mark = f"WEFT_TEST_OUT={folder}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
     return found

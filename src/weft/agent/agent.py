@@ -302,7 +302,11 @@ class Agent:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.folder / "logs").mkdir(exist_ok=True)
         self.slots.mkdir(mode=0o700)
-        card = {"job": self.settings.job, "incarnation": self.settings.incarnation}
+        card = {
+            "job": self.settings.job,
+            "incarnation": self.settings.incarnation,
+            "slots": str(self.slots),
+        }
         (self.folder / CARD).write_text(json.dumps(card))
 
     def _make_key(self) -> str:

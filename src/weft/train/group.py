@@ -17,6 +17,7 @@ from torch import Tensor
 
 from weft.agent.messages import Members
 from weft.agent.store import epoch_prefix
+from weft.crash import passing
 from weft.train.contact import Contact
 from weft.train.store import AgentStore
 
@@ -100,7 +101,9 @@ class BackendGroup:
         self._vote.fill_(int(value))
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MIN
-        self._backend.allreduce([self._vote], options).wait()
+        cast = self._backend.allreduce([self._vote], options)
+        passing("vote-cast")
+        cast.wait()
         return bool(self._vote.item())
 
     def broadcast(self, tensor: Tensor, root: int) -> Pending:

@@ -24,6 +24,7 @@ A dataset is asked from one thread only, unless `workers` is 2 or more. It shoul
 to the whole process, so that drawing from them here also changes what the training loop draws.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -145,6 +146,7 @@ class Loader:
         self._line = _threads("weft-loader", 1)
         self._ahead: dict[tuple[int, int], Future[_Read]] = {}
         self._newest_step: int | None = None
+        self._busy_seconds = 0.0
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -161,7 +163,13 @@ class Loader:
         reading = self._ahead.pop((share.start, share.stop), None) or self._at_once(share)
         self._keep_for_later()
         read = reading.result()
+        self._busy_seconds += read.busy_seconds
         return MicroBatch(read.data, read.ids, step, share.last, warmup)
+
+    def take_busy_seconds(self) -> float:
+        """Processor seconds of reading and collating what was fetched since this was last asked."""
+        busy, self._busy_seconds = self._busy_seconds, 0.0
+        return busy
 
     def expect(self, shares: Iterable[Share]) -> None:
         """Read these in the background, in this order, and no longer what was hinted before."""
@@ -201,6 +209,7 @@ class Loader:
 class _Read(NamedTuple):
     ids: tuple[int, ...]
     data: Collated
+    busy_seconds: float
 
 
 class _Table:
@@ -337,8 +346,9 @@ class _Stream:
 
 
 def _read(source: _Table | _Stream, share: Share, collate: Collate) -> _Read:
+    began = time.thread_time()
     ids, samples = source.read(share)
-    return _Read(ids, collate(samples))
+    return _Read(ids, collate(samples), time.thread_time() - began)
 
 
 def _threads(name: str, number: int) -> ThreadPoolExecutor:

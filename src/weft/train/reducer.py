@@ -12,6 +12,7 @@ forward pass changes (running means) are summed alike, weighted by samples, so t
 everywhere and speak of the whole batch.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from weft.crash import passing
 from weft.train.group import Group, Pending
 
 BUCKET_BYTES: Final = 25 * 1024 * 1024
@@ -39,6 +41,7 @@ class Reduction(Protocol):
 
     failure: BaseException | None
     overlap: bool
+    busy_seconds: float  # from the first sum that was begun to the last that ended
 
     def open(self, gradients: Group, everyone: Group) -> None:
         """A step begins: all gradients are zero."""
@@ -128,6 +131,8 @@ class BucketReduction:
     ) -> None:
         self.failure: BaseException | None = None
         self.overlap = True
+        self.busy_seconds = 0.0
+        self._began_seconds = 0.0
         self.buffers = Buffers(list(buffers))
         self._buckets = buckets_of(parameters, bucket_bytes)
         self._word = self._buckets[-1].flat[-len(Flag) :]
@@ -210,12 +215,15 @@ class BucketReduction:
             self._launch(self._buckets[self._next])
 
     def _launch(self, bucket: Bucket) -> None:
+        if self._next == 0:
+            self._began_seconds = time.perf_counter()
         self._next += 1
         if self.failure is not None:
             return
         assert self._group is not None
         try:
             bucket.work = self._group.sum(bucket.flat)
+            passing("bucket-sent")
         except Exception as error:
             self.failure = error
 
@@ -239,6 +247,7 @@ class BucketReduction:
             except Exception as error:
                 self.failure = self.failure or error
             bucket.work = None
+        self.busy_seconds = time.perf_counter() - self._began_seconds
 
 
 def buckets_of(parameters: Sequence[Parameter], most_bytes: int = BUCKET_BYTES) -> list[Bucket]:

@@ -47,7 +47,7 @@ from weft.train.pristine import Pristine
 from weft.train.reducer import Flag, Reduction
 from weft.train.snapshot import Snapshots, load
 from weft.train.split import Share, shares
-from weft.train.stages import Stage, Stages
+from weft.train.stages import CudaClock, Stage, Stages
 from weft.train.state import StateBook
 from weft.train.transfer import Receiving, Roles, Sending
 
@@ -55,6 +55,21 @@ FRESH: Final = -1
 STATELESS: Final = -2
 REPORT_SECONDS: Final = 10.0
 ORDER_SECONDS: Final = 600.0
+POINTS: Final = (  # of one step in their order, at each of which a process may die
+    "step-opened",
+    "batch-fetched",
+    "before-backward",
+    "bucket-sent",
+    "after-backward",
+    "summed",
+    "before-vote",
+    "vote-cast",
+    "voted",
+    "applied",
+    "committed",
+    "step-closed",
+)
+BORDER_POINTS: Final = ("before-snapshot", "snapshot-taken", "before-switch", "switched")
 
 
 class Result(StrEnum):
@@ -80,7 +95,7 @@ class Session:
     ) -> None:
         self.contact, self.book, self.reduction = contact, book, reduction
         self.logical = logical
-        self.stages = Stages()
+        self.stages = Stages(device=_device_clock(book))
         self.committed = FRESH if contact is None else STATELESS
         self.result = Result.OUTSIDE
         self.metrics: dict[str, float] = {}
@@ -328,7 +343,10 @@ class Session:
             return
         if self.result is not Result.COMMITTED:
             return
+        self.stages.add(Stage.COMM_BUSY, self.reduction.busy_seconds)
+        self.stages.add(Stage.CPU_PREP, self._loader.take_busy_seconds())
         self.stages.close_step(self._loader.global_batch)
+        passing("step-closed")
         if self._control is None or self._groups.epoch != self._turn_epoch:
             return
         if self._fresh_epoch:
@@ -620,6 +638,11 @@ class Session:
 def give_up(error: BaseException) -> None:
     """End this process as a victim of the machinery, not of the user's program."""
     os._exit(INFRASTRUCTURE)
+
+
+def _device_clock(book: StateBook) -> CudaClock | None:
+    on_gpu = any(parameter.is_cuda for parameter in book.model.parameters())
+    return CudaClock() if on_gpu else None
 
 
 def _saver(contact: Contact, book: StateBook) -> Snapshots:

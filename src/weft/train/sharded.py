@@ -5,6 +5,7 @@ the sum over replicas, shard by shard, once per step. The control word goes to a
 members of different shards share no group but that of the votes.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -22,6 +23,7 @@ class ShardReduction:
     def __init__(self, parameters: Sequence[Parameter], buffers: Iterable[Tensor]) -> None:
         self.failure: BaseException | None = None
         self.overlap = False
+        self.busy_seconds = 0.0
         self.buffers = Buffers(list(buffers))
         self._parameters = [p for p in parameters if p.requires_grad]
         self._kept: list[Tensor | None] = []
@@ -80,12 +82,14 @@ class ShardReduction:
     def _meet(self) -> None:
         assert self._replicas is not None
         assert self._everyone is not None
+        began = time.perf_counter()
         try:
             self._everyone.sum(self._word).wait()
             if self._replicas.size > 1:
                 self._sum(self._replicas)
         except Exception as error:
             self.failure = error
+        self.busy_seconds = time.perf_counter() - began
 
     def _sum(self, replicas: Group) -> None:
         parts = [local(p.grad).reshape(-1) for p in self._parameters if p.grad is not None]

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from weft.crash import passing
 from weft.train.group import Group, Pending
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -92,6 +93,7 @@ class Sending(Transfer):
                 if self._roles.donor_of(number, joiner) != self._group.rank:
                     continue
                 flights.append(self._group.send(chunk, joiner, FIRST_TAG + number))
+                passing("sending")
                 if len(flights) >= MOST_IN_FLIGHT:
                     flights.pop(0).wait()
         for flight in flights:
@@ -132,6 +134,7 @@ class Receiving(Transfer):
         for number, chunk in enumerate(_chunks(large)):
             donor = self._roles.donor_of(number, self._group.rank)
             flights.append(self._group.receive(chunk, donor, FIRST_TAG + number))
+            passing("receiving")
         packed = torch.empty(packed_bytes, dtype=torch.uint8)
         if packed_bytes:
             self._group.receive(packed, self._roles.donors[0], PACKED_TAG).wait()

@@ -9,6 +9,7 @@ workers.) It moves more data than a sum by buckets does; it is for finding out w
 Buffers are treated alike: each part starts from the buffers as they were before the step.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -29,6 +30,7 @@ class TreeReduction:
     ) -> None:
         self.failure: BaseException | None = None
         self.overlap = False
+        self.busy_seconds = 0.0
         self.buffers = Buffers(list(buffers))
         self._parts = parts
         self._buckets = buckets_of(parameters)
@@ -88,6 +90,7 @@ class TreeReduction:
 
     def _meet(self) -> None:
         assert self._group is not None
+        began = time.perf_counter()
         try:
             with torch.no_grad():
                 self._group.sum(self._word).wait()
@@ -95,6 +98,7 @@ class TreeReduction:
                 self._show(self._nodes[1])
         except Exception as error:
             self.failure = error
+        self.busy_seconds = time.perf_counter() - began
 
     def _exchange(self, group: Group) -> None:
         """Every node that somebody found goes to all; the tree is then climbed in one order."""

@@ -1,17 +1,21 @@
-"""A small job whose every step leaves a line: which samples, which loss, which state."""
+"""A small job whose every step leaves lines: which samples, which loss, which state."""
 
 import argparse
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
-import torch
-from torch import nn
-from torch.utils.data import Dataset
+worker = os.environ.get("WEFT_WORKER", "alone")
+os.environ["WEFT_CRASH"] = os.environ.get(f"CRASH_{worker}", "")  # read when weft is imported
 
-import weft
-from weft.train.api import current
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import Dataset  # noqa: E402
+
+import weft  # noqa: E402
+from weft.train.api import current  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--total", type=int, default=40)
@@ -26,7 +30,10 @@ parser.add_argument("--norm", action="store_true")
 parser.add_argument("--dropout", type=float, default=0.0)
 parser.add_argument("--digest", action="store_true")
 parser.add_argument("--clip", type=float, default=0.0)
+parser.add_argument("--fault", help="what to do once, before the step of --at: hang, stop, fail")
+parser.add_argument("--at", type=int, default=10)
 options = parser.parse_args()
+folder = Path(os.environ.get("WEFT_TEST_OUT", "."))
 
 
 class Table(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -55,43 +62,66 @@ def network() -> nn.Module:
     return nn.Sequential(*layers, nn.Dropout(options.dropout), nn.Linear(options.hidden, 1))
 
 
+def misbehave(step: int) -> None:
+    """What users' programs do: once, in the worker that comes first to that step."""
+    if options.fault is None or step != options.at:
+        return
+    try:
+        (folder / "misbehaved").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    if options.fault == "hang":
+        time.sleep(3600)
+    elif options.fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        raise SystemExit(3)
+
+
+table = Table(options.samples)
 model, opt, sched = weft.prepare(
     network(),
     lambda parameters: torch.optim.AdamW(parameters, 1e-2),
     lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99),
     determinism=options.level,
 )
-loader = weft.loader(Table(options.samples), options.batch, seed=3, micro=options.micro)
-folder = Path(os.environ.get("WEFT_TEST_OUT", "."))
-worker = os.environ.get("WEFT_WORKER", "alone")
+loader = weft.loader(table, options.batch, seed=3, micro=options.micro)
 log = (folder / f"steps-{worker}.jsonl").open("a", buffering=1)
 
+
+def write(**facts: object) -> None:
+    """One line, written at once."""
+    log.write(json.dumps({"time": time.monotonic(), "worker": worker, **facts}) + "\n")
+
+
 for mb in weft.steps(loader, total=options.total):
+    session = current()
+    idle = mb.warmup or not session._share_weight
+    epoch = session._turn_epoch
+    if not mb.warmup:
+        misbehave(mb.step)
     loss = nn.functional.mse_loss(model(mb.x), mb.y)
     weft.backward(loss)
     if options.clip:
         nn.utils.clip_grad_norm_(model.parameters(), options.clip)
     if options.pause:
         time.sleep(options.pause)
+    write(took=[] if idle else list(mb.ids), of=mb.step, epoch=epoch)
     opt.step()
     opt.zero_grad()
     sched.step()
-    session = current()
-    idle = mb.warmup or not session._share_weight
-    line = {
-        "time": time.monotonic(),
-        "step": mb.step if not idle else session.committed,
-        "ids": [] if idle else list(mb.ids),
-        "warmup": mb.warmup,
-        "stepped": weft.stepped(),
-        "loss": loss.item(),
-        "width": session.width,
-        "epoch": session._groups.epoch,
-    }
-    if options.digest and weft.stepped():
-        line["digest"] = session.book.digest()
-    log.write(json.dumps(line) + "\n")
+    write(
+        step=session.committed if weft.stepped() else mb.step,
+        stepped=weft.stepped() and not mb.warmup,
+        warmup=mb.warmup,
+        epoch=epoch,
+        loss=loss.item(),
+        width=session.width,
+        digest=session.book.digest() if options.digest and weft.stepped() else None,
+    )
     weft.metric(loss=loss.item())
 
-final = {"final": True, "digest": current().book.digest(), "worker": worker}
-log.write(json.dumps(final) + "\n")
+model.eval()
+with torch.no_grad():
+    loss = nn.functional.mse_loss(model(table.x), table.y)
+write(final=True, digest=current().book.digest(), loss=loss.item())
