@@ -150,7 +150,7 @@ class Agent:
                 self.stages[worker] = report
                 self.tell("stages", {"worker": worker, **report})
             case Saved():
-                self.keeper.saved(worker, message)
+                self.keeper.saved(message)
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():
                 self.tell(type(message).__name__.lower(), {"worker": worker, **asdict(message)})

@@ -37,6 +37,7 @@ class Keeper:
     def __init__(self, root: Path | None, job: str, incarnation: int) -> None:
         self._vault = Vault(root, job, incarnation) if root else None
         self._parts: dict[tuple[int, int], dict[int, Path]] = {}
+        self._complete = (0, FRESH)
         self._waiting: Snapshot | None = None
         self._latest: Snapshot | None = None
         self._durable: tuple[str, int] = ("", FRESH)
@@ -62,13 +63,16 @@ class Keeper:
             self._durable = str(found.checkpoint.path), found.checkpoint.step
         return self._durable
 
-    def saved(self, worker: int, message: Saved) -> None:
-        """A worker has sealed its part; when all parts are there they are written."""
+    def saved(self, message: Saved) -> None:
+        """A part is sealed, or a copy of it has come; when all parts are there they are written."""
         moment = (message.epoch, message.step)
-        parts = self._parts.setdefault(moment, {})
-        parts[worker] = Path(message.path)
-        if len(parts) < message.of:
+        if moment <= self._complete:
             return
+        parts = self._parts.setdefault(moment, {})
+        parts.setdefault(message.part, Path(message.path))
+        if len(parts) < message.parts:
+            return
+        self._complete = moment
         self._parts = {key: value for key, value in self._parts.items() if key > moment}
         paths = tuple(parts[number] for number in sorted(parts))
         with self._changed:

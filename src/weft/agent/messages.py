@@ -178,13 +178,14 @@ class Staged(Message):
 
 @dataclass(frozen=True, slots=True)
 class Saved(Message):
-    """A snapshot lies sealed in shared memory. `of` workers hold one part each."""
+    """Part number `part` of `parts` of a snapshot lies sealed in shared memory."""
 
     epoch: int
     step: int
     cursor: int
+    part: int
+    parts: int
     path: str
-    of: int
     blocked_seconds: float
 
 

@@ -11,15 +11,14 @@ them out of its environment before the trainer is imported, and the trainer find
 """
 
 import os
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Final
+from collections.abc import Callable, Generator, Mapping, MutableMapping
+from typing import Final, cast
 
 import torch
 from torch import Tensor
 
-from weft.agent.messages import Farewell
 from weft.train.loader import Loader, MicroBatch
-from weft.train.session import STATELESS, Session
+from weft.train.session import Session
 
 TORCHRUN: Final = (
     "RANK",
@@ -47,13 +46,19 @@ def be_alone(variables: MutableMapping[str, str] = os.environ) -> None:
         del variables[name]
 
 
+def first_at_the_start(variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process writes logs as long as there is no session that would know."""
+    return variables.get("WEFT_WORKER", "0") == "0"
+
+
 class Drive:
     """A session's steps, one at a time."""
 
     def __init__(self, session: Session, loader: Loader, total: int) -> None:
         self.session, self.total = session, total
         self.finished = False
-        self._batches = session.steps(loader, total)
+        steps = session.steps(loader, total)
+        self._batches = cast(Generator[MicroBatch, None, None], steps)
 
     def compute(self, run: Callable[[MicroBatch], Tensor]) -> Tensor | None:
         """One step up to the sum of its gradients; None if no step is left to be done.
@@ -81,15 +86,16 @@ class Drive:
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes logs: nobody is before the first epoch."""
-        return self.session.committed > STATELESS and self.session.rank == 0
+        """Whether this process is the one that writes logs."""
+        return self.session.rank == 0
 
     def finish(self) -> None:
-        """The trainer's loop has ended, with the last step or, by its own decision, before it."""
-        if self.finished:
-            return
+        """The trainer's loop has ended, with the last step or, by its own decision, before it.
+
+        All workers must decide alike, which they do if they look at the same weights and data.
+        """
         self.finished = True
         if self.session.step < self.total:
-            self.session._leave(Farewell.FINISHED)
+            self._batches.close()
         for _ in self._batches:
             raise AssertionError("a step was handed out after the last one")

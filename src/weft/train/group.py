@@ -7,7 +7,7 @@ wait for somebody else learn that the epoch is broken.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -152,7 +152,8 @@ class EpochGroups:
     """What an epoch's members reduce, vote and exchange state on.
 
     Replicas of one position in their shard group sum gradients and exchange state; all members
-    vote. State has a group of its own, so that it never mixes with gradients.
+    vote. State has a group of its own, so that it never mixes with gradients; so have the members
+    of a single sharded replica, who keep copies of each other's snapshots.
     """
 
     epoch: int
@@ -161,6 +162,7 @@ class EpochGroups:
     gradients: Group
     state: Group
     votes: Group
+    peers: Group = field(default_factory=Alone)
 
     @property
     def replica(self) -> int:
@@ -172,7 +174,8 @@ class EpochGroups:
         return self.gradients.size
 
     def close(self) -> None:
-        for group in {id(g): g for g in (self.gradients, self.state, self.votes)}.values():
+        groups = (self.gradients, self.state, self.votes, self.peers)
+        for group in {id(g): g for g in groups}.values():
             group.close()
 
 
@@ -191,7 +194,9 @@ def build(
     votes = meet.group("votes", rank, len(members))
     gradients = votes if contact.shard == 1 else meet.group(f"gradients-{name}", place, len(column))
     state = meet.group(f"state-{name}", place, len(column))
-    return EpochGroups(epoch, members, contact.shard, gradients, state, votes)
+    only_replica = len(column) == 1
+    peers = meet.group("peers", rank, len(members)) if only_replica else Alone()
+    return EpochGroups(epoch, members, contact.shard, gradients, state, votes, peers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ knows from the others. Switches happen between steps, all at the same one, becau
 announces them travels with the gradients. See `weft.agent.coordinator` for the other side.
 """
 
+import atexit
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +45,7 @@ from weft.train.contact import Contact
 from weft.train.control import Control
 from weft.train.group import Alone, EpochGroups, build
 from weft.train.loader import Loader, MicroBatch
+from weft.train.peers import PeerCopies
 from weft.train.pristine import Pristine
 from weft.train.reducer import Flag, Reduction
 from weft.train.snapshot import Snapshots, load
@@ -122,6 +125,7 @@ class Session:
         self._total = 0
         self._saver = _saver(contact, book) if contact else None
         self._saver_ready = False
+        self._copies: PeerCopies | None = None
         self._control = Control(contact, self._pulse) if contact else None
 
     # ------------------------------------------------------------------------------ the loop
@@ -469,7 +473,7 @@ class Session:
         assert self.contact is not None
         assert self._control is not None
         self._enter_section("setup")
-        if order.committed == pending and self.committed < pending:
+        if self.committed < pending == order.committed and pending != NOWHERE:
             self._commit()
         self._groups = EpochGroups(
             order.epoch, order.members, self.contact.shard, Alone(), Alone(), Alone()
@@ -559,18 +563,37 @@ class Session:
         passing("before-snapshot")
         taken = self._saver.take(self.committed, self.cursor, epoch=self._groups.epoch)
         passing("snapshot-taken")
-        if taken is not None and self._control is not None:
-            self._control.tell(
-                Saved(
-                    self._groups.epoch,
-                    self.committed,
-                    self.cursor,
-                    str(taken.path),
-                    self._groups.shard,
-                    taken.seconds,
-                )
-            )
+        if taken is not None:
+            self._tell_saved(self.rank, taken.path, taken.seconds)
+        self._copy_to_peer(taken.path if taken else None)
         self.stages.enter(Stage.IDLE)
+
+    def _tell_saved(self, part: int, path: Path, seconds: float) -> None:
+        if self._control is None:
+            return
+        groups = self._groups
+        self._control.tell(
+            Saved(groups.epoch, self.committed, self.cursor, part, groups.shard, str(path), seconds)
+        )
+
+    def _copy_to_peer(self, slot: Path | None) -> None:
+        """Where no other replica holds this part of the state, a neighbour keeps a copy."""
+        peers = self._groups.peers
+        if peers.size == 1:
+            return
+        before = (peers.rank - 1) % peers.size
+        if self._copies is None or self._copies.epoch != self._groups.epoch:
+            assert self.contact is not None
+            folder, origin = self.contact.slots, self._groups.members[before]
+            self._copies = PeerCopies(peers, folder, origin, epoch=self._groups.epoch)
+        moment = (self._groups.epoch, self.committed, self.cursor)
+        told = self._control
+
+        def arrived(path: Path) -> None:
+            if told is not None:
+                told.tell(Saved(*moment, before, peers.size, str(path), 0.0))
+
+        self._copies.exchange(slot, arrived)
 
     def _prepare_saver(self) -> None:
         """Touch the memory of the slots early; only replica 0 ever needs them."""
@@ -588,10 +611,13 @@ class Session:
         self._report(now=True)
         self._enter_section("ended")
         control.tell(Leaving(self._groups.epoch, self.committed, why))
+        if self._copies is not None:
+            self._copies.wait()
         self._groups.close()
         for closing in self._closing:
             closing.join()
         if why is not Farewell.FINISHED:
+            _end_swiftly(DRAINED)
             raise SystemExit(DRAINED)
 
     # -------------------------------------------------------------------------------- telling
@@ -638,6 +664,26 @@ class Session:
 def give_up(error: BaseException) -> None:
     """End this process as a victim of the machinery, not of the user's program."""
     os._exit(INFRASTRUCTURE)
+
+
+_exit_codes: list[int] = []
+
+
+def _end_swiftly(code: int) -> None:
+    """Let the process end with this code as soon as everything of the user's has been done."""
+    _exit_codes.append(code)
+
+
+@atexit.register
+def _end() -> None:
+    """Taking torch apart takes a second, in which a GPU is free and nobody may have it.
+
+    Registered when this is imported, so what a script registers later is done before.
+    """
+    if _exit_codes:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_exit_codes[-1])
 
 
 def _device_clock(book: StateBook) -> CudaClock | None:

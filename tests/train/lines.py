@@ -1,0 +1,77 @@
+"""What the lines that a job has left prove: each step applied once, each sample used once."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+
+def read_lines(folder: Path, worker: int | str = "*") -> list[Line]:
+    """All whole lines, of one worker or of all; a worker that was killed may leave half of one."""
+    found: list[Line] = []
+    for path in sorted(folder.glob(f"steps-{worker}.jsonl")):
+        for text in path.read_text().splitlines():
+            try:
+                found.append(json.loads(text))
+            except ValueError:
+                continue
+    return found
+
+
+def applied(lines: Iterable[Line]) -> dict[str, list[int]]:
+    """The steps that each worker has applied, in order."""
+    found: dict[str, list[int]] = {}
+    for line in lines:
+        if line.get("stepped"):
+            found.setdefault(line["worker"], []).append(line["step"])
+    return found
+
+
+def samples(lines: Iterable[Line]) -> dict[int, list[int]]:
+    """The samples of each step, over all workers of the epoch in which it was applied.
+
+    What was taken for a step is written before the vote, so that also a worker that has died since
+    has told what it put into the sum.
+    """
+    lines = list(lines)
+    epochs: dict[int, set[int]] = {}
+    for line in lines:
+        if line.get("stepped"):
+            epochs.setdefault(line["step"], set()).add(line["epoch"])
+    found: dict[int, list[int]] = {}
+    for step, seen in epochs.items():
+        assert len(seen) == 1, f"step {step} was applied in the epochs {sorted(seen)}"
+        found[step] = [
+            sample
+            for line in lines
+            if line.get("of") == step and line["epoch"] in seen
+            for sample in line["took"]
+        ]
+    return found
+
+
+def check_each_once(lines: Iterable[Line], *, total: int, batch: int = 16, size: int = 160) -> None:
+    """No step is left out or applied twice, no sample is used twice in a pass or not at all."""
+    lines = list(lines)
+    for worker, steps in applied(lines).items():
+        expected = list(range(steps[0], steps[0] + len(steps)))
+        assert steps == expected, f"worker {worker} applied {steps}"
+    taken = samples(lines)
+    assert sorted(taken) == list(range(total))
+    order = [sample for step in range(total) for sample in sorted(taken[step])]
+    assert len(order) == total * batch, f"{len(order)} samples in {total} steps"
+    for start in range(0, len(order) - size + 1, size):
+        assert sorted(order[start : start + size]) == list(range(size))
+
+
+def finals(lines: Iterable[Line]) -> list[Line]:
+    """What the workers that came to the end have found there."""
+    return [line for line in lines if line.get("final")]
+
+
+def longest_wait(lines: Iterable[Line]) -> float:
+    """The longest time between two steps of one worker."""
+    times = [line["time"] for line in lines if line.get("stepped")]
+    return max((after - before for before, after in zip(times, times[1:], strict=False)), default=0)
