@@ -129,3 +129,25 @@ def test_a_silent_script_is_restarted_at_another_width() -> None:
     crowd = Crowd(0, 2, total=1)
     crowd.resize(3)
     assert [a.alive for a in crowd.actors.values()] == [False, False, True, True, True]
+
+
+def test_a_switch_that_does_not_reach_its_first_step_rolls_back() -> None:
+    crowd = Crowd(3, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    old = crowd.mind.members
+    crowd.resize(3)
+    until(crowd, Phase.ARMED)
+    assert crowd.mind.change is not None
+    (joiner,) = crowd.mind.change.joiners
+    crowd.actors[joiner].stopped = True
+    for _ in range(300):
+        crowd.turn()
+    assert crowd.mind.phase is Phase.ARMED
+    crowd.now += crowd.mind.limits.switch_seconds
+    until(crowd, Phase.REGROUPING)
+    assert crowd.mind.members == old
+    assert not crowd.actors[joiner].alive
+    before = max(actor.step for actor in crowd.actors.values())
+    until(crowd, Phase.STEADY)
+    crowd.calm(300)
+    assert max(actor.step for actor in crowd.actors.values()) > before

@@ -86,7 +86,7 @@ def test_a_format_that_does_not_fit_the_file(file: Write, name: str, shape: str)
 
 
 def test_a_header_that_is_like_no_other(file: Write) -> None:
-    with pytest.raises(TraceFault, match=r"the header \(a, b\) is of no known format$"):
+    with pytest.raises(TraceFault, match=r"(?m)the header \(a, b\) is of no known format$"):
         read(file("a,b", "1,2"))
 
 

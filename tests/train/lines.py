@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,4 +75,4 @@ def finals(lines: Iterable[Line]) -> list[Line]:
 def longest_wait(lines: Iterable[Line]) -> float:
     """The longest time between two steps of one worker."""
     times = [line["time"] for line in lines if line.get("stepped")]
-    return max((after - before for before, after in zip(times, times[1:], strict=False)), default=0)
+    return max((after - before for before, after in pairwise(times)), default=0.0)

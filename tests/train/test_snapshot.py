@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from weft.agent.checkpoint.slot import (
 )
 from weft.agent.checkpoint.vault import Run, Vault
 from weft.train.snapshot import POINTS, Snapshots, load
-from weft.train.state import StateBook
+from weft.train.state import Sight, StateBook
 
 torch.set_num_threads(1)
 
@@ -154,11 +155,12 @@ def test_a_failure_while_copying_tears_one_slot_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = a_book()
+    sight = book.look()
     with_slots = snapshots_of(book, tmp_path)
     before = with_slots.take(1, 0)
     assert before is not None
     with monkeypatch.context() as patched:
-        patched.setattr(book, "facts", lambda: {"no": object()})
+        patched.setattr(book, "look", lambda: replace(sight, facts={"no": object()}))
         with pytest.raises(TypeError):
             with_slots.take(2, 0)
     assert newest_slots(tmp_path, [0]) == (before.path,)
@@ -212,8 +214,8 @@ def cut_slots(book: StateBook, folder: Path, parts: int) -> list[Path]:
             )
             for record in book.records()
         )
-        part.tensors = lambda cut=cut: dict(cut)  # type: ignore[method-assign, misc]
-        part.records = lambda records=records: records  # type: ignore[method-assign, misc]
+        sight = Sight(cut, records, book.facts())
+        part.look = lambda sight=sight: sight  # type: ignore[method-assign, misc]
         with_slots = snapshots_of(part, folder, worker)
         taken = with_slots.take(2, 16)
         with_slots.close()
@@ -291,6 +293,7 @@ def test_a_torn_or_strange_slot_is_refused(tmp_path: Path) -> None:
 
 TAKE = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tests.train.test_snapshot import a_book, snapshots_of, train
 book = a_book(0, steps=1)

@@ -429,6 +429,16 @@ def test_other_state_is_refused_by_name_type_and_shape() -> None:
         lambda facts: facts["optimizer"]["groups"][0]["params"].pop(),
         lambda facts: facts["optimizer"]["groups"][0]["params"].reverse(),
         lambda facts: facts["optimizer"].update(groups=3),
+        lambda facts: facts["optimizer"].pop("state"),
+        lambda facts: facts["optimizer"].update(state={"weight": 3}),
+        lambda facts: facts["optimizer"]["groups"][0].pop("options"),
+        lambda facts: facts["optimizer"]["groups"][0].update(options=[1]),
+        lambda facts: facts["optimizer"]["groups"][0]["options"].update(
+            lr={"$": "leaf", "of": 3}, momentum=7.0
+        ),
+        lambda facts: facts["optimizer"]["groups"][0]["options"].update(
+            momentum=7.0, weight_decay={"$": "import", "of": "os"}
+        ),
         lambda facts: facts["objects"].update({"extra/x": 1}),
         lambda facts: facts["objects"].pop("extra/seen"),
         lambda facts: facts["objects"].update({"extra/seen": {"$": "leaf", "of": "model/bias"}}),
@@ -444,6 +454,7 @@ def test_other_facts_are_refused(change: Callable[[Any], object]) -> None:
     book.tensors()
     with pytest.raises(StateMismatch):
         book.load_facts(facts)
+    assert book.optimizer.param_groups[0]["momentum"] == 0
 
 
 def test_options_of_another_version_of_torch_are_passed_over() -> None:

@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 
@@ -115,15 +117,22 @@ async def _driven(agent: Agent) -> Conclude:
 
 
 async def _typed(agent: Agent) -> None:
-    """Orders from standard input, until it ends."""
+    """Orders from standard input, until it ends; a container's leads nowhere."""
+    if not _can_be_waited_for(sys.stdin):
+        return
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    except (OSError, ValueError):
-        return
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         _obey(agent, line.decode(errors="replace").strip())
+
+
+def _can_be_waited_for(stream: IO[str]) -> bool:
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stream.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _obey(agent: Agent, text: str) -> None:

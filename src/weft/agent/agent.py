@@ -37,6 +37,7 @@ from weft.agent.messages import (
     Answer,
     Committed,
     Drain,
+    Halt,
     Hello,
     Kill,
     Leaving,
@@ -266,7 +267,7 @@ class Agent:
                 pid = self.processes.start(worker, Place(rank, width))
                 self.tell("spawned", {"worker": worker, "pid": pid})
             case Send(worker, message):
-                if isinstance(message, Abandon):
+                if isinstance(message, Abandon | Halt):
                     self.store.give_up(epoch_prefix(message.epoch))
                 self.server.send(worker, message)
             case Signal(worker, number):

@@ -254,13 +254,21 @@ class Coordinator:
         outcome = Outcome.of(code)
         if was.starting and self.elastic:
             self.stillborn += 1
-        elif outcome is Outcome.USER_ERROR and was is not WorkerState.LOST:
+        elif outcome is Outcome.USER_ERROR and not (
+            was is WorkerState.LOST or self._lost_its_mates(number)
+        ):
             self._conclude(outcome, code, why)
             return self._settled()
         if self.stillborn > self.limits.most_stillborn:
             return self._stop_growing(outcome, code, why)
         self._lost(number, why)
         return self._settled()
+
+    def _lost_its_mates(self, number: int) -> bool:
+        """Whoever holds a model together with one that died fails too, in the user's own code."""
+        gone = (WorkerState.LOST, WorkerState.EXITED)
+        mates = (w for w in self.workers.values() if w.number // self.unit == number // self.unit)
+        return any(w.state in gone and w.number not in self._departed | {number: 0} for w in mates)
 
     def _failed_after_the_end(self, number: int, code: int) -> bool:
         """What a script does behind its loop may fail as well."""

@@ -146,7 +146,7 @@ def metric(**values: float) -> None:
 
 
 def state(**objects: Any) -> None:
-    """More state to carry along: objects with `state_dict`, tensors, or plain values."""
+    """More state to carry along: tensors, or objects with `state_dict` and `load_state_dict`."""
     for name, value in objects.items():
         current().book.add(name, value)
 

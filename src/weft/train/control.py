@@ -41,8 +41,9 @@ Order = Arm | Regroup | Standby
 class Building:
     """The groups of a coming epoch, on their way."""
 
-    def __init__(self, contact: Contact, order: Prepare, limit_seconds: float) -> None:
+    def __init__(self, contact: Contact, order: Prepare | Regroup, limit_seconds: float) -> None:
         self.order = order
+        self.ended = False
         self.failure: Exception | None = None
         self._groups: EpochGroups | None = None
         self._contact, self._limit_seconds = contact, limit_seconds
@@ -66,6 +67,7 @@ class Building:
                 self._groups = build(self._contact, order.epoch, order.members, self._limit_seconds)
         except Exception as error:
             self.failure = error
+        self.ended = True
         self._then(self)
 
 
@@ -126,10 +128,27 @@ class Control:
         self._building = None
         return building.take()
 
+    def meet(self, order: Regroup) -> EpochGroups:
+        """The groups of an epoch that begins at once, unless it is given up meanwhile.
+
+        gloo waits for a peer that has died between telling its address and answering there, and
+        cannot be stopped. So a side thread meets the others; if the agent halts the epoch, whatever
+        that thread comes to is of no interest to anybody.
+        """
+        building = Building(self.contact, order, self.hang_seconds)
+        building.start(lambda _: self._wake())
+        with self._changed:
+            self._changed.wait_for(
+                lambda: building.ended or self.halted >= order.epoch or self._gone
+            )
+        if not building.ended:
+            raise WorldError(f"epoch {order.epoch} was given up")
+        return building.take()
+
     @property
     def prepared(self) -> Prepare | None:
-        building = self._building
-        return building.order if building is not None else None
+        order = self._building.order if self._building is not None else None
+        return order if isinstance(order, Prepare) else None
 
     def close(self) -> None:
         self._closed.set()
@@ -164,6 +183,10 @@ class Control:
                 self.drain = True
             case Save():
                 self.save = True
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _have_built(self, building: Building) -> None:
         epoch = building.order.epoch

@@ -9,7 +9,7 @@ wait for somebody else learn that the epoch is broken.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -18,8 +18,11 @@ from torch import Tensor
 from weft.agent.messages import Members
 from weft.agent.store import epoch_prefix
 from weft.crash import passing
+from weft.model.errors import WorldError
 from weft.train.contact import Contact
 from weft.train.store import AgentStore
+
+Backend: TypeAlias = Any  # one of torch's; they are alike in what is used here
 
 
 class Pending(Protocol):
@@ -85,23 +88,49 @@ class Alone:
         return None
 
 
+class Flight:
+    """An operation under way; it lets go of torch's work as soon as that has ended, well or not.
+
+    A work keeps the connections of its group open, and an error keeps every frame that it passed
+    through. Were a work a local of such a frame, a group could be closed and yet not be gone.
+    """
+
+    def __init__(self, work: Pending, ended: Callable[["Flight"], None]) -> None:
+        self._work: Pending | None = work
+        self._ended = ended
+
+    def wait(self) -> None:
+        work = self._work
+        if work is None:
+            raise WorldError("the group was closed")
+        try:
+            work.wait()
+        finally:
+            work = None
+            self.drop()
+
+    def drop(self) -> None:
+        self._work = None
+        self._ended(self)
+
+
 class BackendGroup:
     """A group over one of torch's backends."""
 
-    def __init__(self, backend: Any, rank: int, size: int) -> None:  # noqa: ANN401
-        self._backend = backend
+    def __init__(self, backend: Backend, rank: int, size: int) -> None:
+        self._backend: Backend | None = backend
         self.rank, self.size = rank, size
         self._vote = torch.empty(1, dtype=torch.int32)
+        self._flights: set[Flight] = set()
 
     def sum(self, tensor: Tensor) -> Pending:
-        pending: Pending = self._backend.allreduce([tensor])
-        return pending
+        return self._begin(lambda backend: backend.allreduce([tensor]))
 
     def all_true(self, value: bool) -> bool:
         self._vote.fill_(int(value))
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MIN
-        cast = self._backend.allreduce([self._vote], options)
+        cast = self._begin(lambda backend: backend.allreduce([self._vote], options))
         passing("vote-cast")
         cast.wait()
         return bool(self._vote.item())
@@ -109,26 +138,36 @@ class BackendGroup:
     def broadcast(self, tensor: Tensor, root: int) -> Pending:
         options = dist.BroadcastOptions()
         options.rootRank, options.rootTensor = root, 0
-        pending: Pending = self._backend.broadcast([tensor], options)
-        return pending
+        return self._begin(lambda backend: backend.broadcast([tensor], options))
 
     def send(self, tensor: Tensor, to: int, tag: int) -> Pending:
-        pending: Pending = self._backend.send([tensor], to, tag)
-        return pending
+        return self._begin(lambda backend: backend.send([tensor], to, tag))
 
     def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending:
-        pending: Pending = self._backend.recv([tensor], sender, tag)
-        return pending
+        return self._begin(lambda backend: backend.recv([tensor], sender, tag))
 
     def close(self) -> None:
-        backend, self._backend = self._backend, None
-        del backend
+        """Let go of everything: the connections end with the last that refers to them.
+
+        Neither `abort` nor `shutdown` of gloo closes any (torch 2.15): a member that waits for one
+        who is not coming would wait until its time limit.
+        """
+        self._backend = None
+        while self._flights:
+            self._flights.pop().drop()
+
+    def _begin(self, operation: Callable[[Backend], Pending]) -> Flight:
+        if self._backend is None:
+            raise WorldError("the group was closed")
+        flight = Flight(operation(self._backend), self._flights.discard)
+        self._flights.add(flight)
+        return flight
 
 
 Make = Callable[[AgentStore, int, int, str, timedelta], Any]
 
 
-def gloo(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Any:  # noqa: ANN401
+def gloo(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Backend:
     """A group over TCP between the members' processors."""
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
@@ -137,7 +176,7 @@ def gloo(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -
     return dist.ProcessGroupGloo(store, rank, size, options)
 
 
-def nccl(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Any:  # noqa: ANN401
+def nccl(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Backend:
     """A group between GPUs. Only a machine that has them can show that this works."""
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = limit
@@ -211,4 +250,5 @@ class _Meeting:
             return Alone()
         prefix = f"{epoch_prefix(self.epoch)}{name}/"
         store = AgentStore(self.contact, prefix, self.limit)
+        passing("meeting")
         return BackendGroup(self.make(store, rank, size, self.contact.host, self.limit), rank, size)

@@ -43,7 +43,7 @@ from weft.crash import passing
 from weft.model.errors import SpecError, WorldError
 from weft.train.contact import Contact
 from weft.train.control import Control
-from weft.train.group import Alone, EpochGroups, build
+from weft.train.group import Alone, EpochGroups
 from weft.train.loader import Loader, MicroBatch
 from weft.train.peers import PeerCopies
 from weft.train.pristine import Pristine
@@ -144,8 +144,9 @@ class Session:
                 yield from self._turn()
                 self._after_turn()
             self._leave(Farewell.FINISHED)
-        except GeneratorExit:  # the loop was left by `break`: that is its end
-            self._leave(Farewell.FINISHED)
+        except GeneratorExit:  # left by `break` between two steps, or by an error within one
+            if self.result is not Result.OPEN:
+                self._leave(Farewell.FINISHED)
             raise
         finally:
             loader.close()
@@ -478,9 +479,8 @@ class Session:
         self._groups = EpochGroups(
             order.epoch, order.members, self.contact.shard, Alone(), Alone(), Alone()
         )
-        groups = build(self.contact, order.epoch, order.members, self._control.hang_seconds)
         joiners = tuple(m for m in order.members if m not in order.donors)
-        self._become(groups, joiners)
+        self._become(self._control.meet(order), joiners)
         if self.result is not Result.COMMITTED:
             self.result = Result.AGAIN
             self.reduction.forget()

@@ -32,7 +32,7 @@ from weft.agent.checkpoint.layout import (
 from weft.agent.checkpoint.slot import DATA_AT, PER_WORKER, SlotWriter, Stamp, slot_path
 from weft.agent.checkpoint.source import MappedShard, Source, open_source
 from weft.crash import passing
-from weft.train.state import StateBook
+from weft.train.state import Sight, StateBook
 
 log = logging.getLogger(__name__)
 
@@ -89,14 +89,16 @@ class Snapshots:
         started = time.perf_counter()
         if self._preparing is not None:
             self._preparing.join()
-        pad = self._free_pad()
+        sight = self.book.look()
+        pad = self._free_pad(sight.records)
         if pad is None:
             self.skipped += 1
             log.warning("no snapshot of step %d: both slots are being read", step)
             return None
         try:
             job, incarnation = self._stamp
-            self._write(pad, Stamp(job, incarnation, epoch, self._worker, step, cursor))
+            stamp = Stamp(job, incarnation, epoch, self._worker, step, cursor)
+            self._write(pad, stamp, sight)
         finally:
             pad.writer.release()
         self._pads.sort(key=lambda each: each is pad)
@@ -117,20 +119,19 @@ class Snapshots:
         except CheckpointError as error:
             log.warning("shared memory is not prepared: %s", error)
 
-    def _free_pad(self) -> "_Pad | None":
+    def _free_pad(self, records: tuple[TensorRecord, ...]) -> "_Pad | None":
         """The older slot if nobody reads it, else the newer one; laid out and taken."""
-        records = self.book.records()
         for pad in self._pads:
             pad.lay_out(records)
             if pad.writer.begin():
                 return pad
         return None
 
-    def _write(self, pad: "_Pad", stamp: Stamp) -> None:
+    def _write(self, pad: "_Pad", stamp: Stamp, sight: Sight) -> None:
         passing("snapshot-begun")
-        pad.copy(self.book.tensors(), self._pool)
+        pad.copy(sight.tensors, self._pool)
         passing("snapshot-copied")
-        head = pad.writer.describe(slot.describe(stamp, pad.described, self.book.facts()))
+        head = pad.writer.describe(slot.describe(stamp, pad.described, sight.facts))
         passing("snapshot-described")
         pad.writer.seal(head)
         passing("snapshot-sealed")

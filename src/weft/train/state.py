@@ -47,11 +47,23 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """One look at everything: what this worker holds, its description, and the facts."""
+
+    tensors: dict[str, Tensor]
+    records: tuple[TensorRecord, ...]
+    facts: Json
+
+
+@dataclass(frozen=True, slots=True)
 class _Holder:
     """An object that tells its state and takes it back."""
 
     read: Callable[[], object]
     write: Callable[[Any], object]
+
+
+_Objects = dict[str, tuple[Json, dict[str, Tensor]]]
 
 
 class StateBook:
@@ -90,35 +102,39 @@ class StateBook:
             )
         self._holders[path] = _Holder(thing.state_dict, thing.load_state_dict)
 
+    def look(self) -> Sight:
+        """All of it at once; each object is asked for its state only once."""
+        objects = self._objects()
+        live = self._live(objects)
+        return Sight(
+            {name: _local(tensor) for name, tensor in live.items()},
+            tuple(_record(name, tensor) for name, tensor in live.items()),
+            self._facts(objects),
+        )
+
     def tensors(self) -> dict[str, Tensor]:
-        """What this worker holds, alive, in the order of names."""
-        live = self._live()
+        """What this worker holds, alive, in the order of names; to be written into if wanted."""
+        live = self._live(self._objects())
         self._lent = {name: live[name] for name in live if _holder_of(name, self._holders)}
         return {name: _local(tensor) for name, tensor in live.items()}
 
     def records(self) -> tuple[TensorRecord, ...]:
         """The same, described."""
-        return tuple(_record(name, tensor) for name, tensor in self._live().items())
+        live = self._live(self._objects())
+        return tuple(_record(name, tensor) for name, tensor in live.items())
 
     def facts(self) -> Json:
         """All that is no tensor."""
-        return {
-            "optimizer": {
-                "kind": type(self.optimizer).__name__,
-                "groups": self._groups(),
-                "state": self._plain_state(),
-            },
-            "objects": {path: self._read(path)[0] for path in sorted(self._holders)},
-        }
+        return self._facts(self._objects())
 
     def digest(self) -> str:
         """SHA-256 over every name, byte and fact; equal where the state is equal."""
-        running = hashlib.sha256()
-        for record, tensor in zip(self.records(), self.tensors().values(), strict=True):
+        running, sight = hashlib.sha256(), self.look()
+        for record, tensor in zip(sight.records, sight.tensors.values(), strict=True):
             described = [record.name, record.dtype, record.shape, record.offsets, record.sizes]
             running.update(plain(described))
             running.update(_bytes(tensor))
-        running.update(canonical(self.facts()))
+        running.update(canonical(sight.facts))
         return running.hexdigest()
 
     # ------------------------------------------------------------------------- taking state in
@@ -144,13 +160,17 @@ class StateBook:
 
     def allocate(self, records: Iterable[TensorRecord]) -> None:
         """Make what that state has and this program lacks, so that it can be received."""
-        live = self._live()
+        live = self._live(self._objects())
         absent = {record.name: record for record in records if record.name not in live}
         mine = {name: _record(name, tensor) for name, tensor in live.items()}
         if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
             raise _mismatch(f"this program has no {_some(unknown)}")
+        owners = self._owners()
         for record in absent.values():
-            self._make(record)
+            if _holder_of(record.name, self._holders):
+                self._made[record.name] = self._made_for_holder(record)
+            else:
+                _make(record, owners, self.optimizer)
 
     def check_facts(self, facts: Json) -> None:
         """Refuse facts of another program, before anything is changed."""
@@ -158,8 +178,13 @@ class StateBook:
             theirs = facts["optimizer"]
             groups = [list(group["params"]) for group in theirs["groups"]]
             kind, objects = theirs["kind"], set(facts["objects"])
-        except (TypeError, KeyError) as error:
-            raise _mismatch(f"its facts lack {error}") from error
+            for saved in theirs["groups"]:
+                unfold(dict(saved["options"]), _unfold_scalar)
+            for state in theirs["state"].values():
+                unfold(dict(state))
+            unfold(dict(facts["objects"]), str)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
         if kind != type(self.optimizer).__name__:
             raise _mismatch(f"its optimizer is {kind!s:.64}")
         if groups != [group["params"] for group in self._groups()]:
@@ -185,11 +210,13 @@ class StateBook:
 
     # ------------------------------------------------------------------------------ what there is
 
-    def _live(self) -> dict[str, Tensor]:
+    def _objects(self) -> _Objects:
+        return {path: self._read(path) for path in sorted(self._holders)}
+
+    def _live(self, objects: _Objects) -> dict[str, Tensor]:
         """Every tensor by name; a sharded one as such."""
         parts = [dict(self._of_model()), dict(self._of_optimizer())]
-        for path in self._holders:
-            parts.append(self._read(path)[1])
+        parts.extend(tensors for _, tensors in objects.values())
         found = {name: tensor for part in parts for name, tensor in part.items()}
         if len(found) != sum(map(len, parts)):
             raise UnsavableState("two tensors have the same name", hint="rename a module")
@@ -223,6 +250,16 @@ class StateBook:
                         hint="give it parameters of the prepared model only",
                     )
                 yield names[id(parameter)], parameter
+
+    def _facts(self, objects: _Objects) -> Json:
+        return {
+            "optimizer": {
+                "kind": type(self.optimizer).__name__,
+                "groups": self._groups(),
+                "state": self._plain_state(),
+            },
+            "objects": {path: tree for path, (tree, _) in objects.items()},
+        }
 
     def _groups(self) -> list[Json]:
         names = iter([fqn for fqn, _ in self._optimized()])
@@ -280,29 +317,18 @@ class StateBook:
             return None
         return whole(record.name, record.dtype, record.shape)
 
-    def _make(self, record: TensorRecord) -> None:
-        dtype = getattr(torch, record.dtype)
-        if _holder_of(record.name, self._holders):
-            device = next((one.device for one in self.model.parameters()), None)
-            self._made[record.name] = torch.zeros(record.shape, dtype=dtype, device=device)
-            return
-        fqn, _, key = record.name.removeprefix("optimizer/").rpartition("/")
-        parameter = dict(self._optimized())[fqn]
-        state = self.optimizer.state[parameter]
-        if key in _HOST_SCALARS and not record.shape:
-            device = parameter.device if self._on_device(parameter) else torch.device("cpu")
-            state[key] = torch.zeros((), dtype=dtype, device=device)
-        elif record.shape == tuple(parameter.shape):
-            state[key] = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-        else:
-            state[key] = torch.zeros(record.shape, dtype=dtype, device=parameter.device)
+    def _owners(self) -> dict[str, tuple[Tensor, bool]]:
+        """Each parameter by name, and whether its counters are kept beside it."""
+        beside = {
+            id(parameter): bool(group.get("capturable") or group.get("fused"))
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
+        }
+        return {fqn: (one, beside[id(one)]) for fqn, one in self._optimized()}
 
-    def _on_device(self, parameter: Tensor) -> bool:
-        """Whether the optimizer keeps its counters beside the parameters."""
-        for group in self.optimizer.param_groups:
-            if any(one is parameter for one in group["params"]):
-                return bool(group.get("capturable") or group.get("fused"))
-        return False
+    def _made_for_holder(self, record: TensorRecord) -> Tensor:
+        device = next((one.device for one in self.model.parameters()), None)
+        return torch.zeros(record.shape, dtype=getattr(torch, record.dtype), device=device)
 
     def _returned(self, name: Json) -> Tensor:
         """A tensor that was lent, for the object that it belongs to."""
@@ -310,6 +336,22 @@ class StateBook:
         if not isinstance(name, str) or name not in live:
             raise _mismatch(f"its facts speak of {name!s:.64}, which is not there")
         return live[name]
+
+
+def _make(
+    record: TensorRecord, owners: Mapping[str, tuple[Tensor, bool]], optimizer: Optimizer
+) -> None:
+    """State that an optimizer would have made in its first step."""
+    fqn, _, key = record.name.removeprefix("optimizer/").rpartition("/")
+    parameter, beside = owners[fqn]
+    dtype, device = getattr(torch, record.dtype), parameter.device
+    if key in _HOST_SCALARS and not record.shape:
+        made = torch.zeros((), dtype=dtype, device=device if beside else "cpu")
+    elif record.shape == tuple(parameter.shape):
+        made = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+    else:
+        made = torch.zeros(record.shape, dtype=dtype, device=device)
+    optimizer.state[parameter][key] = made
 
 
 def _scheduler_holder(scheduler: Stateful) -> _Holder:
@@ -405,7 +447,8 @@ def _fold_scalar(path: str, value: object) -> Json:
 
 
 def _unfold_scalar(value: Json) -> object:
-    return unfold(value[1])
+    _, number = value
+    return unfold(number)
 
 
 def _instead_of(present: object, value: object) -> object:

@@ -132,6 +132,15 @@ CHANGES: dict[str, Change] = {
     "digest of zeros": _shard("sha256", ZEROS),
     "no chunks": _shard("chunks", []),
     "too many chunks": lambda body: body["shards"][0]["chunks"].append(ZEROS),
+    "no chunks, well digested": lambda body: body["shards"][0].update(
+        chunks=[], sha256=sha256().hexdigest()
+    ),
+    "too many chunks, well digested": lambda body: body["shards"][0].update(
+        chunks=[ZEROS, ZEROS], sha256=sha256(bytes(64)).hexdigest()
+    ),
+    "too few bytes, well digested": lambda body: body["shards"][0].update(
+        chunks=[], sha256=sha256().hexdigest(), records=[], bytes=0
+    ),
     "chunk of zeros": _shard("chunks", [ZEROS]),
     "chunk that is no digest": _shard("chunks", ["../../etc/passwd"]),
     "chunks as text": _shard("chunks", ZEROS),

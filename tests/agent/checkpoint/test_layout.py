@@ -53,6 +53,12 @@ def test_records_survive_json() -> None:
     assert from_json(to_json(pieces), "here") == pieces
 
 
+def test_a_worker_names_a_tensor_once() -> None:
+    twice = pack([whole("model/w", "float32", (3,))] * 2)
+    with pytest.raises(Damaged, match="named twice"):
+        from_json(to_json(twice), "here")
+
+
 @given(
     st.integers(1, 9), st.integers(1, 9), st.integers(0, 1), st.integers(1, 5), st.integers(1, 5)
 )
@@ -97,8 +103,19 @@ def test_a_grid_is_whole() -> None:
         [*cut((6, 2), 0, 2)[:1], *cut((8, 2), 0, 2)[1:]],
         [whole("model/w", "float32", (2,)), whole("model/w", "float64", (2,))],
         [TensorRecord("model/w", "float32", (4,), (4,), (0,))],
+        [TensorRecord("model/w", "float32", (4,), (at,), (2,)) for at in (0, 1)],
+        [TensorRecord("model/w", "float32", (4,), (at,), (2,)) for at in (1, 2)],
     ],
-    ids=["hole", "overlap", "part and whole", "two shapes", "two types", "nothing"],
+    ids=[
+        "hole",
+        "overlap",
+        "part and whole",
+        "two shapes",
+        "two types",
+        "nothing",
+        "shifted",
+        "late",
+    ],
 )
 def test_parts_that_do_not_make_up_a_tensor_are_refused(records: list[TensorRecord]) -> None:
     with pytest.raises(Damaged):

@@ -1,6 +1,7 @@
 """The vault: what is written is found, fenced, kept and let go."""
 
 import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +21,9 @@ from tests.agent.checkpoint.vaults import (
     write_slot,
     write_slots,
 )
-from weft.agent.checkpoint import beneath
+from weft.agent.checkpoint import beneath, fence
 from weft.agent.checkpoint.errors import (
+    CheckpointError,
     NotWritten,
     SlotBusy,
     SlotTorn,
@@ -31,6 +33,7 @@ from weft.agent.checkpoint.errors import (
 )
 from weft.agent.checkpoint.folders import Folder, Kind
 from weft.agent.checkpoint.retention import HOUR_SECONDS, kept
+from weft.agent.checkpoint.saving import Saving
 from weft.agent.checkpoint.slot import Slot, SlotWriter
 from weft.agent.checkpoint.source import open_source
 from weft.agent.checkpoint.vault import Run, Vault
@@ -64,6 +67,20 @@ def test_the_bytes_are_those_of_the_slots(tmp_path: Path) -> None:
             for piece, (record, data) in zip(shard.pieces, half(worker, seed=10), strict=True):
                 assert piece.record == record
                 assert shard.memory[piece.at : piece.end] == data
+
+
+def test_a_checkpoint_and_a_slot_of_version_1_are_read_for_ever() -> None:
+    """Never to be made anew: later versions of Weft must read these very files."""
+    golden = Path(__file__).parent / "golden"
+    found = Vault(golden, JOB, 1).newest()
+    assert found.refused == ()
+    assert found.checkpoint is not None
+    with open_source(found.checkpoint.path) as source, Slot(golden / "worker-0.0") as slot:
+        assert (source.step, source.cursor, source.facts) == (10, 80, FACTS)
+        assert slot.sealed.facts == FACTS
+        for piece, (record, data) in zip(slot.sealed.pieces, half(0, seed=10), strict=True):
+            assert piece.record == record
+            assert source.shards[0].memory[piece.at : piece.end] == data
 
 
 def test_the_newest_step_wins_and_an_empty_vault_has_none(tmp_path: Path) -> None:
@@ -106,6 +123,8 @@ def test_the_bytes_are_flushed_before_the_name_appears(
 
     def logged_rename(old: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
         log.append(f"name {new}")
+        with pytest.raises(BlockingIOError), (vault.root / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "fsync", logged_fsync)
@@ -159,9 +178,12 @@ def test_a_writer_that_is_overtaken_while_it_writes_leaves_nothing(
     assert names(old) == []
 
 
-def test_a_step_is_not_overwritten_by_the_same_incarnation(tmp_path: Path) -> None:
+def test_a_step_is_not_overwritten_by_the_same_incarnation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vault = a_vault(tmp_path)
     before = contents(save(vault, 10))
+    monkeypatch.setattr(Saving, "begin", lambda *_: pytest.fail("it was begun"))
     with pytest.raises(StepExists, match=r"step-10\.inc-1") as caught:
         save(vault, 10, epoch=9)
     assert "durable" in caught.value.hint
@@ -212,6 +234,35 @@ def test_a_fence_that_cannot_be_read_is_rebuilt(tmp_path: Path) -> None:
         a_vault(tmp_path, 3).claim()
     a_vault(tmp_path, 4).claim()
     assert a_vault(tmp_path, 4).newest().refused == ()
+
+
+def test_a_lock_that_is_never_given_back_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = a_vault(tmp_path)
+    vault.claim()
+    monkeypatch.setattr(fence, "PATIENCE_SECONDS", 0.02)
+    with (vault.root / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(VaultError, match="lock") as caught:
+            vault.claim()
+    assert caught.value.hint
+    vault.claim()
+
+
+@pytest.mark.parametrize("call", ["claim", "newest", "retain", "write"])
+def test_what_the_system_refuses_is_an_error_of_ours(tmp_path: Path, call: str) -> None:
+    (tmp_path / "vault").write_text("a file in place of the folder")
+    vault = a_vault(tmp_path)
+    with pytest.raises(CheckpointError):
+        {
+            "claim": vault.claim,
+            "newest": vault.newest,
+            "retain": lambda: vault.retain(0.0),
+            "write": lambda: save(vault, 10),
+        }[call]()
+    with pytest.raises(VaultError, match="cannot be used"):
+        Vault(tmp_path / "vault" / "below", JOB, 1).claim()
 
 
 # --------------------------------------------------------------------------- what is not written
@@ -456,6 +507,24 @@ def test_what_is_half_deleted_is_no_damaged_checkpoint(tmp_path: Path) -> None:
     found = vault.newest()
     assert found.checkpoint is not None
     assert (found.checkpoint.step, found.refused) == (10, ())
+
+
+def test_death_while_deleting_leaves_no_damaged_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = a_vault(tmp_path)
+    for step in range(1, 6):
+        save(vault, step)
+    with monkeypatch.context() as dying:
+        dying.setattr(Folder, "remove", lambda *_: None)
+        vault.retain(0.0)
+    assert names(vault) == [
+        "step-1.old-1",
+        "step-2.old-1",
+        *(f"step-{step}.inc-1" for step in (3, 4, 5)),
+    ]
+    assert vault.newest().refused == ()
+    assert vault.retain(0.0) == ("step-2.old-1", "step-1.old-1")
 
 
 def test_links_are_deleted_and_not_followed(tmp_path: Path) -> None:

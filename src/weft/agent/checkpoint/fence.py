@@ -12,6 +12,7 @@ folders are called.
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,20 +23,39 @@ from weft.agent.checkpoint.manifest import MOST_TEXT
 
 NAME: Final = "fence.json"
 LOCK: Final = "lock"
+PATIENCE_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.005
 _NEXT: Final = "fence.json.next"
 _MOST_BYTES: Final = 4096
 
 
 @contextlib.contextmanager
 def locked(root: int) -> Iterator[None]:
-    """Alone below this root, for as short as possible."""
+    """Alone below this root, for as short as possible.
+
+    A holder that was stopped in the middle must not stop all others for ever, so the wait is
+    bounded.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(LOCK, flags, 0o600, dir_fd=root)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _take(descriptor, time.monotonic() + PATIENCE_SECONDS)
         yield
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                raise VaultError(
+                    f"the lock has been held for {PATIENCE_SECONDS:.0f} seconds",
+                    hint="an agent of this job hangs; end it",
+                ) from error
+        time.sleep(POLL_SECONDS)
 
 
 def read(root: int, job: str) -> int | None:

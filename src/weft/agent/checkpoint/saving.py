@@ -122,7 +122,8 @@ class Saving:
             return
         for index in self._files:
             for name in (shard_file(index, self._count), entry_file(index, self._count)):
-                beneath.remove(name, self._within)
+                with contextlib.suppress(OSError):
+                    beneath.remove(name, self._within)
 
     def close(self) -> None:
         self._held.close()

@@ -144,7 +144,7 @@ class Vault:
         if not self.root.exists():
             return Newest(None)
         refused: list[Refused] = []
-        with beneath.folder(self.root) as root:
+        with self._open() as root:
             limit = self._limit(root, refused)
             for folder in listing(root):
                 if folder.kind is not Kind.WHOLE:
@@ -166,16 +166,26 @@ class Vault:
             with fence.locked(root):
                 self._claim(root)
                 doomed = [*outdated, *self._rubbish(root, now)]
-                going = [_set_aside(folder, root) for folder in doomed]
-            for folder in going:
-                folder.remove(root)
+                for folder in doomed:
+                    _set_aside(folder, root)
+            for folder in listing(root):
+                if folder.kind is Kind.GOING:
+                    folder.remove(root)
         return tuple(folder.name for folder in doomed)
 
     @contextmanager
     def _open(self) -> Iterator[int]:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with beneath.folder(self.root) as root:
-            yield root
+        """The root's descriptor; what the system refuses below it becomes an error of ours."""
+        try:
+            if not self.root.exists():
+                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with beneath.folder(self.root) as root:
+                yield root
+        except OSError as error:
+            raise VaultError(
+                f"{self.root} cannot be used: {error.strerror or error}",
+                hint="see whether the disk is there, and whether it may be written to",
+            ) from error
 
     def _claim(self, root: int) -> None:
         present: int | None = None
@@ -294,8 +304,8 @@ class Vault:
         return overtaken or now - changed > ABANDONED_SECONDS
 
 
-def _set_aside(folder: Folder, root: int) -> Folder:
+def _set_aside(folder: Folder, root: int) -> None:
     """So that nobody takes a half-deleted checkpoint for a damaged one."""
-    if folder.kind is Kind.GOING:
-        return folder
-    return folder.become(Kind.GOING, root)
+    if folder.kind is not Kind.GOING:
+        with suppress(FileNotFoundError):
+            folder.become(Kind.GOING, root)
