@@ -6,13 +6,9 @@ part that reads the clock; everything it learns goes to the coordinator as an ev
 """
 
 import asyncio
-import json
 import logging
 import os
-import secrets
-import shutil
 import signal
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -50,8 +46,8 @@ from weft.agent.messages import (
     Status,
     Welcome,
 )
-from weft.agent.orders import CARD, KEY, SOCKET
 from weft.agent.outcome import Outcome
+from weft.agent.premises import Premises
 from weft.agent.processes import (
     Launch,
     Place,
@@ -68,7 +64,6 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.1
 OLDEST_EPOCHS_KEPT: Final = 3
-SHARED_MEMORY: Final = Path("/dev/shm")
 
 Told = Callable[[str, Mapping[str, Any]], None]
 
@@ -98,8 +93,11 @@ class Agent:
         self.tell = tell or _log_event
         self.coordinator = Coordinator(settings.width, unit=settings.shard, limits=settings.limits)
         self.store = ControlStore()
-        self.folder = settings.folder or Path(tempfile.mkdtemp(prefix="weft-"))
-        self.slots = SHARED_MEMORY / f"weft-{secrets.token_hex(8)}"
+        self.premises = Premises(settings.folder)
+        self.server = Server(
+            settings.job, settings.incarnation, self.premises.token, self.store, self
+        )
+        self.processes = Processes(self._launch(), self._ended)
         self.keeper = Keeper(settings.checkpoints, settings.job, settings.incarnation)
         self.destination = Destination.from_environment(os.environ)
         self.reporter = Reporter(self.destination)
@@ -110,29 +108,25 @@ class Agent:
         self._acting = False
 
     @property
-    def socket(self) -> Path:
-        return self.folder / SOCKET
+    def folder(self) -> Path:
+        return self.premises.folder
 
     async def run(self) -> Conclude:
         """Until the job is over; then nothing of it is left but logs and checkpoints."""
-        self._make_folders()
-        self._over = asyncio.get_running_loop().create_future()
-        self.server = Server(
-            self.settings.job, self.settings.incarnation, self._make_key(), self.store, self
-        )
-        await self.server.open(self.socket)
-        self.processes = Processes(self._launch(), self._ended)
-        adopt_orphans()
-        self.reporter.start()
-        self._listen_to_signals()
-        ticking = asyncio.create_task(self._tick())
+        over: asyncio.Future[Conclude] = asyncio.get_running_loop().create_future()
+        self._over = over
         try:
+            self.premises.open(self.settings.job, self.settings.incarnation)
+            await self.server.open(self.premises.socket)
+            adopt_orphans()
+            self.reporter.start()
+            self._listen_to_signals()
             source, step = self.keeper.resume()
             now = time.monotonic()
             self._carry_out(self.coordinator.start(now, source=source, saved_step=step))
-            return await self._over
+            await self._tick_until(over)
+            return over.result()
         finally:
-            ticking.cancel()
             await self._clear_up()
 
     # ------------------------------------------------------------------------ what is heard
@@ -226,6 +220,16 @@ class Agent:
         self._carry_out(self.coordinator.exited(worker, code, time.monotonic()))
         self._tell_phase(before)
 
+    async def _tick_until(self, over: asyncio.Future[Conclude]) -> None:
+        """A clock that has stopped is an end too: without it nobody would notice anything."""
+        ticking = asyncio.create_task(self._tick())
+        try:
+            await asyncio.wait((ticking, over), return_when=asyncio.FIRST_COMPLETED)
+            if ticking.done():
+                ticking.result()
+        finally:
+            ticking.cancel()
+
     async def _tick(self) -> None:
         saved_seconds = time.monotonic()
         while True:
@@ -293,42 +297,17 @@ class Agent:
         await asyncio.to_thread(self.keeper.close)
         await asyncio.to_thread(self.reporter.close)
         end_orphans()
-        shutil.rmtree(self.slots, ignore_errors=True)
-        self.socket.unlink(missing_ok=True)
-        (self.folder / KEY).unlink(missing_ok=True)
-
-    # ----------------------------------------------------------------------------- the start
-
-    def _make_folders(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.folder / "logs").mkdir(exist_ok=True)
-        self.slots.mkdir(mode=0o700)
-        card = {
-            "job": self.settings.job,
-            "incarnation": self.settings.incarnation,
-            "slots": str(self.slots),
-        }
-        (self.folder / CARD).write_text(json.dumps(card))
-
-    def _make_key(self) -> str:
-        token = secrets.token_hex(32)
-        path = self.folder / KEY
-        path.unlink(missing_ok=True)
-        path.touch(mode=0o400)
-        path.chmod(0o600)
-        path.write_text(token)
-        path.chmod(0o400)
-        return token
+        self.premises.close()
 
     def _launch(self) -> Launch:
         return Launch(
             command=self.settings.command,
             job=self.settings.job,
             incarnation=self.settings.incarnation,
-            socket=self.socket,
-            key_file=self.folder / KEY,
-            slots=self.slots,
-            logs=self.folder / "logs",
+            socket=self.premises.socket,
+            key_file=self.premises.key,
+            slots=self.premises.slots,
+            logs=self.premises.logs,
             master_port=free_port(),
             shard=self.settings.shard,
             threads=self.settings.threads,

@@ -586,6 +586,13 @@ class Coordinator:
         if why is Farewell.FINISHED:
             self._done.add(worker.number)
             self._finished = True
+        elif why is Farewell.DRAINED and not self.draining:
+            self._drained_from_inside()
+
+    def _drained_from_inside(self) -> None:
+        """A worker was sent SIGTERM behind the agent's back; all leave at that boundary."""
+        self.draining = True
+        self.drain_deadline = self._now + self.limits.stop_seconds
 
     def _all_gone(self) -> bool:
         """Whether the job has ended: finished, or drained."""

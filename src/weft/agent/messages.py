@@ -283,7 +283,8 @@ def decode(line: bytes, *, strict: bool) -> Envelope:
     if len(line) > MOST_LINE_BYTES:
         raise ProtocolError(f"a message of {len(line):,} bytes", hint="the most is 1 MiB")
     raw = _object(line)
-    kind = KINDS.get(raw.get("type", ""))
+    name = raw.get("type")
+    kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise ProtocolError(f"no message is called {raw.get('type')!r}")
     return Envelope(

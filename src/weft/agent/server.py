@@ -25,7 +25,7 @@ from weft.agent.messages import (
     encode,
 )
 from weft.agent.store import ControlStore
-from weft.model.errors import ProtocolError
+from weft.model.errors import ProtocolError, WorldError
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,11 @@ class Server:
 
     async def open(self, path: Path) -> None:
         """Listen on a Unix socket: the folder's mode, then the token, decide who may enter."""
-        server = await asyncio.start_unix_server(self._met, path, limit=MOST_LINE_BYTES)
+        try:
+            server = await asyncio.start_unix_server(self._met, path, limit=MOST_LINE_BYTES)
+        except OSError as error:
+            hint = "a socket's path has at most 107 bytes: choose a shorter folder"
+            raise WorldError(f"cannot listen at {path}: {error}", hint=hint) from error
         self._servers.append(server)
 
     async def open_tcp(self, host: str, port: int) -> int:
@@ -84,7 +88,7 @@ class Server:
             hello = await asyncio.wait_for(line.hear(), HELLO_SECONDS)
             if isinstance(hello, Hello) and self._admitted(hello):
                 await self._serve(line, hello)
-        except (ProtocolError, TimeoutError, ConnectionError, ValueError) as error:
+        except (ProtocolError, TimeoutError, ValueError) as error:
             self._drop(type(error).__name__)
             log.warning("a connection was closed: %s", error)
         finally:
@@ -107,11 +111,13 @@ class Server:
     async def _serve_worker(self, line: "_Line", hello: Hello) -> None:
         self._workers[hello.worker] = line
         self.listener.worker_said(hello.worker, hello)
-        while (message := await line.hear()) is not None:
-            self.listener.worker_said(hello.worker, message)
-        if self._workers.get(hello.worker) is line:
-            del self._workers[hello.worker]
-            self.listener.worker_silent(hello.worker)
+        try:
+            while (message := await line.hear()) is not None:
+                self.listener.worker_said(hello.worker, message)
+        finally:
+            if self._workers.get(hello.worker) is line:
+                del self._workers[hello.worker]
+                self.listener.worker_silent(hello.worker)
 
     async def _serve_store(self, line: "_Line") -> None:
         while isinstance(ask := await line.hear(), Ask):
@@ -141,8 +147,8 @@ class _Line:
         self._heard = self._said = 0
 
     async def hear(self) -> Message | None:
-        """The next message that counts; None when the other side has gone."""
-        while raw := await self._reader.readline():
+        """The next message that counts; None when the other side has gone, however it went."""
+        while raw := await self._line():
             envelope = decode(raw, strict=True)
             why = self._stale(envelope)
             if not why:
@@ -150,6 +156,12 @@ class _Line:
                 return envelope.message
             self._drop(why)
         return None
+
+    async def _line(self) -> bytes:
+        try:
+            return await self._reader.readline()
+        except ConnectionError:
+            return b""
 
     def say(self, message: Message) -> None:
         if self._writer.is_closing():

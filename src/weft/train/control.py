@@ -5,6 +5,7 @@ groups. The training thread never waits for any of them at a step's border: it l
 there. It waits only where it has nothing to do: before its first epoch, and after a failure.
 """
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from weft.agent.messages import (
     Standby,
     Welcome,
 )
+from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import WorldError
 from weft.train.contact import Contact
 from weft.train.group import EpochGroups, build
@@ -162,6 +164,8 @@ class Control:
         with self._changed:
             self._gone = True
             self._changed.notify_all()
+        if not self._closed.is_set():
+            _end_orphaned()
 
     def _heed(self, message: Message) -> None:
         match message:
@@ -198,3 +202,8 @@ class Control:
     def _beat(self) -> None:
         while not self._closed.wait(PULSE_SECONDS):
             self.tell(self._pulse())
+
+
+def _end_orphaned() -> None:
+    """Without its agent nobody would end this process, and the job may have been started again."""
+    os._exit(INFRASTRUCTURE)

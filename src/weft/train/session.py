@@ -38,7 +38,7 @@ from weft.agent.messages import (
     Staged,
     Standby,
 )
-from weft.agent.outcome import DRAINED, INFRASTRUCTURE
+from weft.agent.outcome import DRAINED
 from weft.crash import passing
 from weft.model.errors import SpecError, WorldError
 from weft.train.contact import Contact
@@ -522,7 +522,9 @@ class Session:
             self.reduction.open(Alone(), Alone())
             yield from self._hand_out(replace(batch, last=True), 0, self._loader.global_batch)
         self.result = Result.OUTSIDE
+        passing("warmed")
         control.say(Ready(time.monotonic() - began, elastic=True))
+        passing("ready")
 
     def _enter_epoch(self) -> None:
         """Wait for the first epoch that has a place for this worker."""
@@ -659,11 +661,6 @@ class Session:
                 f"{who}() outside of the loop", hint="call it inside `for mb in weft.steps(...)`"
             )
         return self._micro
-
-
-def give_up(error: BaseException) -> None:
-    """End this process as a victim of the machinery, not of the user's program."""
-    os._exit(INFRASTRUCTURE)
 
 
 _exit_codes: list[int] = []

@@ -104,7 +104,7 @@ for mb in weft.steps(loader, total=options.total):
     weft.backward(loss)
     if options.clip:
         nn.utils.clip_grad_norm_(model.parameters(), options.clip)
-    if options.pause:
+    if options.pause and not (folder / "hurry").exists():
         time.sleep(options.pause)
     write(took=[] if idle else list(mb.ids), of=mb.step, epoch=epoch)
     opt.step()
