@@ -36,6 +36,7 @@ SUITES = {
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),
+    "runtime": Suite("benchmarks.runtime", "training that is resized", False, tuple("abcdef")),
 }
 
 

@@ -1,24 +1,17 @@
-"""Real processes: their places, their children, their ends."""
+"""Real processes: started with their variables, signalled with their children, reaped, adopted."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
-import time
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from weft.agent.processes import (
-    Launch,
-    Place,
-    Processes,
-    adopt_orphans,
-    children,
-    end_orphans,
-    environment,
-    program_of,
-)
+from weft.agent.processes import Launch, Place, Processes, environment, free_port, program_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -26,103 +19,164 @@ pytestmark = pytest.mark.timeout(60)
 def launch(folder: Path, *command: str) -> Launch:
     return Launch(
         command=command,
-        job="lab/vit",
-        incarnation=2,
-        socket=folder / "s",
+        job="job",
+        incarnation=4,
+        socket=folder / "agent.sock",
         key_file=folder / "key",
-        slots=folder,
+        slots=folder / "slots",
         logs=folder,
+        master_port=12345,
+        shard=2,
+        threads=3,
     )
 
 
-def ends(folder: Path, *command: str, order: int | None = None) -> int:
-    """Start it, send it a signal once it has written a line, and see how it ends."""
+def play(folder: Path, script: str, act: Callable[[Processes], object] | None = None) -> int:
+    """Start a shell script as worker 5, do something to it, and wait for its code."""
 
-    async def act() -> int:
-        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        processes = Processes(launch(folder, *command), lambda _, code: ended.set_result(code))
-        processes.start(0, Place(0, 1))
-        if order is not None:
-            while not (folder / "worker-0.log").read_text():
-                await asyncio.sleep(0.01)
-            processes.signal(0, order)
-        code = await asyncio.wait_for(ended, 30)
+    async def scene() -> int:
+        over: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+        processes = Processes(
+            launch(folder, "/bin/sh", "-c", script),
+            lambda worker, code: over.set_result((worker, code)),
+        )
+        processes.start(5, Place(1, 2))
+        assert processes.running == (5,)
+        if act is not None:
+            await said(folder / "worker-5.log", "here")
+            act(processes)
+        worker, code = await asyncio.wait_for(over, 30)
+        assert worker == 5
         assert processes.running == ()
-        processes.signal(0, signal.SIGKILL)
         return code
 
-    return asyncio.run(act())
+    return asyncio.run(scene())
+
+
+async def said(path: Path, word: str) -> None:
+    """The process has come so far as to write that; a file can only be looked at again."""
+    while word not in path.read_text():
+        await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("code", [0, 3, 75, 143])
-def test_exit_codes_come_through(tmp_path: Path, code: int) -> None:
-    assert ends(tmp_path, "/bin/sh", "-c", f"exit {code}") == code
+def test_the_exit_code_is_told(tmp_path: Path, code: int) -> None:
+    assert play(tmp_path, f"exit {code}") == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_death_by_signal_is_told_as_a_negative_code(tmp_path: Path, number: int) -> None:
+    assert play(tmp_path, f"kill -{int(number)} $$") == -number
+
+
+def test_what_it_writes_is_kept(tmp_path: Path) -> None:
+    play(tmp_path, "echo out; echo err >&2")
+    assert (tmp_path / "worker-5.log").read_text() == "out\nerr\n"
 
 
 def test_a_signal_reaches_the_children_too(tmp_path: Path) -> None:
-    script = "sleep 1000 & echo $! ; wait"
-    assert ends(tmp_path, "/bin/sh", "-c", script, order=signal.SIGTERM) == -signal.SIGTERM
-    child = int((tmp_path / "worker-0.log").read_text())
-    assert _goes(child)
+    script = "trap 'wait; exit 9' TERM; sh -c 'trap \"echo child; exit\" TERM; echo here; \
+              while :; do sleep 0.01; done' & wait"
+    code = play(tmp_path, script, lambda processes: processes.signal(5, signal.SIGTERM))
+    assert code == 9
+    assert "child" in (tmp_path / "worker-5.log").read_text()
 
 
-def test_what_a_worker_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    assert ends(tmp_path, "/bin/sh", "-c", "sleep 1000 & echo $!") == 0
-    child = int((tmp_path / "worker-0.log").read_text())
-    assert _goes(child)
+def test_children_do_not_outlive_their_worker(tmp_path: Path) -> None:
+    play(tmp_path, "sleep 1000 & echo $! > child; exit 0")
+    child = int((tmp_path / "child").read_text())
+    assert wait_gone(child)
 
 
-def test_orphans_that_fled_their_session_are_adopted_and_ended() -> None:
-    code = f"""
-import os, subprocess, sys, time
-sys.path[:0] = {sys.path!r}
-from weft.agent.processes import adopt_orphans, children, end_orphans
-adopt_orphans()
-subprocess.run(["/bin/sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & exit 0"])
-deadline = time.monotonic() + 10
-while not children() and time.monotonic() < deadline:
-    time.sleep(0.01)
-print(end_orphans(), children())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+def test_a_signal_to_one_that_has_ended_is_of_no_matter(tmp_path: Path) -> None:
+    def act(processes: Processes) -> None:
+        processes.signal(5, signal.SIGKILL)
+        processes.signal(5, signal.SIGKILL)
+        processes.signal(6, signal.SIGKILL)
+
+    assert play(tmp_path, "echo here; sleep 1000", act) == -signal.SIGKILL
+
+
+def test_the_variables_of_torchrun_kubeflow_and_weft(tmp_path: Path) -> None:
+    found = environment(launch(tmp_path, "true"), 5, Place(1, 2))
+    assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")} == {
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "1",
+    }
+    assert found["LOCAL_WORLD_SIZE"] == "2"
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("127.0.0.1", "12345")
+    assert found["PET_NPROC_PER_NODE"] == "2"
+    assert (found["PET_NNODES"], found["PET_NODE_RANK"]) == ("1", "0")
+    assert (found["PET_MASTER_ADDR"], found["PET_MASTER_PORT"]) == ("127.0.0.1", "12345")
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert (found["WEFT_JOB"], found["WEFT_INCARNATION"], found["WEFT_WORKER"]) == ("job", "4", "5")
+    assert found["WEFT_SHARD"] == "2"
+    assert not any("secret" in value for value in found.values())
+
+
+def test_a_worker_gets_them_on_top_of_its_agents_own(tmp_path: Path) -> None:
+    os.environ["FROM_THE_AGENT"] = "yes"
+    try:
+        play(tmp_path, "echo $RANK $FROM_THE_AGENT; readlink /proc/self/fd/0")
+    finally:
+        del os.environ["FROM_THE_AGENT"]
+    assert (tmp_path / "worker-5.log").read_text() == "1 yes\n/dev/null\n"
+
+
+def test_orphans_come_to_the_agent_and_end_with_it(tmp_path: Path) -> None:
+    """In a process of its own, because adopting is for life."""
+    program = textwrap.dedent(
+        """
+        import subprocess, sys, time
+        from pathlib import Path
+        from weft.agent.processes import adopt_orphans, children, end_orphans
+        adopt_orphans()
+        daemon = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
+        parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}])"
+        done = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) \\
+            if False else None
+        with open(sys.argv[1], "w") as out:
+            subprocess.run([sys.executable, "-c", parent], stdout=out, check=True)
+        while not Path(sys.argv[1]).read_text():
+            time.sleep(0.005)
+        orphan = int(Path(sys.argv[1]).read_text())
+        assert orphan in children(), children()
+        assert end_orphans() == 1
+        assert not children()
+        print(orphan)
+        """
     )
-    assert done.stdout.split() == ["1", "()"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "orphan")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert wait_gone(int(done.stdout))
 
 
-def test_a_script_finds_its_place_as_torchrun_and_kubeflow_tell_it(tmp_path: Path) -> None:
-    found = environment(launch(tmp_path, "x"), 7, Place(1, 4))
-    assert (found["RANK"], found["WORLD_SIZE"], found["LOCAL_RANK"]) == ("1", "4", "1")
-    assert (found["PET_NPROC_PER_NODE"], found["PET_NODE_RANK"]) == ("4", "0")
-    assert (found["WEFT_WORKER"], found["WEFT_INCARNATION"]) == ("7", "2")
-    assert found["TORCHELASTIC_RUN_ID"] == "lab/vit"
+def wait_gone(pid: int) -> bool:
+    """Whether the process ends; it was sent SIGKILL, so this is a matter of the kernel."""
+    for _ in range(2000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+    return False
 
 
 def test_a_bare_script_is_given_to_this_interpreter() -> None:
     assert program_of(("train.py", "--x"), {}) == (sys.executable, "train.py", "--x")
-    assert program_of(("bash", "-c", "true"), {}) == ("bash", "-c", "true")
+    assert program_of(("train.py",), {"PYTHON": "/opt/python"}) == ("/opt/python", "train.py")
+    assert program_of(("bash", "-c", "x"), {}) == ("bash", "-c", "x")
 
 
-def test_adopting_twice_is_adopting_once() -> None:
-    code = f"""
-import sys
-sys.path[:0] = {sys.path!r}
-from weft.agent.processes import adopt_orphans, children, end_orphans
-adopt_orphans(); adopt_orphans()
-assert end_orphans() == 0 and children() == ()
-"""
-    subprocess.run([sys.executable, "-c", code], timeout=30, check=True)
-    assert callable(adopt_orphans) and callable(children) and callable(end_orphans)
-
-
-def _goes(pid: int) -> bool:
-    """Whether it is gone, or a zombie, a moment after it was killed."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
+@pytest.mark.enable_socket
+def test_a_free_port_is_one_that_nobody_has() -> None:
+    assert 1024 <= free_port() < 65536

@@ -1,93 +1,147 @@
-"""The control store: what torch's groups ask of it while they are built."""
+"""The control store: keys of an epoch arrive, and nobody waits for those of one given up."""
 
 import asyncio
 from base64 import b64decode, b64encode
 
+import pytest
+
+from weft.agent import store as store_module
 from weft.agent.messages import Answer, Ask
-from weft.agent.store import MOST_KEYS, ControlStore, epoch_prefix
+from weft.agent.store import ControlStore, epoch_prefix
 
 
-def coded(text: str) -> str:
-    return b64encode(text.encode()).decode()
+def text(value: bytes) -> str:
+    return b64encode(value).decode()
 
 
-def answered(store: ControlStore, *asks: Ask) -> list[Answer]:
-    async def all_of_them() -> list[Answer]:
-        return [await store.answer(ask) for ask in asks]
-
-    return asyncio.run(all_of_them())
+async def say(store: ControlStore, op: str, key: str = "", value: bytes = b"", **more: str) -> Answer:
+    return await store.answer(Ask(op, key, text(value), **more))
 
 
 def test_what_was_set_is_found() -> None:
-    store = ControlStore()
-    _, found, missing = answered(
-        store, Ask("set", "a", value=coded("x")), Ask("get", "a"), Ask("get", "b")
-    )
-    assert b64decode(found.value) == b"x"
-    assert not missing.ok
+    async def scene() -> None:
+        store = ControlStore()
+        assert (await say(store, "set", "a", b"\x00\xff")).ok
+        answer = await say(store, "get", "a")
+        assert answer.ok
+        assert b64decode(answer.value) == b"\x00\xff"
+        assert (await say(store, "check", "a")).ok
+        assert (await say(store, "count")).amount == 1
+        assert (await say(store, "delete", "a")).ok
+        assert not (await say(store, "delete", "a")).ok
+        assert not (await say(store, "check", "a")).ok
+        assert not (await say(store, "get", "a")).ok
+
+    asyncio.run(scene())
 
 
-def test_counting_checking_deleting() -> None:
-    store = ControlStore()
-    answers = answered(
-        store,
-        Ask("add", "n", amount=2),
-        Ask("add", "n", amount=3),
-        Ask("check", "n"),
-        Ask("count"),
-        Ask("delete", "n"),
-        Ask("check", "n"),
-        Ask("dance", "n"),
-    )
-    assert [a.amount for a in answers[:2]] == [2, 5]
-    assert [a.ok for a in answers[2:]] == [True, True, True, False, False]
-    assert answers[3].amount == 1
+def test_counting_and_comparing() -> None:
+    async def scene() -> None:
+        store = ControlStore()
+        assert (await store.answer(Ask("add", "n", amount=3))).amount == 3
+        assert (await store.answer(Ask("add", "n", amount=-1))).amount == 2
+        taken = await store.answer(Ask("compare_set", "who", text(b"me"), expected=text(b"")))
+        assert b64decode(taken.value) == b"me"
+        refused = await store.answer(Ask("compare_set", "who", text(b"you"), expected=text(b"")))
+        assert b64decode(refused.value) == b"me"
+
+    asyncio.run(scene())
 
 
-def test_compare_and_set() -> None:
-    store = ControlStore()
-    first, second = answered(
-        store,
-        Ask("compare_set", "k", value=coded("one"), expected=coded("")),
-        Ask("compare_set", "k", value=coded("two"), expected=coded("other")),
-    )
-    assert [b64decode(a.value) for a in (first, second)] == [b"one", b"one"]
+@pytest.mark.parametrize(
+    "ask",
+    [
+        Ask("explode", "a"),
+        Ask("set", "a", value="no base64!"),
+        Ask("compare_set", "a", value="", expected="="),
+        Ask("get", "a", wait_seconds=-1.0),
+    ],
+)
+def test_what_makes_no_sense_is_answered_with_no(ask: Ask) -> None:
+    async def scene() -> Answer:
+        return await ControlStore().answer(ask)
+
+    assert not asyncio.run(scene()).ok
+
+
+def test_a_word_is_not_counted() -> None:
+    async def scene() -> None:
+        store = ControlStore()
+        await say(store, "set", "n", b"word")
+        assert not (await store.answer(Ask("add", "n", amount=1))).ok
+
+    asyncio.run(scene())
 
 
 def test_who_waits_is_woken_by_the_key() -> None:
-    async def story() -> Answer:
+    async def scene() -> None:
         store = ControlStore()
-        waiting = asyncio.create_task(store.answer(Ask("get", "late", wait_seconds=60)))
+        first, second = (
+            asyncio.create_task(store.answer(Ask("get", "late", wait_seconds=60.0)))
+            for _ in range(2)
+        )
         await asyncio.sleep(0)
-        await store.answer(Ask("set", "late", value=coded("here")))
-        return await waiting
+        await say(store, "set", "late", b"here")
+        assert b64decode((await first).value) == b"here"
+        assert b64decode((await second).value) == b"here"
 
-    assert b64decode(asyncio.run(story()).value) == b"here"
+    asyncio.run(scene())
 
 
-def test_giving_an_epoch_up_ends_all_waiting_for_it_and_forgets_its_keys() -> None:
-    async def story() -> list[Answer]:
+def test_nobody_waits_for_an_epoch_that_was_given_up() -> None:
+    async def scene() -> None:
         store = ControlStore()
-        key = epoch_prefix(7) + "address"
-        await store.answer(Ask("set", epoch_prefix(7) + "old", value=coded("x")))
-        waiting = asyncio.create_task(store.answer(Ask("get", key, wait_seconds=60)))
+        key = epoch_prefix(7) + "votes/0"
+        await say(store, "set", key, b"here")
+        missing = asyncio.create_task(
+            store.answer(Ask("get", epoch_prefix(7) + "votes/1", wait_seconds=60.0))
+        )
+        other = asyncio.create_task(
+            store.answer(Ask("get", epoch_prefix(70) + "votes/1", wait_seconds=60.0))
+        )
         await asyncio.sleep(0)
         store.give_up(epoch_prefix(7))
-        later = await store.answer(Ask("get", key, wait_seconds=60))
-        return [await waiting, later, await store.answer(Ask("check", epoch_prefix(7) + "old"))]
+        assert not (await missing).ok
+        assert not (await say(store, "get", key)).ok
+        late = Ask("get", epoch_prefix(7) + "votes/2", wait_seconds=60.0)
+        assert not (await store.answer(late)).ok
+        assert not other.done(), "epoch 70 is not epoch 7"
+        store.give_up(epoch_prefix(70))
+        await other
 
-    assert [answer.ok for answer in asyncio.run(story())] == [False, False, False]
-
-
-def test_epoch_one_is_not_epoch_ten() -> None:
-    store = ControlStore()
-    answered(store, Ask("set", epoch_prefix(10) + "k", value=coded("x")))
-    store.give_up(epoch_prefix(1))
-    assert answered(store, Ask("check", epoch_prefix(10) + "k"))[0].ok
+    asyncio.run(scene())
 
 
-def test_keys_are_bounded() -> None:
-    store = ControlStore()
-    store._values = {str(number): b"" for number in range(MOST_KEYS)}
-    more, again = answered(store, Ask("set", "more"), Ask("set", "5", value=coded("x")))
-    assert (more.ok, again.ok) == (False, True)
+def test_what_comes_late_to_an_epoch_given_up_is_not_kept() -> None:
+    async def scene() -> None:
+        store = ControlStore()
+        store.give_up(epoch_prefix(7))
+        assert not (await say(store, "set", epoch_prefix(7) + "votes/0", b"here")).ok
+        assert not (await store.answer(Ask("add", epoch_prefix(7) + "n", amount=1))).ok
+        assert (await say(store, "count")).amount == 0
+
+    asyncio.run(scene())
+
+
+def test_a_wait_that_lapses_leaves_nothing_behind() -> None:
+    async def scene() -> None:
+        store = ControlStore()
+        answer = await store.answer(Ask("get", "never", wait_seconds=0.001))
+        assert not answer.ok
+        assert not store._waiting
+
+    asyncio.run(scene())
+
+
+def test_the_store_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "MOST_KEYS", 2)
+
+    async def scene() -> None:
+        store = ControlStore()
+        assert (await say(store, "set", "a")).ok
+        assert (await say(store, "set", "b")).ok
+        assert not (await say(store, "set", "c")).ok
+        assert not (await store.answer(Ask("add", "d", amount=1))).ok
+        assert (await say(store, "set", "a", b"again")).ok
+
+    asyncio.run(scene())

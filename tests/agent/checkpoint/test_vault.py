@@ -3,7 +3,7 @@
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -254,13 +254,14 @@ def test_a_lock_that_is_never_given_back_is_an_error(
 def test_what_the_system_refuses_is_an_error_of_ours(tmp_path: Path, call: str) -> None:
     (tmp_path / "vault").write_text("a file in place of the folder")
     vault = a_vault(tmp_path)
+    calls: dict[str, Callable[[], object]] = {
+        "claim": vault.claim,
+        "newest": vault.newest,
+        "retain": lambda: vault.retain(0.0),
+        "write": lambda: save(vault, 10),
+    }
     with pytest.raises(CheckpointError):
-        {
-            "claim": vault.claim,
-            "newest": vault.newest,
-            "retain": lambda: vault.retain(0.0),
-            "write": lambda: save(vault, 10),
-        }[call]()
+        calls[call]()
     with pytest.raises(VaultError, match="cannot be used"):
         Vault(tmp_path / "vault" / "below", JOB, 1).claim()
 
