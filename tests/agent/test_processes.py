@@ -134,8 +134,6 @@ def test_orphans_come_to_the_agent_and_end_with_it(tmp_path: Path) -> None:
         adopt_orphans()
         daemon = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
         parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}])"
-        done = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) \\
-            if False else None
         with open(sys.argv[1], "w") as out:
             subprocess.run([sys.executable, "-c", parent], stdout=out, check=True)
         while not Path(sys.argv[1]).read_text():

@@ -40,7 +40,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
 def digests(book: StateBook) -> dict[str, str]:
     """Of each tensor as a whole."""
     found = {}
-    for name, tensor in book._live(book._objects()).items():
+    for name, tensor in book._live(book._named(), book._objects()).items():
         whole: Any = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
         data = whole.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
         found[name] = sha256(data).hexdigest()

@@ -709,7 +709,7 @@ def _seed(seed: int, step: int, part: int) -> None:
     """Chance in a micro-batch depends on its place in the run and on nothing else."""
     drawn = (seed * 1_000_003 + step) * 1_000_033 + part & 0x7FFF_FFFF_FFFF_FFFF
     torch.default_generator.manual_seed(drawn)  # a hundred times faster than torch.manual_seed
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(drawn)
 
 

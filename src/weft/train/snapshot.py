@@ -145,7 +145,7 @@ class _Pad:
         self.described = b"[]"
         self.bytes = 0
         self._records: tuple[TensorRecord, ...] | None = None
-        self._targets: dict[str, Tensor] = {}
+        self._targets: dict[str, tuple[Tensor, int, int, int]] = {}
 
     def lay_out(self, records: tuple[TensorRecord, ...]) -> None:
         if records == self._records:
@@ -154,11 +154,12 @@ class _Pad:
         self.bytes = packed_bytes(pieces)
         self._targets = {}
         memory = self.writer.reserve(self.bytes)
-        self._targets = {
-            piece.record.name: _tensor_at(memory, DATA_AT + piece.at, piece.record)
-            for piece in pieces
-            if piece.record.elements
-        }
+        hands = _dealt([piece.record.bytes for piece in pieces])
+        for piece, hand in zip(pieces, hands, strict=True):
+            if piece.record.elements:
+                target = _tensor_at(memory, DATA_AT + piece.at, piece.record)
+                size, name = piece.record.bytes, piece.record.name
+                self._targets[name] = (target, target.data_ptr(), size, hand)
         self.described = plain(layout.to_json(pieces))
         self._records = records
 
@@ -169,15 +170,21 @@ class _Pad:
             torch.frombuffer(memory, dtype=torch.uint8)[::PAGE_BYTES].add_(0)
 
     def copy(self, tensors: Mapping[str, Tensor], pool: ThreadPoolExecutor) -> None:
-        pairs = [(target, tensors[name]) for name, target in self._targets.items()]
-        raw = [pair for pair in pairs if _is_raw(pair[1])]
-        others = [pair for pair in pairs if not _is_raw(pair[1])]
-        for target, source in others:
-            target.copy_(source, non_blocking=True)
-        for _ in pool.map(_move_bytes, _dealt(raw)):
+        hands: list[list[tuple[int, int, int]]] = [[] for _ in range(chunks.default_threads())]
+        devices = set()
+        for name, (target, address, size, hand) in self._targets.items():
+            source = tensors[name]
+            if _is_raw(source):
+                assert source.nbytes == size
+                hands[hand].append((address, source.data_ptr(), size))
+            else:
+                target.copy_(source, non_blocking=True)
+                devices.add(source.device)
+        for _ in pool.map(_move_bytes, hands):
             pass
-        for device in {source.device for _, source in others if source.is_cuda}:
-            torch.cuda.synchronize(device)
+        for device in devices:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
 
     def close(self) -> None:
         self._targets = {}
@@ -190,24 +197,22 @@ def _is_raw(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.is_contiguous() and not flipped
 
 
-def _dealt(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[list[tuple[Tensor, Tensor]]]:
-    """To as many hands as there are, by size."""
-    hands: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(chunks.default_threads())]
-    loads = [0] * len(hands)
-    for pair in sorted(pairs, key=lambda pair: -pair[0].nbytes):
-        least = loads.index(min(loads))
-        hands[least].append(pair)
-        loads[least] += pair[0].nbytes
+def _dealt(sizes: Sequence[int]) -> list[int]:
+    """To which hand each goes, so that all have about the same to carry."""
+    loads = [0] * chunks.default_threads()
+    hands = [0] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
+        hands[index] = loads.index(min(loads))
+        loads[hands[index]] += sizes[index]
     return hands
 
 
-def _move_bytes(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+def _move_bytes(moves: Sequence[tuple[int, int, int]]) -> None:
     """By hand: the threads of torch spin while they wait for each other, which on a busy machine
     made the same copy ten times as long.
     """
-    for target, source in pairs:
-        assert target.nbytes == source.nbytes
-        ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes)
+    for target, source, size in moves:
+        ctypes.memmove(target, source, size)
 
 
 def load(book: StateBook, place: Path | Sequence[Path]) -> Loaded:

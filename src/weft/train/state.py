@@ -17,6 +17,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
@@ -63,6 +64,7 @@ class _Holder:
     write: Callable[[Any], object]
 
 
+_Named = list[tuple[str, Tensor]]
 _Objects = dict[str, tuple[Json, dict[str, Tensor]]]
 
 
@@ -104,28 +106,28 @@ class StateBook:
 
     def look(self) -> Sight:
         """All of it at once; each object is asked for its state only once."""
-        objects = self._objects()
-        live = self._live(objects)
+        named, objects = self._named(), self._objects()
+        live = self._live(named, objects)
         return Sight(
             {name: _local(tensor) for name, tensor in live.items()},
             tuple(_record(name, tensor) for name, tensor in live.items()),
-            self._facts(objects),
+            self._facts(named, objects),
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """What this worker holds, alive, in the order of names; to be written into if wanted."""
-        live = self._live(self._objects())
+        live = self._live(self._named(), self._objects())
         self._lent = {name: live[name] for name in live if _holder_of(name, self._holders)}
         return {name: _local(tensor) for name, tensor in live.items()}
 
     def records(self) -> tuple[TensorRecord, ...]:
         """The same, described."""
-        live = self._live(self._objects())
+        live = self._live(self._named(), self._objects())
         return tuple(_record(name, tensor) for name, tensor in live.items())
 
     def facts(self) -> Json:
         """All that is no tensor."""
-        return self._facts(self._objects())
+        return self._facts(self._named(), self._objects())
 
     def digest(self) -> str:
         """SHA-256 over every name, byte and fact; equal where the state is equal."""
@@ -160,7 +162,7 @@ class StateBook:
 
     def allocate(self, records: Iterable[TensorRecord]) -> None:
         """Make what that state has and this program lacks, so that it can be received."""
-        live = self._live(self._objects())
+        live = self._live(self._named(), self._objects())
         absent = {record.name: record for record in records if record.name not in live}
         mine = {name: _record(name, tensor) for name, tensor in live.items()}
         if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
@@ -187,7 +189,7 @@ class StateBook:
             raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
         if kind != type(self.optimizer).__name__:
             raise _mismatch(f"its optimizer is {kind!s:.64}")
-        if groups != [group["params"] for group in self._groups()]:
+        if groups != [group["params"] for group in self._groups(self._named())]:
             raise _mismatch("its parameter groups are made up otherwise")
         if odd := sorted(objects ^ set(self._holders)):
             raise _mismatch(f"only one of the two has {_some(odd)}")
@@ -201,7 +203,7 @@ class StateBook:
             for key, value in saved["options"].items():
                 if key in group and key != "params":
                     group[key] = _instead_of(group[key], unfold(value, _unfold_scalar))
-        for fqn, parameter in self._optimized():
+        for fqn, parameter in self._optimized(self._named()):
             for key, value in facts["optimizer"]["state"].get(fqn, {}).items():
                 self.optimizer.state[parameter][key] = unfold(value)
         for path, holder in self._holders.items():
@@ -210,21 +212,24 @@ class StateBook:
 
     # ------------------------------------------------------------------------------ what there is
 
+    def _named(self) -> _Named:
+        return [(_clean(name), one) for name, one in self.model.named_parameters()]
+
     def _objects(self) -> _Objects:
         return {path: self._read(path) for path in sorted(self._holders)}
 
-    def _live(self, objects: _Objects) -> dict[str, Tensor]:
+    def _live(self, named: _Named, objects: _Objects) -> dict[str, Tensor]:
         """Every tensor by name; a sharded one as such."""
-        parts = [dict(self._of_model()), dict(self._of_optimizer())]
+        parts = [dict(self._of_model(named)), dict(self._of_optimizer(named))]
         parts.extend(tensors for _, tensors in objects.values())
         found = {name: tensor for part in parts for name, tensor in part.items()}
         if len(found) != sum(map(len, parts)):
             raise UnsavableState("two tensors have the same name", hint="rename a module")
         return dict(sorted({**self._made, **found}.items()))
 
-    def _of_model(self) -> Iterator[tuple[str, Tensor]]:
-        for name, parameter in self.model.named_parameters():
-            yield f"model/{_clean(name)}", parameter
+    def _of_model(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
+        for fqn, parameter in named:
+            yield f"model/{fqn}", parameter
         seen: set[int] = set()
         for prefix, module in self.model.named_modules():
             for name, buffer in module.named_buffers(prefix, recurse=False):
@@ -233,15 +238,15 @@ class StateBook:
                     seen.add(id(buffer))
                     yield f"model/{_clean(name)}", buffer
 
-    def _of_optimizer(self) -> Iterator[tuple[str, Tensor]]:
-        for fqn, parameter in self._optimized():
+    def _of_optimizer(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
+        for fqn, parameter in self._optimized(named):
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     yield f"optimizer/{fqn}/{key}", value
 
-    def _optimized(self) -> Iterator[tuple[str, Tensor]]:
+    def _optimized(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
         """The parameters that the optimizer moves, by name."""
-        names = {id(one): _clean(name) for name, one in self.model.named_parameters()}
+        names = {id(one): fqn for fqn, one in named}
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
                 if id(parameter) not in names:
@@ -251,18 +256,18 @@ class StateBook:
                     )
                 yield names[id(parameter)], parameter
 
-    def _facts(self, objects: _Objects) -> Json:
+    def _facts(self, named: _Named, objects: _Objects) -> Json:
         return {
             "optimizer": {
                 "kind": type(self.optimizer).__name__,
-                "groups": self._groups(),
-                "state": self._plain_state(),
+                "groups": self._groups(named),
+                "state": self._plain_state(named),
             },
             "objects": {path: tree for path, (tree, _) in objects.items()},
         }
 
-    def _groups(self) -> list[Json]:
-        names = iter([fqn for fqn, _ in self._optimized()])
+    def _groups(self, named: _Named) -> list[Json]:
+        names = iter([fqn for fqn, _ in self._optimized(named)])
         return [
             {
                 "params": [next(names) for _ in group["params"]],
@@ -275,9 +280,9 @@ class StateBook:
             for group in self.optimizer.param_groups
         ]
 
-    def _plain_state(self) -> dict[str, Json]:
+    def _plain_state(self, named: _Named) -> dict[str, Json]:
         found: dict[str, Json] = {}
-        for fqn, parameter in self._optimized():
+        for fqn, parameter in self._optimized(named):
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if not isinstance(value, Tensor):
                     path = f"optimizer/{fqn}/{key}"
@@ -324,7 +329,7 @@ class StateBook:
             for group in self.optimizer.param_groups
             for parameter in group["params"]
         }
-        return {fqn: (one, beside[id(one)]) for fqn, one in self._optimized()}
+        return {fqn: (one, beside[id(one)]) for fqn, one in self._optimized(self._named())}
 
     def _made_for_holder(self, record: TensorRecord) -> Tensor:
         device = next((one.device for one in self.model.parameters()), None)
@@ -393,9 +398,17 @@ def _record(name: str, tensor: Tensor) -> TensorRecord:
         raise UnsavableState(
             f"{name} is no dense tensor with memory", hint="keep it out of the state"
         )
-    offsets, sizes = _box(name, tensor)
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    record = TensorRecord(name, dtype, tuple(tensor.shape), offsets, sizes)
+    shape = tuple(tensor.shape)
+    offsets, sizes = _box(name, tensor) if _is_sharded(tensor) else ((0,) * len(shape), shape)
+    return _checked(name, tensor.dtype, shape, offsets, sizes)
+
+
+@lru_cache(maxsize=1 << 17)
+def _checked(
+    name: str, dtype: torch.dtype, shape: Extents, offsets: Extents, sizes: Extents
+) -> TensorRecord:
+    """Made once for each tensor: a snapshot describes the same ones again and again."""
+    record = TensorRecord(name, str(dtype).removeprefix("torch."), shape, offsets, sizes)
     try:
         check_record(record)
     except Damaged as error:
@@ -406,8 +419,6 @@ def _record(name: str, tensor: Tensor) -> TensorRecord:
 def _box(name: str, tensor: Tensor) -> tuple[Extents, Extents]:
     """Where the part that is held begins in the whole, and its size, as torch cuts tensors."""
     offsets, sizes = [0] * tensor.ndim, list(tensor.shape)
-    if not _is_sharded(tensor):
-        return tuple(offsets), tuple(sizes)
     sharded: Any = tensor
     mesh = sharded.device_mesh
     for count, place, placement in zip(
