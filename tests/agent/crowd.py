@@ -11,18 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from weft.agent.coordinator import (
+from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
+from weft.agent.coordinator import Coordinator
+from weft.agent.limits import Limits
+from weft.agent.messages import (
     FRESH,
     STATELESS,
-    Action,
-    Conclude,
-    Coordinator,
-    Limits,
-    Send,
-    Signal,
-    Spawn,
-)
-from weft.agent.messages import (
     Abandon,
     Arm,
     Broken,

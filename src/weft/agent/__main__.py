@@ -22,8 +22,9 @@ from typing import IO, Any, Final
 
 import click
 
+from weft.agent.actions import Conclude
 from weft.agent.agent import Agent, Settings, Told, exit_code_of
-from weft.agent.coordinator import Conclude, Limits
+from weft.agent.limits import Limits
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
 from weft.agent.orders import ask
 from weft.agent.processes import program_of

@@ -16,19 +16,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent.coordinator import (
-    FRESH,
-    Action,
-    Conclude,
-    Coordinator,
-    Limits,
-    Phase,
-    Send,
-    Signal,
-    Spawn,
-)
+from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
+from weft.agent.coordinator import Coordinator, Phase
 from weft.agent.keeper import Keeper
+from weft.agent.limits import Limits
 from weft.agent.messages import (
+    FRESH,
     Abandon,
     Answer,
     Committed,

@@ -29,7 +29,11 @@ from itertools import count
 from signal import SIGKILL, SIGTERM
 from typing import Final
 
+from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
+from weft.agent.limits import Limits
 from weft.agent.messages import (
+    FRESH,
+    STATELESS,
     Abandon,
     Arm,
     Broken,
@@ -54,10 +58,6 @@ from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
 from weft.agent.worker import Worker, WorkerState
 
 NEVER: Final = float("inf")
-WAITING_SECTIONS: Final = frozenset({"standby", "ended"})  # nobody is waited for there
-COMMUNICATING: Final = "comm_exposed"
-FRESH: Final = -1  # the step before the first
-STATELESS: Final = -2  # said by a worker that has not received the state
 
 
 class Phase(StrEnum):
@@ -70,58 +70,6 @@ class Phase(StrEnum):
     HALTED = "halted"
     REGROUPING = "regrouping"
     ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long each thing may take before it counts as lost."""
-
-    warm_seconds: float = 120.0
-    build_seconds: float = 30.0
-    switch_seconds: float = 60.0
-    silent_seconds: float = 1.0
-    hang_seconds: float = 60.0
-    setup_seconds: float = 600.0
-    stop_seconds: float = 30.0
-    most_restarts: int = 100
-    most_stillborn: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Spawn:
-    """Start this worker, as that rank of a crew of that width."""
-
-    worker: int
-    rank: int
-    width: int
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Say this to that worker."""
-
-    worker: int
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """Send a signal to that worker and all that it started."""
-
-    worker: int
-    signal: int
-
-
-@dataclass(frozen=True, slots=True)
-class Conclude:
-    """The job is over on this machine."""
-
-    outcome: Outcome
-    exit_code: int
-    why: str
-
-
-Action = Spawn | Send | Signal | Conclude
 
 
 @dataclass(slots=True)
@@ -566,17 +514,11 @@ class Coordinator:
 
     def _pulse(self, worker: Worker, pulse: Pulse) -> None:
         worker.step = max(worker.step, pulse.step - 1)
-        if pulse.section in WAITING_SECTIONS or pulse.section_seconds <= self._limit(worker, pulse):
+        starting = worker.state.starting
+        if not self.limits.too_long(pulse.section, pulse.section_seconds, starting=starting):
             return
         self._kill(worker)
         self._lost(worker.number, f"worker {worker.number} hangs in {pulse.section}")
-
-    def _limit(self, worker: Worker, pulse: Pulse) -> float:
-        """Whoever waits for the others is freed by the group's own limit, and is given longer."""
-        if worker.state.starting or pulse.section == "setup":
-            return self.limits.setup_seconds
-        waits = pulse.section == COMMUNICATING
-        return 2 * self.limits.hang_seconds + 5.0 if waits else self.limits.hang_seconds
 
     # ----------------------------------------------------------------------------------- end
 

@@ -15,11 +15,9 @@ from pathlib import Path
 
 from weft.agent.checkpoint.errors import CheckpointError, StepExists
 from weft.agent.checkpoint.vault import Vault
-from weft.agent.messages import Saved
+from weft.agent.messages import FRESH, Saved
 
 log = logging.getLogger(__name__)
-
-FRESH = -1
 
 
 @dataclass(frozen=True, slots=True)

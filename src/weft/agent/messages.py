@@ -23,6 +23,8 @@ from weft.model.errors import ProtocolError
 
 MOST_LINE_BYTES: Final = 1 << 20
 NOWHERE: Final = -1
+FRESH: Final = -1  # the step before the first
+STATELESS: Final = -2  # the last step of a worker that has not received the state
 
 Members = tuple[int, ...]
 Json = dict[str, Any]

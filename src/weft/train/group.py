@@ -204,6 +204,11 @@ class EpochGroups:
     peers: Group = field(default_factory=Alone)
 
     @property
+    def place(self) -> int:
+        """This worker's rank among all members."""
+        return self.votes.rank
+
+    @property
     def replica(self) -> int:
         """Which of the replicas this worker belongs to."""
         return self.gradients.rank

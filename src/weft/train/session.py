@@ -7,11 +7,9 @@ knows from the others. Switches happen between steps, all at the same one, becau
 announces them travels with the gradients. See `weft.agent.coordinator` for the other side.
 """
 
-import atexit
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +23,9 @@ from torch import Tensor
 
 from weft.agent.checkpoint.layout import TensorRecord
 from weft.agent.messages import (
+    FRESH,
     NOWHERE,
+    STATELESS,
     Arm,
     Broken,
     Committed,
@@ -34,7 +34,6 @@ from weft.agent.messages import (
     Pulse,
     Ready,
     Regroup,
-    Saved,
     Staged,
     Standby,
 )
@@ -43,19 +42,18 @@ from weft.crash import passing
 from weft.model.errors import SpecError, WorldError
 from weft.train.contact import Contact
 from weft.train.control import Control
+from weft.train.ending import end_swiftly
 from weft.train.group import Alone, EpochGroups
 from weft.train.loader import Loader, MicroBatch
-from weft.train.peers import PeerCopies
 from weft.train.pristine import Pristine
 from weft.train.reducer import Flag, Reduction
-from weft.train.snapshot import Snapshots, load
+from weft.train.saving import Saving
+from weft.train.snapshot import load
 from weft.train.split import Share, shares
 from weft.train.stages import CudaClock, Stage, Stages
 from weft.train.state import StateBook
 from weft.train.transfer import Receiving, Roles, Sending
 
-FRESH: Final = -1
-STATELESS: Final = -2
 REPORT_SECONDS: Final = 10.0
 ORDER_SECONDS: Final = 600.0
 POINTS: Final = (  # of one step in their order, at each of which a process may die
@@ -123,10 +121,13 @@ class Session:
         self._section_since = time.monotonic()
         self._reported_seconds = time.monotonic()
         self._total = 0
-        self._saver = _saver(contact, book) if contact else None
-        self._saver_ready = False
-        self._copies: PeerCopies | None = None
         self._control = Control(contact, self._pulse) if contact else None
+        self._saving = self._made_saving()
+
+    def _made_saving(self) -> Saving | None:
+        if self.contact is None or self._control is None:
+            return None
+        return Saving(self.contact, self.book, self._control.tell)
 
     # ------------------------------------------------------------------------------ the loop
 
@@ -355,7 +356,7 @@ class Session:
         if self._control is None or self._groups.epoch != self._turn_epoch:
             return
         if self._fresh_epoch:
-            self._prepare_saver()
+            self._prepare_saving()
         self._fresh_epoch = False
         self._report()
         if self.reduction.seen(Flag.DRAIN):
@@ -558,51 +559,15 @@ class Session:
     # ------------------------------------------------------------------- snapshots and the end
 
     def _save(self) -> None:
-        """Replica 0 puts its state into shared memory; the agent does the rest."""
-        if self._saver is None or self._groups.replica != 0:
+        if self._saving is None:
             return
         self.stages.enter(Stage.CKPT_BLOCK)
-        passing("before-snapshot")
-        taken = self._saver.take(self.committed, self.cursor, epoch=self._groups.epoch)
-        passing("snapshot-taken")
-        if taken is not None:
-            self._tell_saved(self.rank, taken.path, taken.seconds)
-        self._copy_to_peer(taken.path if taken else None)
+        self._saving.save(self._groups, self.committed, self.cursor)
         self.stages.enter(Stage.IDLE)
 
-    def _tell_saved(self, part: int, path: Path, seconds: float) -> None:
-        if self._control is None:
-            return
-        groups = self._groups
-        self._control.tell(
-            Saved(groups.epoch, self.committed, self.cursor, part, groups.shard, str(path), seconds)
-        )
-
-    def _copy_to_peer(self, slot: Path | None) -> None:
-        """Where no other replica holds this part of the state, a neighbour keeps a copy."""
-        peers = self._groups.peers
-        if peers.size == 1:
-            return
-        before = (peers.rank - 1) % peers.size
-        if self._copies is None or self._copies.epoch != self._groups.epoch:
-            assert self.contact is not None
-            folder, origin = self.contact.slots, self._groups.members[before]
-            self._copies = PeerCopies(peers, folder, origin, epoch=self._groups.epoch)
-        moment = (self._groups.epoch, self.committed, self.cursor)
-        told = self._control
-
-        def arrived(path: Path) -> None:
-            if told is not None:
-                told.tell(Saved(*moment, before, peers.size, str(path), 0.0))
-
-        self._copies.exchange(slot, arrived)
-
-    def _prepare_saver(self) -> None:
-        """Touch the memory of the slots early; only replica 0 ever needs them."""
-        if self._saver is None or self._saver_ready or self._groups.replica != 0:
-            return
-        self._saver_ready = True
-        self._saver.prepare()
+    def _prepare_saving(self) -> None:
+        if self._saving is not None:
+            self._saving.prepare(self._groups)
 
     def _leave(self, why: Farewell) -> None:
         control = self._control
@@ -613,13 +578,13 @@ class Session:
         self._report(now=True)
         self._enter_section("ended")
         control.tell(Leaving(self._groups.epoch, self.committed, why))
-        if self._copies is not None:
-            self._copies.wait()
+        if self._saving is not None:
+            self._saving.wait()
         self._groups.close()
         for closing in self._closing:
             closing.join()
         if why is not Farewell.FINISHED:
-            _end_swiftly(DRAINED)
+            end_swiftly(DRAINED)
             raise SystemExit(DRAINED)
 
     # -------------------------------------------------------------------------------- telling
@@ -663,35 +628,9 @@ class Session:
         return self._micro
 
 
-_exit_codes: list[int] = []
-
-
-def _end_swiftly(code: int) -> None:
-    """Let the process end with this code as soon as everything of the user's has been done."""
-    _exit_codes.append(code)
-
-
-@atexit.register
-def _end() -> None:
-    """Taking torch apart takes a second, in which a GPU is free and nobody may have it.
-
-    Registered when this is imported, so what a script registers later is done before.
-    """
-    if _exit_codes:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(_exit_codes[-1])
-
-
 def _device_clock(book: StateBook) -> CudaClock | None:
     on_gpu = any(parameter.is_cuda for parameter in book.model.parameters())
     return CudaClock() if on_gpu else None
-
-
-def _saver(contact: Contact, book: StateBook) -> Snapshots:
-    return Snapshots(
-        contact.slots, contact.worker, book, job=contact.job, incarnation=contact.incarnation
-    )
 
 
 def _record(told: dict[str, Any]) -> TensorRecord:
