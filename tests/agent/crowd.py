@@ -60,6 +60,7 @@ class Actor:
     pending: int = -1
     halted: bool = False
     stopped: bool = False
+    unfit: bool = False
 
     @property
     def training(self) -> bool:
@@ -149,7 +150,10 @@ class Crowd:
         peers = [self.actors[number] for number in actor.members]
         here = [p for p in peers if p.training and p.epoch == actor.epoch and not p.halted]
         if len(here) == len(peers) and not any(p.stopped for p in peers):
-            self._step(peers)
+            if any(p.unfit for p in peers):
+                self._vote_against(peers)
+            else:
+                self._step(peers)
         elif actor.halted or any(not p.alive or p.halted for p in peers):
             self._find_broken(actor)
 
@@ -181,6 +185,11 @@ class Crowd:
                 self._border(peer, *flags)
         if victim:
             self.kill(victim.number)
+
+    def _vote_against(self, peers: list[Actor]) -> None:
+        """One of them could not take the state: nobody applies the step, and all know it."""
+        for peer in peers:
+            self._find_broken(peer)
 
     faults = 0.0
 

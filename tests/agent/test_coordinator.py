@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.agent.crowd import Crowd
 from weft.agent.coordinator import Phase
+from weft.agent.messages import NotBuilt
 from weft.agent.outcome import Outcome
 
 SEEDS = st.integers(0, 2**32)
@@ -143,7 +144,7 @@ def test_a_switch_that_does_not_reach_its_first_step_rolls_back() -> None:
     for _ in range(300):
         crowd.turn()
     assert crowd.mind.phase is Phase.ARMED
-    crowd.now += crowd.mind.limits.switch_seconds
+    crowd.now += crowd.mind.limits.whole_switch_seconds
     until(crowd, Phase.REGROUPING)
     assert crowd.mind.members == old
     assert not crowd.actors[joiner].alive
@@ -151,3 +152,43 @@ def test_a_switch_that_does_not_reach_its_first_step_rolls_back() -> None:
     until(crowd, Phase.STEADY)
     crowd.calm(300)
     assert max(actor.step for actor in crowd.actors.values()) > before
+
+
+def test_a_newcomer_that_never_fits_is_given_up_and_training_goes_on() -> None:
+    crowd = Crowd(4, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.resize(2)
+    for _ in range(6000):
+        crowd.turn()
+        for actor in crowd.actors.values():
+            actor.unfit = actor.number > 0
+    limits = crowd.mind.limits
+    assert crowd.mind.phase is Phase.STEADY
+    assert crowd.mind.members == (0,)
+    assert crowd.mind.width == 1, "the target has become what can be had"
+    assert len(crowd.actors) == limits.most_stillborn + 2
+    survivors = [actor for actor in crowd.actors.values() if actor.alive]
+    assert [actor.number for actor in survivors] == [0]
+    before = survivors[0].step
+    crowd.calm(300)
+    assert survivors[0].step > before
+
+
+def test_a_group_that_cannot_be_built_is_tried_again_after_a_rest() -> None:
+    crowd = Crowd(5, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.resize(2)
+    until(crowd, Phase.BUILDING)
+    refusals = 0
+    for _ in range(20_000):
+        if crowd.mind.phase is Phase.BUILDING and crowd.mind.change is not None:
+            epoch = crowd.mind.change.epoch
+            refusals += 1
+            crowd.carry_out(crowd.mind.heard(0, NotBuilt(epoch, "no route"), crowd.now))
+            assert crowd.mind.phase is Phase.STEADY, "it was tried again at once"
+        crowd.turn()
+        if crowd.mind.width == 1:
+            break
+    limits = crowd.mind.limits
+    assert refusals == limits.most_failed_joins * (limits.most_stillborn + 1)
+    assert crowd.mind.members == (0,)

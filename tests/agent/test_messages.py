@@ -43,9 +43,9 @@ SCALARS: dict[type, st.SearchStrategy[Any]] = {
 }
 
 
-def values(wanted: Any) -> st.SearchStrategy[Any]:
+def values(wanted: object) -> st.SearchStrategy[Any]:
     """Anything that a field of this type may hold."""
-    if wanted in SCALARS:
+    if isinstance(wanted, type) and wanted in SCALARS:
         return SCALARS[wanted]
     if wanted == Members:
         return st.lists(st.integers(), max_size=5).map(tuple)
@@ -64,7 +64,7 @@ def messages(kind: type[Message]) -> st.SearchStrategy[Message]:
 ANY_MESSAGE = st.sampled_from(sorted(KINDS)).flatmap(lambda name: messages(KINDS[name]))
 
 
-def line(message: Message = Committed(1, 2), **changes: Any) -> bytes:
+def line(message: Message, **changes: object) -> bytes:
     """A good line, with something changed."""
     raw = json.loads(encode(Envelope("job", 1, 1, message)))
     return json.dumps({**raw, **changes}).encode()
@@ -89,7 +89,7 @@ def test_every_kind_of_message_is_known() -> None:
 
 @given(message=ANY_MESSAGE, name=st.text(min_size=1, max_size=10), value=JSON)
 def test_an_unknown_field_is_refused_here_and_ignored_there(
-    message: Message, name: str, value: Any
+    message: Message, name: str, value: object
 ) -> None:
     body = json.loads(encode(Envelope("job", 1, 1, message)))["body"]
     if name in body:
@@ -132,6 +132,7 @@ def test_a_missing_field_is_refused_unless_it_may_be_left_out(
         (Leaving(1, 2, Farewell.LEFT), "why", []),
         (Pulse(1, 2, "forward", 0.0, 0, 0), "section_seconds", "long"),
         (Pulse(1, 2, "forward", 0.0, 0, 0), "section_seconds", True),
+        (Pulse(1, 2, "forward", 0.0, 0, 0), "section_seconds", 10**400),
         (Pulse(1, 2, "forward", 0.0, 0, 0), "metrics", []),
         (Pulse(1, 2, "forward", 0.0, 0, 0), "metrics", {"loss": "low"}),
         (Pulse(1, 2, "forward", 0.0, 0, 0), "metrics", {"loss": None}),
@@ -153,12 +154,12 @@ def test_a_field_of_another_type_is_refused(
 @pytest.mark.parametrize("value", [None, [], {"a": 1}, 1.5, True])
 def test_an_envelope_of_another_shape_is_refused(name: str, value: object) -> None:
     with pytest.raises(ProtocolError):
-        decode(line(**{name: value}), strict=True)
+        decode(line(Committed(1, 2), **{name: value}), strict=True)
 
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ProtocolError, match="'Explode'"):
-        decode(line(type="Explode"), strict=False)
+        decode(line(Committed(1, 2), type="Explode"), strict=False)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
@@ -193,6 +194,6 @@ def test_noise_is_refused(noise: bytes) -> None:
 
 
 @given(text=JSON)
-def test_json_that_is_no_message_is_refused(text: Any) -> None:
+def test_json_that_is_no_message_is_refused(text: object) -> None:
     with pytest.raises(ProtocolError):
         decode(json.dumps(text).encode(), strict=False)

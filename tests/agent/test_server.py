@@ -53,9 +53,9 @@ class Guest:
         self.reader, self.writer = reader, writer
         self.seq = 0
 
-    def say(self, message: Message, *, job: str = "job", incarnation: int = 2, seq: int = 0) -> None:
+    def say(self, message: Message, *, job: str = "job", start: int = 2, seq: int = 0) -> None:
         self.seq = seq or self.seq + 1
-        self.writer.write(encode(Envelope(job, incarnation, self.seq, message)))
+        self.writer.write(encode(Envelope(job, start, self.seq, message)))
 
     async def hear(self) -> Message | None:
         line = await asyncio.wait_for(self.reader.readline(), 5.0)
@@ -189,7 +189,7 @@ def test_nothing_is_taken_from_who_has_not_introduced_itself(
 
 @pytest.mark.parametrize(
     ("changed", "why"),
-    [({"job": "other"}, "job"), ({"incarnation": 1}, "incarnation"), ({"incarnation": 3}, "incarnation")],
+    [({"job": "other"}, "job"), ({"start": 1}, "incarnation"), ({"start": 3}, "incarnation")],
 )
 def test_another_job_or_start_is_dropped(
     tmp_path: Path, changed: dict[str, str | int], why: str

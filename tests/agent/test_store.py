@@ -14,8 +14,8 @@ def text(value: bytes) -> str:
     return b64encode(value).decode()
 
 
-async def say(store: ControlStore, op: str, key: str = "", value: bytes = b"", **more: str) -> Answer:
-    return await store.answer(Ask(op, key, text(value), **more))
+async def say(store: ControlStore, op: str, key: str = "", value: bytes = b"") -> Answer:
+    return await store.answer(Ask(op, key, text(value)))
 
 
 def test_what_was_set_is_found() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
+from weft.agent.checkpoint.vault import Run
 from weft.agent.coordinator import Coordinator, Phase
 from weft.agent.keeper import Keeper
 from weft.agent.limits import Limits
@@ -49,6 +50,7 @@ from weft.agent.processes import (
     end_orphans,
     free_port,
 )
+from weft.agent.program import digest_of_scripts, version_of
 from weft.agent.report import Destination, Reporter, Said
 from weft.agent.server import Server
 from weft.agent.store import ControlStore, epoch_prefix
@@ -91,7 +93,9 @@ class Agent:
             settings.job, settings.incarnation, self.premises.token, self.store, self
         )
         self.processes = Processes(self._launch(), self._ended)
-        self.keeper = Keeper(settings.checkpoints, settings.job, settings.incarnation)
+        self.keeper = Keeper(
+            settings.checkpoints, settings.job, settings.incarnation, self._about_the_run
+        )
         self.destination = Destination.from_environment(os.environ)
         self.reporter = Reporter(self.destination)
         self.latest: dict[int, Pulse] = {}
@@ -139,6 +143,7 @@ class Agent:
                 self.tell("stages", {"worker": worker, **report})
             case Saved():
                 self.keeper.saved(message)
+                self.keeper.sweep(self.premises.slots, self.processes.running)
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():
                 self.tell(type(message).__name__.lower(), {"worker": worker, **asdict(message)})
@@ -185,6 +190,16 @@ class Agent:
                 return Answer(ok=False, body={"why": f"cannot do {message}"})
         return Answer(ok=True, body=self.status())
 
+    def _about_the_run(self) -> Run:
+        """What a checkpoint says about the program that made it."""
+        settings = self.settings
+        return Run(
+            world=max(len(self.coordinator.members), 1),
+            plan={"shard": settings.shard},
+            code=digest_of_scripts(settings.command),
+            torch=version_of("torch"),
+        )
+
     def status(self) -> dict[str, Any]:
         """How the job stands, as JSON."""
         mind = self.coordinator
@@ -209,6 +224,7 @@ class Agent:
     def _ended(self, worker: int, code: int) -> None:
         before = self.coordinator.phase
         self.tell("exited", {"worker": worker, "code": code})
+        self.keeper.sweep(self.premises.slots, self.processes.running)
         self.coordinator.source, self.coordinator.saved_step = self.keeper.newest()
         self._carry_out(self.coordinator.exited(worker, code, time.monotonic()))
         self._tell_phase(before)

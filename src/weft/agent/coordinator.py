@@ -113,6 +113,7 @@ class Coordinator:
         self._done: set[int] = set()
         self._finished = False
         self._wanted_since = 0.0
+        self._rest_until = 0.0
         self._retired_since = NEVER
         self.crew_width = width
         self._now = 0.0
@@ -286,6 +287,7 @@ class Coordinator:
         members = self._whole_units(ready)
         if not members:
             return None
+        self.stillborn = 0
         donors = members[: self.unit]
         self._begin(members, donors, committed=self.saved_step, source=self.source)
         return None
@@ -340,6 +342,8 @@ class Coordinator:
         return next(rank for rank in count() if rank not in taken)
 
     def _prepare(self, members: Members, joiners: Members) -> None:
+        if self._now < self._rest_until:
+            return
         epoch = self._next_epoch()
         self.change = Change(epoch, members, joiners, self.members, self._now)
         self.phase = Phase.BUILDING
@@ -361,8 +365,15 @@ class Coordinator:
             self._send(member, Arm(epoch))
 
     def _not_built(self, epoch: int) -> None:
-        if self.phase is Phase.BUILDING and self.change and self.change.epoch == epoch:
-            self._abandon()
+        """What cannot be built now is tried again, but not at once and not with anyone for ever."""
+        if self.phase is not Phase.BUILDING or not self.change or self.change.epoch != epoch:
+            return
+        joiners = self.change.joiners
+        self._abandon()
+        self._rest_until = self._now + self.limits.rest_seconds
+        for number in joiners:
+            if not self._may_try_again(self.workers[number]):
+                self._kill(self.workers[number])
 
     def _abandon(self) -> None:
         """Nobody has been armed, so nobody will switch: it never was."""
@@ -374,6 +385,7 @@ class Coordinator:
 
     def _committed(self, worker: Worker, epoch: int, step: int) -> None:
         worker.step = max(worker.step, step)
+        worker.proven = True
         change = self.change
         if change is None or epoch != change.epoch:
             return
@@ -385,9 +397,9 @@ class Coordinator:
             self._reached(change)
 
     def _reached(self, change: Change) -> None:
-        self.stillborn = 0
         if self.phase is Phase.ARMED:
             self.resizes += 1
+            self.stillborn = 0
         for number in set(self.members) - set(change.members):
             if self._answering(number):  # it has gone or is about to go, but has not said so yet
                 self.workers[number].become(WorkerState.LEAVING)
@@ -448,11 +460,19 @@ class Coordinator:
     def _stand_by(self, numbers: Iterable[int]) -> None:
         for number in numbers:
             worker = self.workers[number]
-            if worker.state is WorkerState.JOINING:
+            if worker.state is WorkerState.JOINING and self._may_try_again(worker):
                 worker.become(WorkerState.READY)
                 self._send(number, Standby(self.latest_epoch))
             else:
                 self._kill(worker)
+
+    def _may_try_again(self, worker: Worker) -> bool:
+        """Each failed attempt costs the others a step: one that never succeeds is not let in."""
+        worker.failed_joins += 1
+        if worker.failed_joins < self.limits.most_failed_joins:
+            return True
+        self.stillborn += 1
+        return False
 
     def _begin(self, members: Members, donors: Members, *, committed: int, source: str) -> None:
         epoch = self._next_epoch()
@@ -497,7 +517,7 @@ class Coordinator:
         waited = self._now - change.since_seconds
         if self.phase is Phase.BUILDING and waited > self.limits.build_seconds:
             self._abandon()
-        elif self.phase is Phase.ARMED and waited > self.limits.switch_seconds:
+        elif self.phase is Phase.ARMED and waited > self.limits.whole_switch_seconds:
             self._halt("the switch did not reach its first step in time")
 
     def _hung(self) -> None:
@@ -514,8 +534,8 @@ class Coordinator:
 
     def _pulse(self, worker: Worker, pulse: Pulse) -> None:
         worker.step = max(worker.step, pulse.step - 1)
-        starting = worker.state.starting
-        if not self.limits.too_long(pulse.section, pulse.section_seconds, starting=starting):
+        proven = worker.proven
+        if not self.limits.too_long(pulse.section, pulse.section_seconds, proven=proven):
             return
         self._kill(worker)
         self._lost(worker.number, f"worker {worker.number} hangs in {pulse.section}")

@@ -10,11 +10,12 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from weft.agent.checkpoint.errors import CheckpointError, StepExists
-from weft.agent.checkpoint.vault import Vault
+from weft.agent.checkpoint.vault import Run, Vault
 from weft.agent.messages import FRESH, Saved
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,10 @@ class Snapshot:
 class Keeper:
     """Writes one snapshot after the other, the newest first."""
 
-    def __init__(self, root: Path | None, job: str, incarnation: int) -> None:
+    def __init__(
+        self, root: Path | None, job: str, incarnation: int, about: Callable[[], Run] = Run
+    ) -> None:
+        self._about = about
         self._vault = Vault(root, job, incarnation) if root else None
         self._parts: dict[tuple[int, int], dict[int, Path]] = {}
         self._complete = (0, FRESH)
@@ -85,6 +89,16 @@ class Keeper:
             return self._durable
         return os.pathsep.join(map(str, latest.paths)), latest.step
 
+    def sweep(self, slots: Path, running: Collection[int]) -> None:
+        """Of workers that have ended only what a restart would begin from stays in memory."""
+        kept = {path for parts in self._parts.values() for path in parts.values()}
+        for snapshot in (self._latest, self._waiting):
+            kept.update(snapshot.paths if snapshot else ())
+        for path in slots.glob("worker-*.*"):
+            worker, _, _ = path.name.removeprefix("worker-").partition(".")
+            if path not in kept and worker.isdigit() and int(worker) not in running:
+                path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Write what is waiting, then end."""
         with self._changed:
@@ -110,7 +124,9 @@ class Keeper:
         assert self._vault is not None
         began = time.monotonic()
         try:
-            path = self._vault.write(snapshot.step, snapshot.cursor, snapshot.paths)
+            path = self._vault.write(
+                snapshot.step, snapshot.cursor, snapshot.paths, run=self._about()
+            )
         except StepExists:
             return
         if path is not None:

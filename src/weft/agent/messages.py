@@ -13,11 +13,10 @@ older than its agent, ignores them.
 
 import dataclasses
 import json
-import types
 import typing
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Union
+from typing import Any, Final
 
 from weft.model.errors import ProtocolError
 
@@ -28,6 +27,7 @@ STATELESS: Final = -2  # the last step of a worker that has not received the sta
 
 Members = tuple[int, ...]
 Json = dict[str, Any]
+Figures = dict[str, float]
 
 
 class Farewell(StrEnum):
@@ -160,7 +160,7 @@ class Committed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Pulse(Message):
-    """Once a second: in which section the main thread is, for how long, and how far it came."""
+    """Twice a second: in which section the main thread is, for how long, and how far it came."""
 
     epoch: int
     step: int
@@ -168,7 +168,7 @@ class Pulse(Message):
     section_seconds: float
     samples: int
     total: int
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: Figures = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +299,17 @@ def decode(line: bytes, *, strict: bool) -> Envelope:
 
 def _object(line: bytes) -> Json:
     try:
-        raw = json.loads(line)
+        raw = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not a message: {error}") from error
     if not isinstance(raw, dict):
         raise ProtocolError("not a message: a JSON object was expected")
     return raw
+
+
+def _no_number(text: str) -> Json:
+    """JSON knows neither NaN nor infinity; Python's reader would take both."""
+    raise ValueError(f"{text} is no number")
 
 
 def _message(kind: type[Message], body: object, *, strict: bool) -> Message:
@@ -323,18 +328,47 @@ def _message(kind: type[Message], body: object, *, strict: bool) -> Message:
 
 def _checked(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401 - types as values
     """`value` as the field's type, or an error that names the field."""
-    if wanted is Members or typing.get_origin(wanted) is tuple:
-        if isinstance(value, list) and all(type(one) is int for one in value):
-            return tuple(value)
-    elif typing.get_origin(wanted) in (dict, Union, types.UnionType):
-        if isinstance(value, dict):
-            return value
-    elif isinstance(wanted, type) and issubclass(wanted, StrEnum):
-        if isinstance(value, str) and value in list(wanted):
-            return wanted(value)
-    elif wanted is float:
-        if type(value) in (int, float):
-            return float(typing.cast(float, value))
-    elif type(value) is wanted:
-        return value
-    raise ProtocolError(f"{name} is {value!r}, which is no {getattr(wanted, '__name__', wanted)}")
+    found = _converted(wanted, value)
+    if found is _REFUSED:
+        kind = getattr(wanted, "__name__", wanted)
+        raise ProtocolError(f"{name} is {str(value)[:100]!r}, which is no {kind}")
+    return found
+
+
+_REFUSED: Final = object()
+
+
+def _converted(wanted: Any, value: object) -> object:  # noqa: ANN401
+    if wanted is float:
+        return _number(value)
+    if wanted == Figures:
+        return _figures(value)
+    if typing.get_origin(wanted) is tuple:
+        return _members(value)
+    if typing.get_origin(wanted) is dict:
+        return value if isinstance(value, dict) else _REFUSED
+    if issubclass(wanted, StrEnum):
+        return wanted(value) if value in list(wanted) else _REFUSED
+    return value if type(value) is wanted else _REFUSED
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _REFUSED
+    try:
+        return float(value)
+    except OverflowError:
+        return _REFUSED
+
+
+def _figures(value: object) -> object:
+    if not isinstance(value, dict):
+        return _REFUSED
+    figures = {name: _number(figure) for name, figure in value.items()}
+    return _REFUSED if _REFUSED in figures.values() else figures
+
+
+def _members(value: object) -> object:
+    if isinstance(value, list) and all(type(one) is int for one in value):
+        return tuple(value)
+    return _REFUSED

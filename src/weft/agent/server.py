@@ -30,7 +30,7 @@ from weft.model.errors import ProtocolError, WorldError
 log = logging.getLogger(__name__)
 
 HELLO_SECONDS: Final = 10.0
-WORKER, STORE, DRIVER = "worker", "store", "driver"
+WORKER, STORE, DRIVER = ROLES = ("worker", "store", "driver")
 
 
 class Listener(Protocol):
@@ -86,7 +86,9 @@ class Server:
         line = _Line(self.job, self.incarnation, reader, writer, self._drop)
         try:
             hello = await asyncio.wait_for(line.hear(), HELLO_SECONDS)
-            if isinstance(hello, Hello) and self._admitted(hello):
+            if not isinstance(hello, Hello) or hello.role not in ROLES:
+                self._drop("hello")
+            elif self._admitted(hello):
                 await self._serve(line, hello)
         except (ProtocolError, TimeoutError, ValueError) as error:
             self._drop(type(error).__name__)
@@ -105,7 +107,7 @@ class Server:
             await self._serve_worker(line, hello)
         elif hello.role == STORE:
             await self._serve_store(line)
-        elif hello.role == DRIVER:
+        else:
             await self._serve_driver(line)
 
     async def _serve_worker(self, line: "_Line", hello: Hello) -> None:

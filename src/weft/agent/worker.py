@@ -56,6 +56,8 @@ class Worker:
     state: WorkerState = WorkerState.SPAWNED
     heard_seconds: float = 0.0
     step: int = -1
+    proven: bool = False  # whether it has committed a step
+    failed_joins: int = 0
     exit_code: int | None = None
 
     def become(self, state: WorkerState) -> None:

@@ -34,7 +34,7 @@ from weft.train.contact import Contact
 from weft.train.group import EpochGroups, build
 from weft.train.wire import Wire
 
-PULSE_SECONDS: Final = 1.0
+PULSE_SECONDS: Final = 0.5
 WORKER: Final = "worker"
 
 Order = Arm | Regroup | Standby
@@ -45,7 +45,7 @@ class Building:
 
     def __init__(self, contact: Contact, order: Prepare | Regroup, limit_seconds: float) -> None:
         self.order = order
-        self.ended = False
+        self.ended = self._discarded = False
         self.failure: Exception | None = None
         self._groups: EpochGroups | None = None
         self._contact, self._limit_seconds = contact, limit_seconds
@@ -62,6 +62,12 @@ class Building:
             raise self.failure or WorldError("the epoch was given up")
         return self._groups
 
+    def discard(self) -> None:
+        """Nobody will take it: peers that wait for this worker there must not wait longer."""
+        self._discarded = True
+        if self._groups is not None:
+            self._groups.close()
+
     def _build(self) -> None:
         order = self.order
         try:
@@ -69,6 +75,8 @@ class Building:
                 self._groups = build(self._contact, order.epoch, order.members, self._limit_seconds)
         except Exception as error:
             self.failure = error
+        if self._discarded:
+            self.discard()
         self.ended = True
         self._then(self)
 
@@ -144,6 +152,7 @@ class Control:
                 lambda: building.ended or self.halted >= order.epoch or self._gone
             )
         if not building.ended:
+            building.discard()
             raise WorldError(f"epoch {order.epoch} was given up")
         return building.take()
 
@@ -173,8 +182,7 @@ class Control:
                 self._building = Building(self.contact, message, self.hang_seconds)
                 self._building.start(self._have_built)
             case Abandon(epoch):
-                if self._building is not None and self._building.order.epoch == epoch:
-                    self._building = None
+                self._give_up(epoch)
             case Arm(epoch):
                 self.armed = epoch
                 self._orders.append(message)
@@ -182,11 +190,18 @@ class Control:
                 self._orders.append(message)
             case Halt(epoch):
                 self.halted = max(self.halted, epoch)
+                self._give_up(epoch)
                 self.tell(self._pulse())
             case Drain():
                 self.drain = True
             case Save():
                 self.save = True
+
+    def _give_up(self, epoch: int) -> None:
+        building = self._building
+        if building is not None and building.order.epoch <= epoch:
+            self._building = None
+            building.discard()
 
     def _wake(self) -> None:
         with self._changed:

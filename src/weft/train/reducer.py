@@ -61,6 +61,10 @@ class Reduction(Protocol):
         """Whether anyone raised it in the step that was just summed."""
         ...
 
+    def remember(self) -> None:
+        """Buffers are now as they are to be before the step."""
+        ...
+
     def forget(self) -> None:
         """The step did not count: buffers are as they were before it."""
         ...
@@ -150,8 +154,7 @@ class BucketReduction:
         self._group = gradients
         self._next = 0
         self._weight = 0.0
-        with torch.no_grad():
-            self.buffers.remember()
+        self.remember()
         for bucket in self._buckets:
             bucket.flat.zero_()
             bucket.missing = len(bucket.parameters)
@@ -185,6 +188,10 @@ class BucketReduction:
 
     def seen(self, flag: Flag) -> bool:
         return bool(self._word[flag] > 0)
+
+    def remember(self) -> None:
+        with torch.no_grad():
+            self.buffers.remember()
 
     def forget(self) -> None:
         with torch.no_grad():

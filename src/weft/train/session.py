@@ -161,6 +161,7 @@ class Session:
             if self._groups.shard > 1:  # what a replica gathers in the forward pass it gives back
                 (loss * 0.0).backward()  # type: ignore[no-untyped-call]
             self.stages.enter(Stage.COMM_EXPOSED)
+            self._await_buffers()
             self.reduction.contribute_nothing(raised)
         else:
             self.stages.enter(Stage.BACKWARD)
@@ -365,7 +366,9 @@ class Session:
         if self.reduction.seen(Flag.SAVE):
             self._control.save = False
             self._save()
-        if self.reduction.seen(Flag.ARMED):
+        if self._control.halted >= self._groups.epoch:
+            self._mend(NOWHERE, "the agent has halted this epoch")
+        elif self.reduction.seen(Flag.ARMED):
             self._switch()
 
     # ---------------------------------------------------------------------------- the switch
@@ -436,6 +439,12 @@ class Session:
         self.book.allocate(_record(record) for record in facts["records"])
         return self.book.tensors()
 
+    def _await_buffers(self) -> None:
+        """A newcomer's buffers come with the state, and only then from the sum of the step."""
+        if isinstance(self._transfer, Receiving):
+            self._transfer.wait()
+            self.reduction.remember()
+
     def _join_transfer(self) -> None:
         transfer, self._transfer = self._transfer, None
         if transfer is None:
@@ -454,9 +463,11 @@ class Session:
         control = self._control
         if control is None:
             raise self.reduction.failure or WorldError(why)
-        self._transfer = None
+        transfer, self._transfer = self._transfer, None
         while True:
             self._groups.close()
+            if isinstance(transfer, Receiving):
+                transfer.wait()  # it may not write into what the next one receives
             self._enter_section("standby")
             broken = Broken(self._groups.epoch, self.committed, pending, why[:500])
             order = control.ask_after(broken, ORDER_SECONDS)

@@ -40,8 +40,7 @@ class ShardReduction:
         self._kept = [None] * len(self._parameters)
         for parameter in self._parameters:
             parameter.grad = None
-        with torch.no_grad():
-            self.buffers.remember()
+        self.remember()
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
         for flag in raised:
@@ -64,6 +63,10 @@ class ShardReduction:
 
     def seen(self, flag: Flag) -> bool:
         return bool(self._word[flag] > 0)
+
+    def remember(self) -> None:
+        with torch.no_grad():
+            self.buffers.remember()
 
     def forget(self) -> None:
         with torch.no_grad():

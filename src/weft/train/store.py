@@ -29,14 +29,14 @@ class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
         self._wire = Wire(contact, STORE)
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._ask(Ask("set", self._prefix + key, value=_text(value)))
+        self._done(Ask("set", self._prefix + key, value=_text(value)))
         passing("address-told")
 
     def get(self, key: str) -> bytes:
         return b64decode(self._found(key, self._seconds).value)
 
     def add(self, key: str, value: int) -> int:
-        return self._ask(Ask("add", self._prefix + key, amount=value)).amount
+        return self._done(Ask("add", self._prefix + key, amount=value)).amount
 
     def check(self, keys: list[str]) -> bool:
         return all(self._ask(Ask("check", self._prefix + key)).ok for key in keys)
@@ -74,6 +74,12 @@ class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
         answer = self._ask(Ask("get", self._prefix + key, wait_seconds=seconds))
         if not answer.ok:
             raise WorldError(f"nobody has set {self._prefix + key}")
+        return answer
+
+    def _done(self, ask: Ask) -> Answer:
+        answer = self._ask(ask)
+        if not answer.ok:
+            raise WorldError(f"the agent did not take {ask.key}: its epoch is given up")
         return answer
 
     def _ask(self, ask: Ask) -> Answer:

@@ -43,8 +43,7 @@ class TreeReduction:
         self._group = gradients
         self._nodes = {}
         self._word.zero_()
-        with torch.no_grad():
-            self.buffers.remember()
+        self.remember()
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
         for bucket in self._buckets:
@@ -70,6 +69,10 @@ class TreeReduction:
 
     def seen(self, flag: Flag) -> bool:
         return bool(self._word[flag] > 0)
+
+    def remember(self) -> None:
+        with torch.no_grad():
+            self.buffers.remember()
 
     def forget(self) -> None:
         with torch.no_grad():

@@ -1,9 +1,11 @@
 """A small job whose every step leaves lines: which samples, which loss, which state."""
 
 import argparse
+import importlib
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -32,6 +34,7 @@ parser.add_argument("--digest", action="store_true")
 parser.add_argument("--clip", type=float, default=0.0)
 parser.add_argument("--fault", help="what to do once, before the step of --at: hang, stop, fail")
 parser.add_argument("--at", type=int, default=10)
+parser.add_argument("--watch", action="store_true", help="look out for what should not happen")
 options = parser.parse_args()
 folder = Path(os.environ.get("WEFT_TEST_OUT", "."))
 
@@ -78,6 +81,26 @@ def misbehave(step: int) -> None:
         raise SystemExit(3)
 
 
+class Watch:
+    """What the process does that it should not, and what it imports after it has warmed up."""
+
+    def __init__(self) -> None:
+        self.unpickled: list[str] = []
+        self._known = set(sys.modules)
+        sys.addaudithook(self._hear)
+
+    def warmed(self) -> None:
+        self._known = set(sys.modules)
+
+    @property
+    def late(self) -> list[str]:
+        return sorted(name for name in set(sys.modules) - self._known if name.startswith("torch"))
+
+    def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event == "pickle.find_class":
+            self.unpickled.append(str(arguments))
+
+
 table = Table(options.samples)
 model, opt, sched = weft.prepare(
     network(),
@@ -94,6 +117,8 @@ def write(**facts: object) -> None:
     log.write(json.dumps({"time": time.monotonic(), "worker": worker, **facts}) + "\n")
 
 
+write(began=os.getpid())
+watch = Watch() if options.watch else None
 for mb in weft.steps(loader, total=options.total):
     session = current()
     idle = mb.warmup or not session._share_weight
@@ -119,8 +144,14 @@ for mb in weft.steps(loader, total=options.total):
         width=session.width,
         digest=session.book.digest() if options.digest and weft.stepped() else None,
     )
-    weft.metric(loss=loss.item())
+    weft.metric(loss=loss.item(), no_number=float("nan"))
+    if watch:
+        importlib.import_module("torch.utils.benchmark")  # as torch itself does with dynamo
+        if mb.warmup:
+            watch.warmed()
 
+if watch:
+    write(late=watch.late, unpickled=watch.unpickled)
 model.eval()
 with torch.no_grad():
     loss = nn.functional.mse_loss(model(table.x), table.y)
