@@ -4,8 +4,7 @@ In a training script `import weft` brings what is in `weft.train.api`, loaded wh
 nothing of the scheduler comes with it.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # true for type checkers, which know the name; `typing` is slow to import
 if TYPE_CHECKING:
     from weft.train.api import (
         backward,

@@ -62,6 +62,7 @@ class Seen:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_a_workload_on_a_cluster_and_in_the_simulator(
     cluster: ControlPlane, tmp_path: Path
