@@ -2,7 +2,7 @@
 
 torch's DistributedDataParallel is tied to one process group, broadcasts the weights whenever it is
 made, and keeps a state after an error that only making it anew repairs. Here a group comes and goes
-with its epoch, so the few lines that matter are our own: gradients live as views in flat buckets,
+with its epoch, so the few lines that matter are our own: gradients are gathered in flat buckets,
 a bucket is summed as soon as its last gradient is in, buckets go in a fixed order on all members,
 and errors are kept, not raised, until the vote.
 
@@ -79,6 +79,30 @@ class Bucket:
     views: list[Tensor]
     missing: int = 0
     work: Pending | None = None
+    arrived: set[int] = field(default_factory=set)
+    kept: list[Tensor | None] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """No parameter has a gradient, as after `zero_grad`."""
+        self.hide()
+        self.missing, self.work = len(self.parameters), None
+        self.arrived, self.kept = set(), []
+
+    def put_away(self) -> None:
+        """Keep what is not summed yet out of sight, until the next micro-batch adds to it."""
+        self.kept = [parameter.grad for parameter in self.parameters]
+        self.hide()
+
+    def bring_back(self) -> None:
+        for parameter, grad in zip(self.parameters, self.kept, strict=False):
+            parameter.grad = grad
+
+    def complete(self) -> None:
+        """What no gradient came for counts as zero, since others may have one."""
+        for place, (parameter, view) in enumerate(zip(self.parameters, self.views, strict=True)):
+            if place not in self.arrived:
+                view.zero_() if parameter.grad is None else view.copy_(parameter.grad)
+                parameter.grad = view
 
     def show(self) -> None:
         """Let the parameters have their gradients."""
@@ -154,16 +178,16 @@ class BucketReduction:
         self._group = gradients
         self._next = 0
         self._weight = 0.0
-        self.remember()
+        self._word.zero_()
+        if not self._alone:
+            self.remember()
         for bucket in self._buckets:
-            bucket.flat.zero_()
-            bucket.missing = len(bucket.parameters)
-            bucket.work = None
+            bucket.clear()
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
         for bucket in self._buckets:
-            bucket.show()
-        self._live = last
+            bucket.bring_back()
+        self._live = last and not self._alone
         if last:
             self._raise(raised)
 
@@ -171,20 +195,16 @@ class BucketReduction:
         self._weight += weight
         self._live = False
         if last:
-            self._launch_all()
-            self._sum_buffers()
-            self._wait()
-            return
+            return self._finish()
         for bucket in self._buckets:
-            bucket.hide()
+            bucket.put_away()
+        return None
 
     def contribute_nothing(self, raised: frozenset[Flag]) -> None:
         for bucket in self._buckets:
-            bucket.show()
+            bucket.hide()
         self._raise(raised)
-        self._launch_all()
-        self._sum_buffers()
-        self._wait()
+        self._finish()
 
     def seen(self, flag: Flag) -> bool:
         return bool(self._word[flag] > 0)
@@ -201,14 +221,28 @@ class BucketReduction:
         for flag in raised:
             self._word[flag] = 1
 
-    def _arrived(self, parameter: Tensor) -> None:
-        bucket, place = self._place[id(parameter)]
-        view = bucket.views[place]
-        if parameter.grad is not None and parameter.grad is not view:
-            view.add_(parameter.grad)
-            parameter.grad = view
-        if not self._live:
+    @property
+    def _alone(self) -> bool:
+        """Then there is nothing to sum, and gradients stay where autograd has put them."""
+        return self._group is None or self._group.size == 1
+
+    def _finish(self) -> None:
+        if self._alone:
+            self.busy_seconds = 0.0
             return
+        self._launch_all()
+        self._sum_buffers()
+        self._wait()
+
+    def _arrived(self, parameter: Tensor) -> None:
+        if not self._live or parameter.grad is None:
+            return
+        bucket, place = self._place[id(parameter)]
+        if place in bucket.arrived:
+            return
+        bucket.arrived.add(place)
+        bucket.views[place].copy_(parameter.grad)
+        parameter.grad = bucket.views[place]
         bucket.missing -= 1
         if self.overlap and bucket.missing == 0:
             self._launch_ready()
@@ -228,6 +262,8 @@ class BucketReduction:
         if self.failure is not None:
             return
         assert self._group is not None
+        with torch.no_grad():
+            bucket.complete()
         try:
             bucket.work = self._group.sum(bucket.flat)
             passing("bucket-sent")
@@ -282,7 +318,8 @@ def _alike(one: Tensor, other: Tensor) -> bool:
 
 def _bucket(parameters: list[Parameter], words: int) -> Bucket:
     total = sum(parameter.numel() for parameter in parameters) + words
-    flat = torch.zeros(total, dtype=parameters[0].dtype, device=parameters[0].device)
+    flat = torch.empty(total, dtype=parameters[0].dtype, device=parameters[0].device)
+    flat.zero_()  # touched now, not at the first switch
     views, start = [], 0
     for parameter in parameters:
         views.append(flat[start : start + parameter.numel()].view_as(parameter))

@@ -380,7 +380,7 @@ class Session:
         assert self.contact is not None
         order = control.prepared
         if order is None:
-            raise WorldError("an epoch was armed that this worker was never told of")
+            return self._mend(NOWHERE, "the armed epoch was given up")
         passing("before-switch")
         if self.contact.worker not in order.members:
             self._leave(Farewell.LEFT)
@@ -559,8 +559,10 @@ class Session:
         control = self._control
         assert control is not None
         prepared = control.prepared
+        if control.halted >= order.epoch:
+            return self._mend(NOWHERE, "the agent has halted this epoch")
         if prepared is None or prepared.epoch != order.epoch:
-            return
+            return None
         try:
             self._become(control.take(order.epoch), prepared.joiners)
             self.result = Result.OPEN
