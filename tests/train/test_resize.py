@@ -137,16 +137,6 @@ def test_newcomers_killed_on_their_way_are_replaced(tmp_path: Path) -> None:
     assert set(applied(job.lines())) == {"0", str(last)}
 
 
-def test_one_of_two_newcomers_is_killed_and_the_other_joins(tmp_path: Path) -> None:
-    with driven(tmp_path, "mlp.py", *STEPS, *LARGE, agent=("-n", "1"), CRASH_2="receiving") as job:
-        job.reached(3)
-        job.order("resize 3")
-        job.steady(3)
-        assert job.status()["members"] == [0, 1, 3]
-        finish(job)
-    assert applied(job.lines())["0"] == list(range(TOTAL))
-
-
 @pytest.mark.parametrize(
     ("victim", "point"), [(0, "before-switch"), (1, "switched"), (0, "sending"), (1, "sending")]
 )
