@@ -34,7 +34,7 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
-from weft.brain.instruction import Instruction, Preempt, Start, Stop, Wake
+from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.invariants import check, demand
 from weft.brain.nodes import NodeTable
 from weft.model.cluster import Cluster, Gpu, Node
@@ -49,7 +49,7 @@ from weft.policy.recipe import Recipe
 from weft.policy.recipes import backfill
 
 HOUR = 3600.0
-ANSWERED = (Start, Preempt, Stop)
+ANSWERED = (Start, Resize, Preempt, Stop)
 
 I = TypeVar("I", bound=Instruction)  # noqa: E741
 
@@ -237,9 +237,16 @@ class Scene:
         done: float = 0.0,
         epoch: int | None = None,
         placement: Placement | None = None,
+        **news: Any,
     ) -> Self:
         number = self.epoch(job) if epoch is None else epoch
-        return self.send(JobReported(self.now, JobId(job), number, phase, done, placement))
+        return self.send(JobReported(self.now, JobId(job), number, phase, done, placement, **news))
+
+    def live(self, *names: str) -> Self:
+        """These can be resized while they train."""
+        for job in names:
+            self.report(job, Phase.RUNNING, live=True)
+        return self
 
     def add(self, node: Node) -> Self:
         return self.send(NodeAdded(self.now, node))
@@ -254,14 +261,22 @@ class Scene:
         return self.send(QueueChanged(self.now, queue))
 
     def done(
-        self, job: str, verb: Verb, *, kept: float | None = None, epoch: int | None = None
+        self,
+        job: str,
+        verb: Verb,
+        *,
+        kept: float | None = None,
+        epoch: int | None = None,
+        serial: int = 0,
     ) -> Self:
         number = self.epoch(job) if epoch is None else epoch
-        return self.send(InstructionDone(self.now, JobId(job), number, verb, kept))
+        return self.send(InstructionDone(self.now, JobId(job), number, verb, kept, serial))
 
-    def refuse(self, job: str, verb: Verb = Verb.START, *, epoch: int | None = None) -> Self:
+    def refuse(
+        self, job: str, verb: Verb = Verb.START, *, epoch: int | None = None, serial: int = 0
+    ) -> Self:
         number = self.epoch(job) if epoch is None else epoch
-        return self.send(InstructionRefused(self.now, JobId(job), number, verb, "no"))
+        return self.send(InstructionRefused(self.now, JobId(job), number, verb, "no", serial))
 
     # --- who answers
 
@@ -290,7 +305,7 @@ class Scene:
         assignment = None if slot is None else self.brain.state.assignments[slot]
         if assignment is None:
             return {}
-        return {seat.node: seat.gpus for seat in assignment.placement.seats}
+        return {str(node): gpus for node, gpus in assignment.placement.gpus_by_node.items()}
 
     def reasons(self, job: str) -> list[Reason]:
         return self.brain.explain(JobId(job))
@@ -346,8 +361,11 @@ class Scene:
     def _acknowledge(self, instruction: Instruction) -> Event | None:
         if not isinstance(instruction, ANSWERED):
             return None
-        kept = None if isinstance(instruction, Start) else self._work_done(instruction.job)
-        return InstructionDone(self.now, instruction.job, instruction.epoch, instruction.verb, kept)
+        stops = isinstance(instruction, Preempt | Stop)
+        kept = self._work_done(instruction.job) if stops else None
+        serial = instruction.serial if isinstance(instruction, Resize) else 0
+        who = (instruction.job, instruction.epoch, instruction.verb)
+        return InstructionDone(self.now, *who, kept, serial)
 
     def _work_done(self, job: JobId) -> float | None:
         slot = self.brain.state.slot_of.get(job)

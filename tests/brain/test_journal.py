@@ -64,7 +64,8 @@ EVENTS: list[Event] = [
     Tick(12.0),
 ]
 INSTRUCTIONS: list[Instruction] = [
-    *(kind(JOB, 1, SEATS) for kind in (Start, Resize, Replan, Regroup, Move)),
+    *(kind(JOB, 1, SEATS) for kind in (Start, Replan, Regroup, Move)),
+    Resize(JOB, 1, SEATS, 2),
     Preempt(JOB, 1, JobId("other")),
     Stop(JOB, 1, "why"),
     Probe(JOB, 1),

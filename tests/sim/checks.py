@@ -14,8 +14,10 @@ from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
     InstructionDone,
+    InstructionRefused,
     JobCancelled,
     JobFailed,
+    JobReported,
     NodeAdded,
     NodeChanged,
     NodeLost,
@@ -23,17 +25,17 @@ from weft.brain.event import (
     QueueChanged,
     Tick,
 )
-from weft.brain.instruction import Instruction, Preempt, Start, Stop, Wake
+from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.state import REASONS, BrainState
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId, QueueId
 from weft.model.job import Job
-from weft.model.placement import Seat
+from weft.model.placement import Placement, Seat
 from weft.model.queue import QueueTree
 from weft.model.reason import ReasonCode
 from weft.model.state import State
-from weft.sim.world import Run
+from weft.sim.run import Run
 
 if TYPE_CHECKING:
     from tests.sim.random_world import RandomWorld
@@ -66,6 +68,8 @@ class Auditor:
         self.starts: dict[JobId, tuple[int, Assignment]] = {}
         self.begun: dict[JobId, int] = {}
         self.speeds: dict[tuple[JobId, int], float] = {}
+        self.numbers: dict[tuple[JobId, int], set[int]] = {}
+        self.serials: dict[tuple[JobId, int], tuple[int, Assignment]] = {}
         self.reached: dict[JobId, float] = {}
         self.strangers: set[tuple[JobId, int]] = set()
         self.shrunk: dict[NodeId, int] = {}
@@ -117,6 +121,9 @@ class Auditor:
                     started.add(instruction.job)
                     self._may_start(instruction, event.at)
                 self._started(instruction)
+            elif isinstance(instruction, Resize):
+                if self._resized(instruction):
+                    started.add(instruction.job)
             elif isinstance(instruction, Preempt):
                 self._preempted(instruction)
             elif isinstance(instruction, Stop) and instruction.why in ("unknown", "superseded"):
@@ -153,9 +160,7 @@ class Auditor:
             if slot is None:
                 if not isinstance(event, JobCancelled):
                     raise PromiseBroken("I11", f"{job} lost its pledge and its life at {event}")
-            elif state.state_of(slot) is State.QUEUED and not isinstance(
-                event, NodeAdded | NodeChanged | NodeLost | QueueChanged
-            ):
+            elif state.state_of(slot) is State.QUEUED and not _breaks_pledges(event):
                 raise PromiseBroken("I11", f"{job} lost its pledge at {event}")
             elif state.state_of(slot) is State.QUEUED:
                 self.seen["pledge withdrawn"] += 1
@@ -208,7 +213,34 @@ class Auditor:
         if start.epoch < epoch or (start.epoch == epoch and start.assignment != assignment):
             raise PromiseBroken("I5", f"{start} after epoch {epoch} with {assignment}")
         self.starts[start.job] = (start.epoch, start.assignment)
+        self.numbers[start.job, start.epoch] = set(start.assignment.placement.numbers)
         whole_gang(self.world.specs[start.job], start.assignment, self.world.nodes)
+
+    def _resized(self, resize: Resize) -> bool:
+        """Whether it grows: by seats with new numbers, or it only loses some, never its head."""
+        key, placement = (resize.job, resize.epoch), resize.assignment.placement
+        serial, before = self.serials.get(key, (0, None))
+        if resize.serial < serial or (resize.serial == serial and resize.assignment != before):
+            raise PromiseBroken("I9", f"{resize} after resize {serial} to {before}")
+        run = self.world.run_of(resize.job)
+        if resize.serial == serial or run is None or run.epoch != resize.epoch:
+            return False
+        self.serials[key] = (resize.serial, resize.assignment)
+        held = run.numbers
+        used = self.numbers.setdefault(key, set()) | held
+        added = placement.numbers - used
+        self.seen["resized"] += 1
+        if 0 not in placement.numbers or len(placement.numbers) != len(placement.seats):
+            raise PromiseBroken("I2", f"{resize} has no head, or a seat twice")
+        if not run.live:
+            raise PromiseBroken("I2", f"{resize} of a job that cannot be resized")
+        if added and used & held - placement.numbers:
+            raise PromiseBroken("I2", f"{resize} takes seats away and adds some")
+        self.numbers[key] = used | added
+        fresh = Assignment(0, placement.only(added))
+        self._take_seats(resize.job, fresh)
+        whole_gang(self.world.specs[resize.job], resize.assignment, self.world.nodes)
+        return bool(added)
 
     def _preempted(self, preempt: Preempt) -> None:
         """For a job that got seats, of no lower rank, after the time that was promised (I11)."""
@@ -244,6 +276,8 @@ class Auditor:
         for job, slot in state.slot_of.items():
             status, width = state.state_of(slot), int(state.jobs.width[slot])
             stays = width * (status is not State.STOPPING)
+            if status is State.RESIZING:
+                stays = min(width, state.resizes[slot].target.width)
             for step in path(tree, self.world.specs[job].queue):
                 held[step] += width * status.holds_seats
                 staying[step] += stays
@@ -293,11 +327,14 @@ class Auditor:
 
     def excuses(self, start: Start) -> bool:
         """Whether the world's guard is right to refuse though the brain made no mistake."""
-        nodes = set(start.assignment.placement.nodes)
+        return self.excuses_seats(start.job, start.assignment.placement)
+
+    def excuses_seats(self, job: JobId, placement: Placement) -> bool:
+        nodes = set(placement.nodes)
         strange = [run for run in self.world.running() if self._is_strange(run)]
         return bool(
             nodes & self.shrunk.keys()
-            or any(run.job.id == start.job for run in strange)
+            or any(run.job.id == job for run in strange)
             or any(nodes & set(run.placement.nodes) for run in strange)
         )
 
@@ -307,6 +344,12 @@ class Auditor:
         self.waited.clear()
         self.failed.clear()
         self.not_before.clear()
+        self.serials.clear()
+        self.numbers.clear()
+        for run in self.world.running():
+            key, target = (run.job.id, run.epoch), run.target or run.placement
+            self.serials[key] = (run.serial, Assignment(target.width, target))
+            self.numbers[key] = set(range(run.next_seat))
         self.waiting, self.admitted, self.closed = [], [], 0
         self.last_event = self.world.now
         self.rebuilding = True
@@ -367,8 +410,9 @@ class Auditor:
         used: dict[NodeId, tuple[int, float, float]] = {}
         for run in world.running_ids().values():
             if run.speed > 0.0:
-                self.speeds[run.job.id, run.epoch] = run.speed
-            for seat in run.placement.seats:
+                fastest = self.speeds.get((run.job.id, run.epoch), 0.0)
+                self.speeds[run.job.id, run.epoch] = max(run.speed, fastest)
+            for seat in run.seats:
                 gpus, cpus, memory = used.get(seat.node, (0, 0.0, 0.0))
                 used[seat.node] = (gpus + seat.gpus, cpus + seat.cpus, memory + seat.memory_gib)
             if not self._is_strange(run):
@@ -391,7 +435,7 @@ class Auditor:
         if int(state.jobs.epoch[slot]) != run.epoch:
             raise PromiseBroken("I13 view", f"{run.job.id} runs epoch {run.epoch}, not as believed")
         believed = state.assignments[slot]
-        if believed is None or believed.placement != run.placement:
+        if believed is None or not set(run.seats) <= set(believed.placement.seats):
             raise PromiseBroken("I13 view", f"{run.job.id} runs elsewhere than the brain believes")
 
     def _kept_work(self) -> None:
@@ -422,7 +466,14 @@ class Auditor:
         return (run.job.id, run.epoch) in self.strangers
 
     def _seats_on(self, node: NodeId) -> list[Seat]:
-        return [s for run in self.world.running() for s in run.placement.seats if s.node == node]
+        return [s for run in self.world.running() for s in run.seats if s.node == node]
+
+
+def _breaks_pledges(event: Event) -> bool:
+    """Nodes and queues change what can be promised; so does a job that did not shrink after all."""
+    if isinstance(event, InstructionRefused | JobReported):
+        return True
+    return isinstance(event, NodeAdded | NodeChanged | NodeLost | QueueChanged)
 
 
 # --- each promise in the dullest way -----------------------------------------------------------
@@ -436,11 +487,11 @@ def whole_gang(job: Job, assignment: Assignment, nodes: dict[NodeId, Node]) -> N
     sound = (
         width == assignment.width
         and job.width.min_gpus <= width <= job.width.max_gpus
-        and len({node.id for node in sat}) == len(seats)
+        and (job.width.elastic or len({node.id for node in sat}) == len(seats))
         and len({node.pool for node in sat}) == 1
         and len({node.gpu.type for node in sat}) == 1
         and (not width or job.type_speed(sat[0].gpu.type) > 0)
-        and (job.max_nodes is None or len(seats) <= job.max_nodes)
+        and (job.max_nodes is None or len({node.id for node in sat}) <= job.max_nodes)
     )
     if not sound:
         raise PromiseBroken("I2", f"{job.id} of {job.width} is given {assignment}")
@@ -477,11 +528,22 @@ def _wrong_seats(state: BrainState, slot: int, rows: list[int]) -> str:
     given = [] if assignment is None else [seat.gpus for seat in assignment.placement.seats]
     if given != state.seats.gpus[state.seat_rows[slot]].tolist():
         return f"has other seats than {given}"
-    if any(bool(state.seats.releasing[row]) != (status is State.STOPPING) for row in rows):
+    marked = [bool(state.seats.releasing[row]) for row in state.seat_rows[slot]]
+    if marked != _being_left(state, slot, status, assignment):
         return "marks the wrong seats as being left"
-    if (slot in state.admitted) != (status is State.ADMITTED):
-        return "is in the wrong list"
-    return ""
+    lists = (slot in state.admitted, slot in state.resizes)
+    in_order = lists == (status is State.ADMITTED, status is State.RESIZING)
+    return "" if in_order else "is in the wrong list"
+
+
+def _being_left(
+    state: BrainState, slot: int, status: State, assignment: Assignment | None
+) -> list[bool]:
+    seats = () if assignment is None else assignment.placement.seats
+    if status is not State.RESIZING:
+        return [status is State.STOPPING for _ in seats]
+    stays = state.resizes[slot].target.placement.numbers
+    return [seat.number not in stays for seat in seats]
 
 
 def independent_copy(brain: Brain) -> None:
@@ -513,6 +575,7 @@ def fingerprint(brain: Brain) -> int:
         tuple(map(id, state.specs)),
         str(state.slot_of),
         str(state.admitted),
+        str(state.resizes),
         str(state.held_on),
         str(state.seat_rows),
         str(state.after_stop),
@@ -544,9 +607,9 @@ def any_quota(tree: QueueTree) -> bool:
     return tree.divided or any(queue.limit_gpus is not None for queue in tree.queues)
 
 
-def could_ever_run(job: Job, nodes: list[Node], tree: QueueTree) -> bool:
+def could_ever_run(job: Job, nodes: list[Node], tree: QueueTree, *, elastic: bool = False) -> bool:
     """Whether an empty cluster and an empty quota would take the job, by trying everything."""
-    width = job.width.asked_gpus
+    width = job.width.min_gpus if elastic else job.width.asked_gpus
     if job.queue not in tree:
         return False
     for step in path(tree, job.queue):
@@ -596,7 +659,8 @@ def settled(world: "RandomWorld") -> None:
     state = world.brain.state
     nodes = list(world.nodes.values())
     for job, slot in state.slot_of.items():
-        possible = could_ever_run(world.specs[job], nodes, world.tree)
+        elastic = world.brain.recipe.resizing is not None
+        possible = could_ever_run(world.specs[job], nodes, world.tree, elastic=elastic)
         if possible or _reason(state, slot) not in NEVER:
             raise PromiseBroken(
                 "I7",

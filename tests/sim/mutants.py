@@ -39,7 +39,8 @@ from weft.model.placement import Placement
 from weft.model.snapshot import Floats, Ints
 from weft.model.state import State
 from weft.policy.tenancy.quota import QuotaLedger
-from weft.sim.world import Run, World
+from weft.sim.run import Run
+from weft.sim.world import World
 
 Mutant = Callable[[], AbstractContextManager[None]]
 MUTANTS: dict[str, Mutant] = {}

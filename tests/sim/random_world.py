@@ -36,13 +36,15 @@ from weft.model.cluster import Cluster, Gpu, Node
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_QUEUE, GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
 from weft.model.job import INDIFFERENT, GpuSpeed, Job, Locality, Width, Work
+from weft.model.placement import Placement
 from weft.model.queue import Queue, QueueTree
 from weft.model.state import State
 from weft.policy.recipe import Recipe, Rounds
 from weft.policy.recipes import RECIPES
 from weft.sim.costs import FREE, TACC, Costs, constant
 from weft.sim.faults import Faults
-from weft.sim.world import Checks, Run, World, _Turn
+from weft.sim.run import Run
+from weft.sim.world import Checks, World, _Turn
 
 NOWHERE_QUEUE = QueueId("nowhere")
 """A queue that jobs may name and that does not exist, unless an edit creates it."""
@@ -110,7 +112,9 @@ def draw(seed: int) -> Plan:
     cluster = _cluster(rng)
     tree = _tree(rng, cluster.gpus)
     span = rng.choice((300.0, 1500.0, 4000.0))
-    jobs = _jobs(rng, cluster, tree, span, resubmit=Fault.JOB_RESUBMITTED in kinds)
+    elastic = rng.choice((0.1, 0.1, 0.6))
+    resubmit = Fault.JOB_RESUBMITTED in kinds
+    jobs = _jobs(rng, cluster, tree, span, resubmit=resubmit, elastic=elastic)
     until = span * rng.uniform(1.0, 2.5)
     return Plan(
         seed=seed,
@@ -200,24 +204,32 @@ def _redrawn(rng: Random, queue: Queue, gpus: int, *, divided: bool, limited: bo
 
 
 def _jobs(
-    rng: Random, cluster: Cluster, tree: QueueTree, span: float, *, resubmit: bool
+    rng: Random,
+    cluster: Cluster,
+    tree: QueueTree,
+    span: float,
+    *,
+    resubmit: bool,
+    elastic: float,
 ) -> tuple[Job, ...]:
     at, jobs = 0.0, []
     count = rng.randint(10, 60)
     for index in range(count):
         if rng.random() < 0.7:
             at += rng.expovariate(count / span)
-        jobs.append(_job(rng, cluster, tree, index, at))
+        jobs.append(_job(rng, cluster, tree, index, at=at, elastic=elastic))
         if resubmit and rng.random() < 0.15:
-            again = _job(rng, cluster, tree, rng.randrange(len(jobs)), at)
+            again = _job(rng, cluster, tree, rng.randrange(len(jobs)), at=at, elastic=elastic)
             jobs.append(replace(again, submit_seconds=at + rng.choice((0.0, 60.0, span / 2))))
     return tuple(jobs)
 
 
-def _job(rng: Random, cluster: Cluster, tree: QueueTree, index: int, at: float) -> Job:
+def _job(
+    rng: Random, cluster: Cluster, tree: QueueTree, index: int, *, at: float, elastic: float
+) -> Job:
     queue = rng.choice(tree.queues).id if rng.random() < 0.96 else NOWHERE_QUEUE
     hosts = cluster.nodes[0].cpus is not None and rng.random() < 0.6
-    width = _width(rng, cluster)
+    width = _width(rng, cluster, elastic)
     return Job(
         id=JobId(f"j{index}"),
         width=width,
@@ -238,7 +250,7 @@ def _job(rng: Random, cluster: Cluster, tree: QueueTree, index: int, at: float) 
     )
 
 
-def _width(rng: Random, cluster: Cluster) -> Width:
+def _width(rng: Random, cluster: Cluster, elastic: float) -> Width:
     kind = rng.random()
     if kind < 0.04:
         return Width.fixed(0)
@@ -246,7 +258,7 @@ def _width(rng: Random, cluster: Cluster) -> Width:
         return Width.fixed(cluster.gpus + rng.randint(0, 2))
     if kind < 0.20:
         return Width.fixed(rng.randint(1, cluster.gpus))
-    if kind < 0.30:
+    if kind < 0.20 + elastic:
         low = rng.randint(1, 4)
         asked = low + rng.randint(0, 3)
         return Width(low, asked + rng.randint(0, 3), asked)
@@ -274,6 +286,8 @@ def _recipe(rng: Random) -> Recipe:
         arguments |= {"reserve": rng.random() < 0.7, "reserve_after": rng.choice((0.0, 300.0))}
     elif name != "fifo":
         arguments["min_run"] = rng.choice((0.0, 30.0, 300.0, 900.0))
+    if name == "maxmin":
+        arguments |= {"hold": rng.choice((0.0, 20.0)), "grain": rng.choice((1, 1, 2))}
     recipe = RECIPES[name](**arguments)
     if rng.random() < 0.15:
         rounds = Rounds(spacing_seconds=spacing, period_seconds=rng.choice((15.0, 60.0)))
@@ -295,7 +309,9 @@ def _settings(rng: Random, kinds: frozenset[Fault]) -> Settings:
 def _costs(rng: Random) -> Costs:
     start = rng.choice((FREE, constant(5.0), TACC))
     stop = rng.choice((FREE, constant(2.0), constant(30.0)))
-    return Costs("random", start=start, stop=stop)
+    resize = rng.choice((FREE, constant(5.0), constant(40.0)))
+    pause = rng.choice((FREE, FREE, constant(3.0)))
+    return Costs("random", start=start, stop=stop, resize=resize, resize_pause=pause)
 
 
 def _faults(
@@ -503,6 +519,12 @@ class RandomWorld(World):
         self.counts[late] += len(delays)
         return delays
 
+    def _unfit(self, run: Run, target: Placement) -> str:
+        why = super()._unfit(run, target)
+        if why.endswith("is full") and not self.plan.guarded:
+            return why if self.auditor.excuses_seats(run.job.id, target) else ""
+        return why
+
     def _refusal(self, start: Start, present: Run | None) -> str:
         """The world's own guard; half of the worlds have none, and the brain's must do."""
         why = super()._refusal(start, present)
@@ -588,8 +610,7 @@ class RandomWorld(World):
         if run is None:
             epoch = self.epochs.get(job, 0)
             return JobReported(self.now, job, epoch, Phase.ABSENT, self.saved(job))
-        done = run.progress(self.now)
-        return JobReported(self.now, job, run.epoch, run.phase, done, run.placement)
+        return self._adoptable(run)
 
 
 _KIND_OF_EVENT: dict[type, Fault] = {

@@ -65,6 +65,9 @@ class JobReported:
     """A look at a job: its phase, and where it runs its work so far. Also a probe's answer.
 
     `past` is for a brain that meets the job for the first time, and ignored by one that knows it.
+    `serial` is the last resize that the placement shows; seats that it lacks are gone, and the
+    others train on. `next_seat` is a number that no seat of the epoch has had, where the world has
+    written that down. `live` says whether the job can be resized while it trains (None: no news).
     """
 
     at: float
@@ -74,6 +77,9 @@ class JobReported:
     work_done: float
     placement: Placement | None = None
     past: Past | None = None
+    serial: int = 0
+    next_seat: int = 0
+    live: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,7 @@ class InstructionDone:
     epoch: int
     verb: Verb
     work_kept: float | None = None
+    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,7 @@ class InstructionRefused:
     epoch: int
     verb: Verb
     why: str
+    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True)

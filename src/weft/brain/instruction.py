@@ -35,10 +35,18 @@ class Start(JobInstruction):
 
 @dataclass(frozen=True, slots=True)
 class Resize(JobInstruction):
-    """Change the width while it trains."""
+    """Change the width while it trains: seats are added, or taken away, and the others stay.
+
+    The epoch stays too; `serial` counts the resizes within it.
+    """
 
     verb: ClassVar[Verb] = Verb.RESIZE
     assignment: Assignment
+    serial: int
+
+    @property
+    def id(self) -> InstructionId:
+        return InstructionId(f"{self.job}/{self.epoch}/{self.verb}/{self.serial}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
 
     A decision that hands out nothing moves no seat, so only the reasons can have gone wrong.
     """
-    if decision is not None and not (decision.grants or decision.preemptions):
+    idle = decision is not None and not (decision.grants or decision.preemptions)
+    if decision is not None and idle and not decision.resizes:
         return _unexplained(state)
     breaches = [
         *_oversubscribed(state),

@@ -26,6 +26,16 @@ class Granted:
     shares: tuple[Share, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Stretched:
+    """Another width for a running job: the numbers of seats that go and their nodes, or more."""
+
+    slot: int
+    gone: frozenset[int] = frozenset()
+    left_nodes: tuple[int, ...] = ()
+    added: tuple[Share, ...] = ()
+
+
 @dataclass(slots=True)
 class Outcome:
     """`reasons` are rows of reasons, aligned with `waiting`; `preempted` maps a victim to the
@@ -33,6 +43,7 @@ class Outcome:
 
     grants: list[Granted] = field(default_factory=list)
     moves: list[Granted] = field(default_factory=list)
+    stretched: list[Stretched] = field(default_factory=list)
     preempted: dict[int, tuple[int, bool]] = field(default_factory=dict)
     waiting: Ints = field(default_factory=_nobody)
     reasons: Ints = field(default_factory=_nobody)

@@ -18,6 +18,7 @@ from weft.brain.outcome import Granted, Outcome
 from weft.brain.reservation import reserve
 from weft.brain.reshuffle import reshuffle
 from weft.brain.state import REASON_ROW, REASONS, BrainState
+from weft.brain.stretch import Stretch
 from weft.brain.victims import Victim
 from weft.model.kind import Kind
 from weft.model.reason import Cause, ReasonCode
@@ -57,7 +58,7 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
     are asked.
     """
     desk = Desk(state, now, recipe)
-    free_for_all = recipe.passing is Passing.ANYBODY and recipe.yielding is None
+    free_for_all = recipe.passing is Passing.ANYBODY and not (recipe.yielding or recipe.resizing)
     only_fresh = free_for_all and not supply_grew and not desk.divided
     return Round(desk, only_fresh=only_fresh).run()
 
@@ -79,17 +80,21 @@ class Round:
         self._held_up: set[int] = set()
         self._deferred: set[int] = set()
         self._gave_back = False
+        self._stretch: Stretch | None = None
 
     def run(self) -> Outcome:
         desk, outcome = self._desk, self._outcome
         waiting = self._ready()
-        if not len(waiting) and not desk.recipe.rounds.after_starts:
+        elastic = desk.recipe.resizing is not None
+        if not len(waiting) and not desk.recipe.rounds.after_starts and not elastic:
             return outcome
         running = self._rank(waiting)
         if desk.recipe.yielding is not None and desk.recipe.yielding.reshuffle:
             reshuffle(desk, outcome, running)
         elif len(waiting):
             self._hand_out()
+        if self._stretch is not None:
+            self._stretch.settle()
         return outcome
 
     # --- ranking ------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ class Round:
         """Order waiting jobs, and running ones among them where they may have to yield."""
         desk, outcome = self._desk, self._outcome
         jobs, candidates = desk.snapshot.jobs, waiting
-        if desk.recipe.yielding is not None or desk.divided:
+        if desk.recipe.yielding is not None or desk.divided or desk.recipe.resizing is not None:
             running = np.flatnonzero((jobs.state == State.RUNNING) & jobs.active)
             candidates = np.concatenate([waiting, running])
         ranking = desk.recipe.order(desk.snapshot, candidates)
@@ -119,6 +124,7 @@ class Round:
             ordered = candidates[ranking.sorted(desk.snapshot, candidates)]
         outcome.candidates, outcome.ranked, outcome.ranking = candidates, ordered, ranking
         outcome.wake = ranking.wake
+        shrinking = self._begin_to_stretch(ordered)
         if len(candidates) == len(waiting):
             outcome.waiting, self._positions = ordered, range(len(ordered))
             self._eviction = nobody(desk, outcome)
@@ -126,8 +132,17 @@ class Round:
         runs = jobs.state[ordered] == State.RUNNING
         at, waits = np.flatnonzero(runs), np.flatnonzero(~runs)
         outcome.waiting, self._positions = ordered[waits], waits.tolist()
-        self._eviction = Eviction(desk, outcome, ordered[at], at)
+        firm = ~np.isin(ordered[at], sorted(shrinking))
+        self._eviction = Eviction(desk, outcome, ordered[at][firm], at[firm])
         return ordered[at]
+
+    def _begin_to_stretch(self, ordered: Ints) -> set[int]:
+        """The jobs whose surplus is on the desk from now on; they need not yield as well."""
+        resizing = self._desk.recipe.resizing
+        if resizing is None:
+            return set()
+        self._stretch = Stretch(self._desk, self._outcome, resizing, ordered)
+        return self._stretch.put_surplus_on_desk()
 
     # --- the walk -----------------------------------------------------------------------------
 
@@ -149,7 +164,10 @@ class Round:
 
     def _line(self, waiting: Ints, begin: int = 0) -> Line:
         snapshot = self._desk.snapshot
-        widths = self._desk.recipe.size(snapshot, waiting)
+        if self._stretch is not None:
+            widths = self._stretch.widths(waiting)
+        else:
+            widths = self._desk.recipe.size(snapshot, waiting)
         return Line(waiting, snapshot.jobs.kind[waiting] * WIDEST + widths, widths, begin)
 
     def _walk_until_blocked(self, waiting: Ints) -> Ints:
@@ -216,13 +234,16 @@ class Round:
         """Grant the job seats and return 0, or the row of the reason why not."""
         desk, kind = self._desk, self._desk.state.kinds[key // WIDEST]
         queue = desk.queue(slot) if desk.restricted else 0
-        reason = gates.never(desk, kind, queue, width)
-        if reason is None:
-            reason = self._seat(position, slot, key, kind=kind, width=width)
-        if reason is None:
-            return 0
+        least = width if self._stretch is None else kind.width.min_gpus
+        for gpus in dict.fromkeys((width, least)):
+            found = gates.never(desk, kind, queue, gpus)
+            if found is None:
+                found = self._seat(position, slot, key - width + gpus, kind=kind, width=gpus)
+            if found is None:
+                return 0
+            reason = found
         if desk.recipe.reserving is not None and reason in BLOCKED_SHORT_OF_GPUS:
-            self._maybe_reserve(slot, kind, width)
+            self._maybe_reserve(slot, kind, least)
         return REASON_ROW[reason]
 
     def _seat(

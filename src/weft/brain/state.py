@@ -5,8 +5,9 @@ asks. A seat is *held* from the moment its job is told to start until the world 
 free; it is *releasing* while the job stops, and *pledged* while it waits for others to release.
 """
 
+from collections.abc import Collection
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from weft.model.decision import Assignment
 from weft.model.ids import GpuType, JobId, NodeId, QueueId
 from weft.model.job import Job
 from weft.model.kind import Kind, kind_of
+from weft.model.placement import Placement, Seat
 from weft.model.queue import QueueTree
 from weft.model.reason import CAUSES, Cause, ReasonCode
 from weft.model.snapshot import (
@@ -54,6 +56,14 @@ class Closed:
     failures: int
 
 
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """A resize that the world has not answered: the seats before it, and what is to be."""
+
+    before: frozenset[int]
+    target: Assignment
+
+
 class BrainState:
     """All rows, and the moves that keep them consistent."""
 
@@ -69,6 +79,7 @@ class BrainState:
         self.closed: dict[JobId, Closed] = {}
         self.admitted: dict[int, None] = {}
         self.next_assignment: dict[int, Assignment] = {}
+        self.resizes: dict[int, Underway] = {}
         self.sequence = 0
         self._free_slots: list[int] = []
 
@@ -151,8 +162,9 @@ class BrainState:
         twin.booked, twin.finished = self.booked.copy(), self.finished.copy()
         for name in ("specs", "assignments", "after_stop", "_free_slots", "_free_rows", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
-        for name in ("slot_of", "closed", "admitted", "next_assignment", "_kind_row", "_tenants"):
+        for name in ("slot_of", "closed", "admitted", "next_assignment", "resizes"):
             setattr(twin, name, dict(getattr(self, name)))
+        twin._kind_row, twin._tenants = dict(self._kind_row), dict(self._tenants)
         twin.seat_rows = [list(rows) for rows in self.seat_rows]
         twin.held_on = [dict(held) for held in self.held_on]
         twin.shrunk = set(self.shrunk)
@@ -233,9 +245,13 @@ class BrainState:
 
     def set_running(self, slot: int, at: float) -> None:
         self.settle(slot, at)
+        self.set_pace(slot)
+        self.jobs.started[slot] = self.jobs.resized[slot] = at
+
+    def set_pace(self, slot: int) -> None:
+        """Service and work go on as the seats that it holds allow."""
         self.jobs.gpu_rate[slot] = self.jobs.width[slot]
         self.jobs.speed[slot] = self._speed(slot)
-        self.jobs.started[slot] = at
 
     def set_idle(self, slot: int, at: float, work_kept: float | None) -> None:
         """It runs no more; what is not kept is lost."""
@@ -289,27 +305,26 @@ class BrainState:
     # --- seats --------------------------------------------------------------------------------
 
     def seat(self, slot: int, assignment: Assignment, *, pledged: bool) -> None:
-        """Give the job its seats, pledged or held at once."""
+        """Give the job its seats, pledged or held at once; their rows are in the same order."""
         self.assignments[slot] = assignment
         self.jobs.width[slot] = assignment.width
         for seat in assignment.placement.seats:
-            row = self._take_row()
-            node = self.node_row[seat.node]
-            seats = self.seats
-            seats.slot[row] = slot
-            seats.node[row] = node
-            seats.gpus[row] = seat.gpus
-            seats.cpus[row] = seat.cpus
-            seats.memory_gib[row] = seat.memory_gib
-            seats.pledged[row] = pledged
-            seats.releasing[row] = False
-            self.seat_rows[slot].append(row)
-            if pledged:
-                self.pledged_on[node][slot] = None
-            else:
-                self.held_on[node][row] = seat.gpus
+            self._put_seat(slot, seat, pledged=pledged)
         if pledged:
             self.admitted[slot] = None
+
+    def add_seats(self, slot: int, added: tuple[Seat, ...]) -> None:
+        """Further seats, held at once, beside those that the job has."""
+        for seat in added:
+            self._put_seat(slot, seat, pledged=False)
+        self._reassign(slot, (*self._seats_of(slot), *added))
+
+    def drop_seats(self, slot: int, numbers: Collection[int]) -> list[int]:
+        """Give some of the job's seats back; the nodes they were on."""
+        pairs = list(zip(self._seats_of(slot), self.seat_rows[slot], strict=True))
+        self._reassign(slot, tuple(seat for seat, _ in pairs if seat.number not in numbers))
+        self.seat_rows[slot] = [row for seat, row in pairs if seat.number not in numbers]
+        return [self._free_row(slot, row) for seat, row in pairs if seat.number in numbers]
 
     def hold(self, slot: int) -> None:
         """Pledged seats become held."""
@@ -320,29 +335,22 @@ class BrainState:
             self.held_on[node][row] = int(self.seats.gpus[row])
         self.admitted.pop(slot, None)
 
-    def mark_releasing(self, slot: int) -> None:
-        for row in self.seat_rows[slot]:
-            self.seats.releasing[row] = True
+    def mark_releasing(self, slot: int, numbers: Collection[int] | None = None) -> None:
+        """The seats with these numbers are being left, or all; then any resize has ended too."""
+        if numbers is None:
+            self.resizes.pop(slot, None)
+        for seat, row in zip(self._seats_of(slot), self.seat_rows[slot], strict=True):
+            if numbers is None or seat.number in numbers:
+                self.seats.releasing[row] = True
+
+    def unmark_releasing(self, slot: int) -> None:
+        self.seats.releasing[self.seat_rows[slot]] = False
 
     def release(self, slot: int) -> list[int]:
         """Give the job's seats back; the nodes they were on."""
-        nodes = []
-        seats = self.seats
-        for row in self.seat_rows[slot]:
-            node = int(seats.node[row])
-            nodes.append(node)
-            self.held_on[node].pop(row, None)
-            self.pledged_on[node].pop(slot, None)
-            if self.shrunk:
-                self.note_shrunk(node)
-            seats.slot[row] = -1
-            seats.gpus[row] = 0
-            seats.cpus[row] = 0.0
-            seats.memory_gib[row] = 0.0
-            seats.pledged[row] = False
-            seats.releasing[row] = False
-            self._free_rows.append(row)
+        nodes = [self._free_row(slot, row) for row in self.seat_rows[slot]]
         self.seat_rows[slot].clear()
+        self.resizes.pop(slot, None)
         self.assignments[slot] = None
         self.jobs.width[slot] = 0
         self.admitted.pop(slot, None)
@@ -379,14 +387,16 @@ class BrainState:
 
     def seats_are_free(self, slot: int) -> bool:
         """Whether a pledged job's seats could be held now beside all that is held."""
+        by_node: dict[int, list[int]] = {}
         for row in self.seat_rows[slot]:
-            node = int(self.seats.node[row])
+            by_node.setdefault(int(self.seats.node[row]), []).append(row)
+        for node, rows in by_node.items():
             if not self.nodes.present[node] or self.nodes.cordoned[node]:
                 return False
             held = sum(self.held_on[node].values())
-            if held + int(self.seats.gpus[row]) > int(self.nodes.gpus[node]):
+            if held + int(self.seats.gpus[rows].sum()) > int(self.nodes.gpus[node]):
                 return False
-            if self.counts_host and not self._host_fits(node, row):
+            if self.counts_host and not self._host_fits(node, rows):
                 return False
         return self.quota_fits(slot, int(self.jobs.width[slot]))
 
@@ -431,17 +441,59 @@ class BrainState:
 
     # --- helpers ------------------------------------------------------------------------------
 
+    def _seats_of(self, slot: int) -> tuple[Seat, ...]:
+        assignment = self.assignments[slot]
+        return assignment.placement.seats if assignment else ()
+
+    def _reassign(self, slot: int, seats: tuple[Seat, ...]) -> None:
+        assignment = self.assignments[slot]
+        assert assignment is not None
+        placement = Placement(seats)
+        width = self.jobs.width[slot] = placement.width
+        self.assignments[slot] = replace(assignment, width=width, placement=placement)
+
+    def _put_seat(self, slot: int, seat: Seat, *, pledged: bool) -> None:
+        row, node, seats = self._take_row(), self.node_row[seat.node], self.seats
+        seats.slot[row] = slot
+        seats.node[row] = node
+        seats.gpus[row] = seat.gpus
+        seats.cpus[row] = seat.cpus
+        seats.memory_gib[row] = seat.memory_gib
+        seats.pledged[row] = pledged
+        seats.releasing[row] = False
+        self.seat_rows[slot].append(row)
+        if pledged:
+            self.pledged_on[node][slot] = None
+        else:
+            self.held_on[node][row] = seat.gpus
+
+    def _free_row(self, slot: int, row: int) -> int:
+        """Nobody has this seat any more; its node."""
+        seats, node = self.seats, int(self.seats.node[row])
+        self.held_on[node].pop(row, None)
+        self.pledged_on[node].pop(slot, None)
+        if self.shrunk:
+            self.note_shrunk(node)
+        seats.slot[row] = -1
+        seats.gpus[row] = 0
+        seats.cpus[row] = 0.0
+        seats.memory_gib[row] = 0.0
+        seats.pledged[row] = False
+        seats.releasing[row] = False
+        self._free_rows.append(row)
+        return node
+
     def _speed(self, slot: int) -> float:
         assignment = self.assignments[slot]
         assert assignment is not None
         kind = self.kinds[int(self.jobs.kind[slot])]
         return self.node_table.units_per_second(self.spec(slot), assignment.placement, kind=kind)
 
-    def _host_fits(self, node: int, row: int) -> bool:
+    def _host_fits(self, node: int, rows: list[int]) -> bool:
         others = list(self.held_on[node])
         seats = self.seats
-        cpus = float(seats.cpus[others].sum()) + float(seats.cpus[row])
-        memory = float(seats.memory_gib[others].sum()) + float(seats.memory_gib[row])
+        cpus = float(seats.cpus[others].sum()) + float(seats.cpus[rows].sum())
+        memory = float(seats.memory_gib[others].sum()) + float(seats.memory_gib[rows].sum())
         cpus_fit = cpus <= float(self.nodes.cpus[node]) + ROUNDING
         return cpus_fit and memory <= float(self.nodes.memory_gib[node]) + ROUNDING
 

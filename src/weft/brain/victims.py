@@ -69,7 +69,7 @@ class Victims:
         turn = int(turns[enough].min())
         node = int(nodes[enough][turns[enough].argmin()])
         on_node = turns[(nodes == node) & (turns <= turn)]
-        return node, [self[index] for index in on_node.tolist()]
+        return node, [self[index] for index in dict.fromkeys(on_node.tolist())]
 
     def reach(self, mask: Bools, free: Ints) -> Ints:
         """Free GPUs by node if all these were gone."""

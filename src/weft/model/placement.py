@@ -1,6 +1,12 @@
-"""A placement: the seats that a job, or a group of interleaved jobs, holds."""
+"""A placement: the seats that a job, or a group of interleaved jobs, holds.
 
-from dataclasses import dataclass
+Seats are numbered within an incarnation and a number is never used twice in it, so that a live
+resize can keep some, add others and take some away, and all sides mean the same seat by a number.
+Seat 0 holds the head of the job, and stays as long as the incarnation does.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from weft.model.ids import NodeId
 
@@ -14,6 +20,7 @@ class Seat:
     cpus: float = 0.0
     memory_gib: float = 0.0
     devices: tuple[int, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +36,26 @@ class Placement:
     @property
     def nodes(self) -> tuple[NodeId, ...]:
         return tuple(dict.fromkeys(seat.node for seat in self.seats))
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset(seat.number for seat in self.seats)
+
+    @property
+    def gpus_by_node(self) -> dict[NodeId, int]:
+        """Several seats of a job may be on one node."""
+        found: dict[NodeId, int] = {}
+        for seat in self.seats:
+            found[seat.node] = found.get(seat.node, 0) + seat.gpus
+        return found
+
+    def numbered(self) -> "Placement":
+        """The same, each seat with a number of its own: by its place where that was not so."""
+        if len(self.numbers) == len(self.seats):
+            return self
+        seats = enumerate(self.seats)
+        return Placement(tuple(replace(seat, number=number) for number, seat in seats))
+
+    def only(self, numbers: Collection[int]) -> "Placement":
+        """What is left when the other seats are gone."""
+        return Placement(tuple(seat for seat in self.seats if seat.number in numbers))

@@ -56,7 +56,11 @@ class Columns:
 
 @dataclass(slots=True)
 class JobColumns(Columns):
-    """One row per active job. `mark` is the moment up to which service and work are settled."""
+    """One row per active job. `mark` is the moment up to which service and work are settled.
+
+    `serial` counts the resizes of an epoch, `next_seat` its seats; `live` jobs can be resized while
+    they train.
+    """
 
     active: Bools
     state: Small
@@ -74,8 +78,12 @@ class JobColumns(Columns):
     submitted: Floats
     not_before: Floats
     epoch: Ints
+    serial: Ints
+    next_seat: Ints
+    live: Bools
     width: Ints
     started: Floats
+    resized: Floats
     mark: Floats
     attained_gpu_seconds: Floats
     gpu_rate: Floats

@@ -57,6 +57,19 @@ class Reserving:
     least_nodes: int = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Resizing:
+    """Widths of running jobs follow what `size` says, for those that can be resized live.
+
+    Jobs with a range get their seats in pieces of `grain_gpus`, and grow and shrink by whole
+    pieces: a pod's GPUs cannot change. A job does not grow within `hold_seconds` of its start or
+    of its last resize; it shrinks at any time, because somebody waits.
+    """
+
+    grain_gpus: int = 1
+    hold_seconds: float = 60.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A named scheduler."""
@@ -70,4 +83,5 @@ class Recipe:
     rounds: Rounds = Rounds()
     passing: Passing = Passing.ANYBODY
     yielding: Yielding | None = None
+    resizing: Resizing | None = None
     reserving: Reserving | None = None

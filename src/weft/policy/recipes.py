@@ -18,7 +18,8 @@ from weft.policy.order.gittins import GittinsOrder
 from weft.policy.order.shortest import by_remaining_service, by_remaining_time
 from weft.policy.place.packing import anywhere, first_fit
 from weft.policy.place.patience import PATIENT, Patience
-from weft.policy.recipe import Passing, Recipe, Reserving, Rounds, Yielding
+from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
+from weft.policy.size.maxmin import MaxMin
 from weft.policy.size.requested import NetworkPacked
 
 PREEMPTIVE_SPACING_SECONDS = 60.0
@@ -151,6 +152,20 @@ def fair(
     )
 
 
+def maxmin(
+    *, grain: int = 1, hold: float = 60.0, spacing: float = 5.0, min_run: float = 300.0
+) -> Recipe:
+    """Elastic widths, max-min over tenants: jobs grow into what is idle and shrink for others."""
+    return Recipe(
+        name="maxmin",
+        order=DominantShare(floors=True),
+        size=MaxMin(grain),
+        rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=min_run),
+        resizing=Resizing(grain_gpus=grain, hold_seconds=hold),
+    )
+
+
 def muri_srtf() -> Recipe:
     """SRTF under the replay rules of Muri's simulator; for conformance only."""
     return _muri("muri-srtf", srtf(spacing=0.0))
@@ -185,7 +200,7 @@ def _muri(name: str, base: Recipe) -> Recipe:
 RECIPES: dict[str, Maker] = {
     **{
         make.__name__: _with_common_parameters(make)
-        for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair)
+        for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair, maxmin)
     },
     "muri-srtf": muri_srtf,
     "muri-srsf": muri_srsf,

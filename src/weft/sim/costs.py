@@ -56,12 +56,17 @@ TACC = Distribution("tacc", ((0.0, 2.0), (0.5, 6.0), (0.75, 7.1), (0.9, 29.0), (
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds that each change takes; `overheads` switches to Muri's rule, by job."""
+    """Seconds that each change takes; `overheads` switches to Muri's rule, by job.
+
+    While a `resize` takes place the job trains on as before; `resize_pause` is what it stands still
+    for when the new width begins.
+    """
 
     name: str
     start: Distribution = FREE
     stop: Distribution = FREE
     resize: Distribution = FREE
+    resize_pause: Distribution = FREE
     move: Distribution = FREE
     overheads_seconds: Mapping[JobId, float] | None = field(default=None, compare=False)
 
@@ -92,5 +97,6 @@ def named_costs(name: str, *, scale: float = 1.0) -> Costs:
         start=costs.start.scaled(scale),
         stop=costs.stop.scaled(scale),
         resize=costs.resize.scaled(scale),
+        resize_pause=costs.resize_pause.scaled(scale),
         move=costs.move.scaled(scale),
     )

@@ -19,6 +19,7 @@ class JobRecord:
     outcome: str = "active"
     first_nodes: int = 0
     starts: int = 0
+    resizes: int = 0
     preemptions: int = 0
     failures: int = 0
     attained_gpu_seconds: float = 0.0

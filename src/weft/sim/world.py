@@ -6,7 +6,7 @@ gives. The world keeps its own account of which GPUs are in use and of which inc
 refuses what does not fit: a second guard that shares no code with the brain's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -32,18 +32,19 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
-from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wake
+from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.brain.nodes import NodeTable
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
-from weft.model.placement import Placement
+from weft.model.placement import Placement, Seat
 from weft.model.state import State
 from weft.sim.chance import Chance
 from weft.sim.costs import COSTS, Costs
 from weft.sim.faults import NO_FAULTS, Faults
 from weft.sim.record import JobRecord, Record, Sitting
+from weft.sim.run import Run
 
 IDLE_TICKS = 2_000
 SAMPLE_SECONDS = 60.0
@@ -67,54 +68,6 @@ class _Turn(IntEnum):
     MESSAGE = 2
     SUBMISSION = 3
     TICK = 4
-
-
-class Run:
-    """One incarnation of a job: real processes, if this were a real world."""
-
-    __slots__ = (
-        "begun",
-        "broken",
-        "done",
-        "epoch",
-        "finish_at",
-        "job",
-        "mark",
-        "phase",
-        "placement",
-        "saved",
-        "seated",
-        "speed",
-        "stop_verb",
-        "version",
-    )
-
-    def __init__(self, job: Job, epoch: int, placement: Placement, saved: float) -> None:
-        self.job = job
-        self.epoch = epoch
-        self.placement = placement
-        self.phase = Phase.STARTING
-        self.done = saved
-        self.saved = saved
-        self.speed = 0.0
-        self.mark = 0.0
-        self.begun = 0.0
-        self.seated = 0.0
-        self.version = 0
-        self.finish_at = float("inf")
-        self.broken = False
-        self.stop_verb = Verb.STOP
-
-    def progress(self, now: float) -> float:
-        return min(self.done + self.speed * (now - self.mark), self.job.work.amount)
-
-    def checkpointed(self, now: float) -> float:
-        """Work at the last checkpoint: what a crash leaves."""
-        interval = self.job.checkpoint_interval_seconds
-        if self.phase is Phase.STARTING or interval <= 0:
-            return self.saved
-        whole = int((now - self.begun) / interval) * interval
-        return min(self.saved + self.speed * whole, self.progress(now))
 
 
 class World:
@@ -256,7 +209,19 @@ class World:
         self._nodes.lose(row)
         for run in self._runs.values():
             if node in run.placement.nodes and not run.broken:
-                self._break(run)
+                self._lose_seats(run, node)
+
+    def _lose_seats(self, run: Run, node: NodeId) -> None:
+        """Whoever can trains on with the seats that are left; the others make no more progress."""
+        left = Placement(tuple(seat for seat in run.placement.seats if seat.node != node))
+        wide_enough = left.width >= run.job.width.min_gpus and 0 in left.numbers
+        if not (run.live and run.phase is Phase.RUNNING and wide_enough):
+            self._break(run)
+            return
+        self._call_off(run)
+        self._vacate(run, run.placement.numbers - left.numbers)
+        self._repace(run, left)
+        self._tell(self._seen(run))
 
     def _break(self, run: Run) -> None:
         """Its processes make no more progress; what was not checkpointed is gone."""
@@ -268,17 +233,21 @@ class World:
         if run.phase is not Phase.STARTING or self._runs.get(run.job.id) is not run:
             return
         run.phase = Phase.RUNNING
-        run.mark = run.begun = self.now
+        run.begin(self.now)
         if not run.broken:
             run.speed = self._nodes.units_per_second(run.job, run.placement)
             self._foresee(run)
         self._tell(InstructionDone(self.now, run.job.id, run.epoch, Verb.START))
+        if run.live:
+            self._tell(self._seen(run))
 
     def _foresee(self, run: Run) -> None:
         """When this run ends, if nothing else happens: done, or failed before."""
         run.version += 1
         left = max(run.job.work.amount - run.done, 0.0)
-        run.finish_at = self.now + left / run.speed if run.speed > 0 else float("inf")
+        run.finish_at = float("inf")
+        if run.speed > 0:
+            run.finish_at = max(self.now, run.mark) + left / run.speed
         fails = self.faults.job_failure and self.now < self.faults.until_seconds
         if fails and self._chance.uniform("fail", run.job.id, run.epoch) < self.faults.job_failure:
             share = self._chance.uniform("fail at", run.job.id, run.epoch)
@@ -319,13 +288,19 @@ class World:
     def _leave(self, run: Run) -> None:
         run.version += 1
         del self._runs[run.job.id]
+        self._call_off(run)
+        self._vacate(run, run.placement.numbers)
+
+    def _vacate(self, run: Run, numbers: Collection[int]) -> None:
+        """These of its seats are free."""
         for seat in run.placement.seats:
+            if seat.number not in numbers:
+                continue
             self._used[seat.node] -= seat.gpus
-        if self.keep_sittings:
-            self.record.sittings += [
-                Sitting(run.job.id, run.job.tenant, seat.node, seat.gpus, run.seated, self.now)
-                for seat in run.placement.seats
-            ]
+            begun = run.seated.pop(seat.number)
+            if self.keep_sittings:
+                who = (run.job.id, run.job.tenant, seat.node, seat.gpus)
+                self.record.sittings.append(Sitting(*who, begun, self.now))
 
     def _charge(self) -> None:
         """Muri's rule: every running job loses its overhead at every event."""
@@ -357,6 +332,8 @@ class World:
             self._act_start(instruction)
         elif isinstance(instruction, Preempt | Stop):
             self._act_stop(instruction)
+        elif isinstance(instruction, Resize):
+            self._act_resize(instruction)
         elif isinstance(instruction, Probe):
             self._act_probe(instruction)
 
@@ -384,21 +361,27 @@ class World:
         """Why this world will not start it: its own guard, apart from the brain's."""
         if present is not None:
             return f"epoch {present.epoch} still runs"
-        for seat in start.assignment.placement.seats:
-            row = self._nodes.row.get(seat.node)
-            if row is None or not self._nodes.columns.present[row]:
-                return f"node {seat.node} is not there"
-            if self._used[seat.node] + seat.gpus > self._nodes.specs[row].gpus:
-                return f"node {seat.node} is full"
+        why = self._no_room(start.assignment.placement)
+        if why:
+            return why
         fault = self.faults.refuse_start if self.now < self.faults.until_seconds else 0.0
         if fault and self._chance.uniform("refuse", start.job, start.epoch) < fault:
             return "refused by chance"
         return ""
 
+    def _no_room(self, placement: Placement) -> str:
+        for node, gpus in placement.gpus_by_node.items():
+            row = self._nodes.row.get(node)
+            if row is None or not self._nodes.columns.present[row]:
+                return f"node {node} is not there"
+            if self._used[node] + gpus > self._nodes.specs[row].gpus:
+                return f"node {node} is full"
+        return ""
+
     def _begin(self, start: Start) -> None:
         job = self._specs[start.job]
-        run = Run(job, start.epoch, start.assignment.placement, self._saved.get(job.id, 0.0))
-        run.seated = self.now
+        placement, saved = start.assignment.placement.numbered(), self._saved.get(job.id, 0.0)
+        run = Run(job, start.epoch, placement, saved, self.now)
         self._runs[job.id] = run
         for seat in run.placement.seats:
             self._used[seat.node] += seat.gpus
@@ -409,6 +392,80 @@ class World:
             line.first_nodes = len(run.placement.nodes)
         delay = self.costs.start.at(self._chance.uniform("start", job.id, start.epoch))
         self._at(self.now + delay, _Turn.MESSAGE, self._started, run)
+
+    def _act_resize(self, resize: Resize) -> None:
+        """Newer than what was done before: seats that are added are taken at once."""
+        run = self._runs.get(resize.job)
+        if run is None or run.epoch != resize.epoch or run.phase is not Phase.RUNNING:
+            return  # its end is told, or will be
+        if resize.serial <= run.serial:
+            if resize.serial == run.serial and run.resize_answer is not None:
+                self._tell(run.resize_answer)
+            return
+        self._call_off(run)
+        run.serial, run.resize_answer = resize.serial, None
+        target = resize.assignment.placement
+        why = self._unfit(run, target)
+        if why:
+            self._answer_resize(run, Verb.RESIZE, why)
+            return
+        for seat in _added(run.placement, target):
+            self._used[seat.node] += seat.gpus
+        run.target, run.next_seat = target, max(run.next_seat, max(target.numbers) + 1)
+        delay = self.costs.resize.at(self._chance.uniform("resize", run.job.id, run.serial))
+        self._at(self.now + delay, _Turn.MESSAGE, self._resized, (run, run.serial))
+
+    def _unfit(self, run: Run, target: Placement) -> str:
+        """Why this world will not do it."""
+        if run.broken or not run.live:
+            return "it cannot be resized live"
+        why = self._no_room(Placement(_added(run.placement, target)))
+        if why:
+            return why
+        fault = self.faults.refuse_start if self.now < self.faults.until_seconds else 0.0
+        draw = self._chance.uniform("refuse resize", run.job.id, run.epoch, run.serial)
+        return "refused by chance" if fault and draw < fault else ""
+
+    def _resized(self, what: tuple[Run, int]) -> None:
+        """The new width begins, unless something came between."""
+        run, serial = what
+        target = run.target
+        if run.serial != serial or target is None or self._runs.get(run.job.id) is not run:
+            return
+        if run.phase is not Phase.RUNNING:
+            return
+        self._vacate(run, run.placement.numbers - target.numbers)
+        run.target = None
+        self.record.jobs[run.job.id].resizes += 1
+        self._repace(run, target)
+        self._answer_resize(run, Verb.RESIZE)
+
+    def _answer_resize(self, run: Run, verb: Verb, why: str = "") -> None:
+        who = (self.now, run.job.id, run.epoch, verb)
+        if why:
+            run.resize_answer = InstructionRefused(*who, why, run.serial)
+        else:
+            run.resize_answer = InstructionDone(*who, serial=run.serial)
+        self._tell(run.resize_answer)
+
+    def _repace(self, run: Run, placement: Placement) -> None:
+        """Another placement, after a pause."""
+        run.take_placement(placement, self.now)
+        run.speed = self._nodes.units_per_second(run.job, placement)
+        pause = self.costs.resize_pause.at(
+            self._chance.uniform("resize pause", run.job.id, run.serial)
+        )
+        run.mark += pause
+        run.paced += pause
+        self._foresee(run)
+
+    def _call_off(self, run: Run) -> None:
+        """A resize under way does not take place: what was taken for it is free again."""
+        if run.target is None:
+            return
+        for seat in _added(run.placement, run.target):
+            self._used[seat.node] -= seat.gpus
+        run.target = None
 
     def _act_stop(self, stop: Preempt | Stop) -> None:
         run = self._runs.get(stop.job)
@@ -441,13 +498,32 @@ class World:
         run = self._runs.get(probe.job)
         ended = self._ended.get(probe.job)
         if run is not None:
-            done = run.progress(self.now)
-            self._tell(JobReported(self.now, probe.job, run.epoch, run.phase, done, run.placement))
+            self._tell(self._seen(run))
         elif ended is not None and ended.epoch == probe.epoch:  # type: ignore[union-attr]
             self._tell(ended)
         else:
             kept = self._saved.get(probe.job, 0.0)
             self._tell(JobReported(self.now, probe.job, probe.epoch, Phase.ABSENT, kept))
+
+    def _seen(self, run: Run) -> JobReported:
+        """What a look at it shows; a resize counts once it has been answered."""
+        serial = run.serial if run.target is None else run.serial - 1
+        return JobReported(
+            self.now,
+            run.job.id,
+            run.epoch,
+            run.phase,
+            run.progress(self.now),
+            run.placement,
+            serial=serial,
+            next_seat=run.next_seat,
+            live=run.live or None,
+        )
+
+    def _adoptable(self, run: Run) -> JobReported:
+        """For a brain that knows nothing: all that it may have processes on, in a resize both."""
+        seen = self._seen(run)
+        return replace(seen, placement=Placement(run.seats), serial=run.serial)
 
     # --- reports ------------------------------------------------------------------------------
 
@@ -501,3 +577,8 @@ class World:
             line.failures = closed.failures
             line.attained_gpu_seconds = closed.attained_gpu_seconds
         return record
+
+
+def _added(before: Placement, after: Placement) -> tuple[Seat, ...]:
+    """Seats that only the later one has."""
+    return tuple(seat for seat in after.seats if seat.number not in before.numbers)

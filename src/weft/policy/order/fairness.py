@@ -15,16 +15,23 @@ from weft.policy.order.ranking import Ranking
 
 @dataclass(frozen=True, slots=True)
 class DominantShare:
-    """Order by the share that a job's tenant has before it."""
+    """Order by the share that a job's tenant has before it.
+
+    With `floors` a job counts with its smallest width: more than that it only has while nobody
+    else needs it.
+    """
+
+    floors: bool = False
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
         jobs = snapshot.jobs
+        gpus = (jobs.min_gpus if self.floors else jobs.asked_gpus)[slots]
         tenant = jobs.tenant[slots]
         waiting = jobs.gpu_rate[slots] <= 0
         line = np.lexsort((jobs.seq[slots], waiting, -jobs.priority[slots], tenant))
         before = np.maximum.reduce(
             [
-                _share_before(jobs.asked_gpus[slots][line], tenant[line], snapshot.nodes.gpus),
+                _share_before(gpus[line], tenant[line], snapshot.nodes.gpus),
                 _share_before(jobs.cpus[slots][line], tenant[line], snapshot.nodes.cpus),
                 _share_before(
                     jobs.memory_gib[slots][line], tenant[line], snapshot.nodes.memory_gib

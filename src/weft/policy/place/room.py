@@ -46,6 +46,15 @@ class Room:
             self.memory_gib[node] += memory_gib
 
 
+def in_pieces(shares: Sequence[Share], most_gpus: int) -> tuple[Share, ...]:
+    """The same shares, none larger than that."""
+    return tuple(
+        (node, min(most_gpus, gpus - begin))
+        for node, gpus in shares
+        for begin in range(0, max(gpus, 1), most_gpus)
+    )
+
+
 def host_cpus(kind: Kind, gpus: int) -> float:
     return kind.cpus_per_gpu * gpus if gpus else kind.cpus
 

@@ -99,6 +99,13 @@ class QuotaLedger:
             for step in self.table.paths[queue]
         )
 
+    def spares(self, queue: int, gpus: int) -> bool:
+        """Whether the queue and its ancestors keep their guarantees without `gpus` of theirs."""
+        return all(
+            self.used[step] - gpus >= self.table.guaranteed[step] or not self.table.guaranteed[step]
+            for step in self.table.paths[queue]
+        )
+
     def may_reclaim(self, queue: int, gpus: int, victim: int) -> bool:
         """Whether a job of `gpus` in `queue` may take back what a job of `victim` holds."""
         mine, theirs = self._apart(queue, victim)
