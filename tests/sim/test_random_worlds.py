@@ -23,7 +23,14 @@ EVENTS_PER_CHUNK = 12_500
 FIRST_SEED_OF = 1000
 """Chunk k plays the seeds 1000 k, 1000 k + 1, and so on."""
 
-MUST_BE_MET: set[str] = {*Fault, "preempted", "reclaimed", "pledge kept", "pledge withdrawn"}
+MUST_BE_MET: set[str] = {
+    *Fault,
+    "preempted",
+    "reclaimed",
+    "pledge kept",
+    "pledge withdrawn",
+    "resized",
+}
 MOST_SEEDS_PER_CHUNK = 60
 
 

@@ -7,7 +7,8 @@ them. So no GPU is promised twice, whatever becomes of the resize.
 
 from collections.abc import Collection
 
-from weft.brain.state import BrainState, Underway
+from weft.brain.seating import Underway
+from weft.brain.state import BrainState
 from weft.model.decision import Assignment
 from weft.model.placement import Placement
 from weft.model.state import State
