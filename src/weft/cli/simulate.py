@@ -44,7 +44,10 @@ def simulate(
     folder: Path | None,
     output: str,
 ) -> None:
-    """Run WORKLOAD, or a generated one, under one recipe on a simulated cluster."""
+    """Run WORKLOAD, or a generated one, under one recipe on a simulated cluster.
+
+    WORKLOAD is a table of jobs, a job file with its duration, or a folder of job files.
+    """
     outcome = _run(world.experiment(source, recipe=recipe, seed=seed), folder)
     if output == "json":
         print_json(outcome.summary.as_dict())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from weft.lab.job_files import are_job_files, read_job_files
 from weft.trace.faults import OnFault
 from weft.trace.generator import generate
 from weft.trace.readers import read
@@ -15,7 +16,7 @@ from weft.trace.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    """Jobs of a file: the same for every seed."""
+    """Jobs of a trace, or of job files: the same for every seed."""
 
     path: str
     format: str | None = None
@@ -54,4 +55,7 @@ Source = FromFile | Generated
 
 @lru_cache(maxsize=4)
 def _read(source: FromFile) -> Workload:
+    path = Path(source.path)
+    if source.format is None and are_job_files(path):
+        return read_job_files(path)
     return read(source.path, format=source.format, on_fault=source.on_fault)
