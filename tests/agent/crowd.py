@@ -108,8 +108,8 @@ class Crowd:
             actor.alive = False
             self.carry_out(self.mind.exited(number, SIGKILL_CODE, self.now))
 
-    def resize(self, width: int) -> None:
-        self.carry_out(self.mind.resize(width, self.now))
+    def resize(self, width: int, without: frozenset[int] = frozenset()) -> None:
+        self.carry_out(self.mind.resize(width, self.now, without))
 
     def drain(self) -> None:
         self.carry_out(self.mind.drain(1000.0, self.now))

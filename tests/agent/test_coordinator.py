@@ -27,6 +27,20 @@ def until(crowd: Crowd, phase: Phase) -> None:
     raise AssertionError(f"never {phase}")
 
 
+def reach(crowd: Crowd, width: int, without: frozenset[int] = frozenset()) -> None:
+    """The width is reached, by whom it should be, and it stays so."""
+    for _ in range(20_000):
+        mind = crowd.mind
+        there = len(mind.members) == width and not without & set(mind.members)
+        if there and mind.phase is Phase.STEADY:
+            break
+        crowd.turn()
+    crowd.calm(200)
+    assert crowd.mind.phase is Phase.STEADY
+    assert len(crowd.mind.members) == width
+    assert not without & set(crowd.mind.members)
+
+
 def survivors_applied_each_step_once(crowd: Crowd) -> None:
     done = [a for a in crowd.actors.values() if a.life == "left" and a.step >= crowd.total]
     assert done
@@ -51,13 +65,123 @@ def test_resizes_lose_and_repeat_nothing(seed: int, targets: list[int]) -> None:
         for _ in range(crowd.random.randrange(200)):
             crowd.turn()
         crowd.resize(target)
-    for _ in range(6000):
-        crowd.turn()
-    assert crowd.mind.phase is Phase.STEADY
-    assert len(crowd.mind.members) == targets[-1]
+    reach(crowd, targets[-1])
     crowd.total = max(a.step for a in crowd.actors.values()) + 2
     survivors_applied_each_step_once(finish(crowd))
     assert crowd.mind.restarts == 0
+
+
+@given(
+    seed=SEEDS,
+    width=st.integers(1, 4),
+    choices=st.lists(st.tuples(st.integers(0, 15), st.integers(-1, 2)), min_size=1, max_size=4),
+)
+def test_exactly_those_leave_who_are_to_leave(
+    seed: int, width: int, choices: list[tuple[int, int]]
+) -> None:
+    """Some of the members, or all of them, while the width shrinks, stays or grows."""
+    crowd = Crowd(seed, width, total=100_000)
+    until(crowd, Phase.STEADY)
+    without: frozenset[int] = frozenset()
+    for mask, more in choices:
+        before = crowd.mind.members
+        without |= {n for place, n in enumerate(before) if mask >> place & 1}
+        width = max(len(before) + more, 1)
+        crowd.resize(width, without)
+        for _ in range(crowd.random.randrange(600)):
+            crowd.turn()
+    reach(crowd, width, without)
+    assert crowd.mind.restarts == 0
+    crowd.total = max(a.step for a in crowd.actors.values()) + 2
+    survivors_applied_each_step_once(finish(crowd))
+
+
+def test_who_stays_is_not_who_came_first() -> None:
+    crowd = Crowd(6, 3, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.resize(2, frozenset({0}))
+    reach(crowd, 2, frozenset({0}))
+    assert crowd.mind.members == (1, 2)
+    assert len(crowd.actors) == 3, "nobody had to be started for it"
+    assert crowd.mind.resizes == 1
+
+
+def test_who_must_go_does_not_wait_for_who_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(12, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    monkeypatch.setattr(crowd, "begin", lambda: None)
+    crowd.resize(2, frozenset({0}))
+    crowd.calm(2000)
+    assert crowd.mind.members == (1,)
+    assert not crowd.actors[0].alive
+    assert crowd.actors[2].alive
+
+
+def test_the_only_member_leaves_when_another_has_its_state() -> None:
+    crowd = Crowd(7, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.resize(1, frozenset({0}))
+    reach(crowd, 1, frozenset({0}))
+    assert crowd.mind.members == (1,)
+    assert crowd.actors[1].applied[0] == 0, "it has not begun anew"
+    assert crowd.mind.resizes == 2
+
+
+def test_replicas_leave_whole() -> None:
+    crowd = Crowd(8, 4, total=100_000, unit=2)
+    until(crowd, Phase.STEADY)
+    crowd.resize(2, frozenset({1}))
+    reach(crowd, 2, frozenset({1}))
+    assert crowd.mind.members == (2, 3)
+    assert crowd.mind.can_spare(frozenset({2})) is False
+
+
+def test_a_newcomer_whose_place_is_taken_away_does_not_join() -> None:
+    crowd = Crowd(9, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.resize(2)
+    assert sorted(crowd.actors) == [0, 1]
+    crowd.resize(2, frozenset({1}))
+    reach(crowd, 2, frozenset({1}))
+    assert crowd.mind.members == (0, 2)
+    assert crowd.mind.resizes == 1, "it was let in first"
+
+
+def test_a_newcomer_without_its_replica_makes_room_for_a_whole_one() -> None:
+    crowd = Crowd(13, 2, total=100_000, unit=2)
+    until(crowd, Phase.STEADY)
+    crowd.resize(4)
+    crowd.kill(3)
+    reach(crowd, 4)
+    assert crowd.mind.members == (0, 1, 4, 5)
+
+
+def test_whoever_begins_again_first_can_read_what_was_saved() -> None:
+    crowd = Crowd(10, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.mind.source, crowd.mind.near = "/dev/shm/slot", frozenset({3})
+    for number in (0, 1):
+        crowd.kill(number)
+    until(crowd, Phase.STEADY)
+    assert crowd.mind.members == (3, 2)
+
+
+def test_nobody_begins_again_while_the_snapshot_is_on_its_way() -> None:
+    crowd = Crowd(11, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.mind.holding = True
+    crowd.kill(0)
+    crowd.calm(2000)
+    assert crowd.mind.phase is Phase.GATHERING
+    crowd.mind.holding = False
+    until(crowd, Phase.STEADY)
+
+
+def test_a_plain_crew_is_started_anew_elsewhere() -> None:
+    crowd = Crowd(0, 2, total=1)
+    assert not crowd.mind.can_spare(frozenset({1}))
+    crowd.resize(2, frozenset({1}))
+    assert [a.alive for a in crowd.actors.values()] == [False, False, True, True]
 
 
 @given(seed=SEEDS, width=st.integers(1, 4))

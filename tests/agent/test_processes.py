@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.processes import Launch, Place, Processes, environment, free_port, program_of
+from weft.agent.places import Standing
+from weft.agent.processes import Launch, Processes, environment, free_port, program_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -21,7 +22,7 @@ def launch(folder: Path, *command: str) -> Launch:
         command=command,
         job="job",
         incarnation=4,
-        socket=folder / "agent.sock",
+        socket=str(folder / "agent.sock"),
         key_file=folder / "key",
         slots=folder / "slots",
         logs=folder,
@@ -40,7 +41,7 @@ def play(folder: Path, script: str, act: Callable[[Processes], object] | None = 
             launch(folder, "/bin/sh", "-c", script),
             lambda worker, code: over.set_result((worker, code)),
         )
-        processes.start(5, Place(1, 2))
+        processes.start(5, Standing(1, 2, local_rank=1, local_width=2))
         assert 5 in processes.running
         if act is not None:
             await said(folder / "worker-5.log", "here")
@@ -97,7 +98,7 @@ def test_a_signal_to_one_that_has_ended_is_of_no_matter(tmp_path: Path) -> None:
 
 
 def test_the_variables_of_torchrun_kubeflow_and_weft(tmp_path: Path) -> None:
-    found = environment(launch(tmp_path, "true"), 5, Place(1, 2))
+    found = environment(launch(tmp_path, "true"), 5, Standing(1, 2, local_rank=1, local_width=2))
     assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")} == {
         "RANK": "1",
         "WORLD_SIZE": "2",

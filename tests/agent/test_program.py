@@ -3,7 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from weft.agent.program import digest_of_scripts, version_of
+import pytest
+
+from weft.agent.program import digest_of_scripts, starts_its_own, version_of
 
 
 def test_the_scripts_of_a_command_are_digested(tmp_path: Path) -> None:
@@ -23,3 +25,39 @@ def test_a_command_without_scripts_has_none() -> None:
 def test_a_version_is_known_without_an_import() -> None:
     assert version_of("pytest")
     assert version_of("no-such-package") == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("torchrun", "train.py"),
+        ("/opt/conda/bin/torchrun", "--nnodes", "2", "train.py"),
+        ("accelerate", "launch", "train.py"),
+        ("python", "-m", "torch.distributed.run", "train.py"),
+        ("python3.11", "-u", "-m", "torch.distributed.launch", "train.py"),
+        ("sh", "-c", "torchrun train.py"),
+        ("/bin/sh", "-c", "cd /work && LR=3 exec torchrun train.py"),
+        ("bash", "-lc", "set -e\npip install .\ndeepspeed train.py"),
+        ("sh", "-c", "torchrun \\\n  train.py"),
+        ("env", "A=b", "bash", "-c", "mpirun python train.py"),
+    ],
+)
+def test_a_launcher_is_known_by_its_name(command: tuple[str, ...]) -> None:
+    assert starts_its_own(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (),
+        ("python", "train.py", "torchrun"),
+        ("python", "-m", "train"),
+        ("sh", "-c", "echo torchrun"),
+        ("sh", "-c", "python train.py # torchrun"),
+        ("sh", "-c", 'echo "unbalanced'),
+        ("sh", "torchrun.sh"),
+        ("./train-with-torchrun", "x"),
+    ],
+)
+def test_a_command_that_only_mentions_one_is_none(command: tuple[str, ...]) -> None:
+    assert not starts_its_own(command)

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import logging
-import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,27 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kube.reporting import LLAMA, TOKENS, Vouching, Workers, vouched
-from weft.agent.report import (
-    EVERY_SECONDS,
-    MOST_RETRY_SECONDS,
-    REFUSED_SECONDS,
-    Answer,
-    Destination,
-    Reporter,
-    Said,
-    body_of,
-)
-from weft.kube.metrics import Metrics
-from weft.kube.pods import TOKEN_FILE, PodMaker, WorkerSettings
+from tests.agent.endpoint import Endpoint, a_certificate, an_endpoint, pod_environment
+from tests.kube.reporting import LLAMA, TOKENS
+from weft.agent.courier import MOST_RETRY_SECONDS, Answer, Destination
+from weft.agent.report import EVERY_SECONDS, REFUSED_SECONDS, Reporter, Said, body_of
 from weft.kube.reports.limits import USUAL, Limits
-from weft.kube.reports.listener import TlsFiles
 from weft.kube.reports.payload import Report, Unit, read_weft
-from weft.kube.reports.server import ReportServer, WorkerIdentity
-from weft.kube.reports.tokens import Tokens
-from weft.kube.resources.training_job import TrainingJobSpec
-from weft.model.ids import NodeId
-from weft.model.placement import Seat
+from weft.kube.reports.server import WorkerIdentity
 from weft.train.stages import Resource, Stage, Stages
 
 SAID = Said(step=120, epoch=3, total_steps=400)
@@ -408,18 +392,6 @@ def test_whatever_is_said_the_operator_takes_it(anything: Said) -> None:
 # -------------------------------------------------------------------------- the real endpoint
 
 
-def pod_environment(url: str, token_file: Path, ca_path: str = "") -> dict[str, str]:
-    """As a real pod has it, but for the place of its token."""
-    settings = WorkerSettings(default_image="none", report_url=url, report_ca_path=ca_path)
-    spec = TrainingJobSpec.model_validate({"run": "python train.py"})
-    maker = PodMaker(settings, namespace="lab", name="llama", uid="uid", spec=spec)
-    made = maker.pod(epoch=3, seats=(Seat(NodeId("n0"), 8),), rank=0, leader=1)
-    (container,) = made["spec"]["containers"]
-    environ = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert environ["WEFT_TOKEN_FILE"] == TOKEN_FILE
-    return environ | {"WEFT_TOKEN_FILE": str(token_file)}
-
-
 def test_the_destination_is_what_the_pod_is_told(tmp_path: Path) -> None:
     environ = pod_environment("https://weft:8080/", tmp_path / "token", "/etc/weft/ca.crt")
     assert Destination.from_environment(environ) == Destination(
@@ -438,57 +410,6 @@ def test_the_destination_is_what_the_pod_is_told(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     assert Destination.from_environment({"WEFT_REPORT_URL": url, "WEFT_TOKEN_FILE": "/t"}) is None
     assert events(caplog) == [("WARNING", "report_address_not_usable")]
-
-
-@dataclass
-class Endpoint:
-    """The operator's own server on loopback; only the API server's word is a stand-in's."""
-
-    environ: dict[str, str]
-    token_file: Path
-    heard: list[tuple[WorkerIdentity, Report]] = field(default_factory=list)
-    leading: bool = True
-
-    def destination(self) -> Destination:
-        found = Destination.from_environment(self.environ)
-        assert found is not None
-        return found
-
-
-@asynccontextmanager
-async def an_endpoint(
-    folder: Path, *, limits: Limits = USUAL, tls: TlsFiles | None = None
-) -> AsyncIterator[Endpoint]:
-    words = {
-        TOKENS["right"]: vouched("lab", "llama-3-0", "u3"),
-        TOKENS["old epoch"]: vouched("lab", "llama-2-0", "u2"),
-    }
-    workers = Workers(
-        pods={
-            ("lab", "llama-3-0", "u3"): LLAMA,
-            ("lab", "llama-2-0", "u2"): replace(LLAMA, epoch=2),
-        },
-        epochs={("lab", "llama"): 3},
-    )
-    endpoint = Endpoint({}, folder / "token")
-    endpoint.token_file.write_text(TOKENS["right"])
-    server = ReportServer(
-        Tokens(Vouching({**words})),
-        workers,
-        lambda identity, report: endpoint.heard.append((identity, report)),
-        lambda: endpoint.leading,
-        metrics=Metrics(),
-        limits=limits,
-    )
-    door, _ = await server.start(workers=("127.0.0.1", 0), metrics=None, tls=tls)
-    scheme, name = ("https", "localhost") if tls else ("http", "127.0.0.1")
-    endpoint.environ = pod_environment(
-        f"{scheme}://{name}:{door.port}", endpoint.token_file, str(tls.certificate) if tls else ""
-    )
-    try:
-        yield endpoint
-    finally:
-        await server.stop()
 
 
 async def reported(endpoint: Endpoint, *reports: Said, timeout_seconds: float = 30.0) -> bool:
@@ -588,13 +509,3 @@ def test_the_real_endpoint_over_tls(tmp_path: Path, socket_enabled: None) -> Non
             return trusted, mistrusted, len(endpoint.heard)
 
     assert asyncio.run(run()) == (True, False, 1)
-
-
-def a_certificate(folder: Path) -> TlsFiles:
-    folder.mkdir()
-    files = TlsFiles(folder / "tls.crt", folder / "tls.key")
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-keyout", str(files.key), "-out", str(files.certificate), "-days", "2"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run(made, check=True, capture_output=True, timeout=30)
-    return files

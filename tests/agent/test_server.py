@@ -35,6 +35,8 @@ class Ears:
     def __init__(self) -> None:
         self.heard: list[tuple[int, Message]] = []
         self.silent: list[int] = []
+        self.told: list[tuple[int, Message]] = []
+        self.lost: list[int] = []
 
     def worker_said(self, worker: int, message: Message) -> None:
         self.heard.append((worker, message))
@@ -44,6 +46,12 @@ class Ears:
 
     def driver_asked(self, message: Message) -> Answer:
         return Answer(ok=True, body={"asked": type(message).__name__})
+
+    def outpost_said(self, seat: int, message: Message) -> None:
+        self.told.append((seat, message))
+
+    def outpost_silent(self, seat: int) -> None:
+        self.lost.append(seat)
 
 
 class Guest:

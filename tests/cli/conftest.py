@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -25,11 +26,16 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def weft(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Weft:
-    """Call the command line in this process."""
+def weft(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Weft:
+    """Call the command line in this process, by somebody who has no settings of their own."""
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-
+    for name in ("NO_COLOR", "WEFT_CONTEXT", "WEFT_SOCKET", "WEFT_VERBOSE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr("weft.cli.contexts.SYSTEM_SOCKET", tmp_path / "system" / "weft.sock")
     return partial(call, capsys)
 
 
@@ -66,11 +72,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
         logs={"llama-sft-3-0": [b"step 1\nst", b"ep 2\n", b"\x1b[31mstep 3\x1b[0m"]},
     )
 
-    async def connect(_place: object) -> FakeApi:
+    async def connect(_kubeconfig: str | None, _context: str | None) -> FakeApi:
         return api
 
+    monkeypatch.setenv("WEFT_CONTEXT", "cluster")
     monkeypatch.setattr("weft.cli.cluster.connect", connect)
-    for command in ("ls", "show", "top", "why_cluster"):
+    for command in ("ls", "show", "top", "why_world"):
         monkeypatch.setattr(f"weft.cli.{command}.now", lambda: NOON)
     return api
 

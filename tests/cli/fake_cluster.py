@@ -37,6 +37,7 @@ class FakeApi:
     written: list[tuple[str, str, Thing, dict[str, str]]] = field(default_factory=list)
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     namespace: str = "research"
+    context: str = "lab"
     closed: bool = False
 
     async def get(

@@ -8,7 +8,8 @@ import pytest
 from tests.cli.called import Weft, expect_json_shape, expect_snapshot, trimmed
 from tests.cli.fake_cluster import LEASES, NODES, QUEUES, FakeApi
 from tests.cli.objects import Thing, a_node, a_queue, ready
-from weft.kube.reading.health import Verdict, lease_finding, skew_finding
+from weft.kube.reading.health import lease_finding, skew_finding
+from weft.view.health import Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SERVED = {"resources": [{"name": n} for n in ("trainingjobs", "trainingjobs/status", "queues")]}

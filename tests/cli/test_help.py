@@ -11,7 +11,7 @@ import pytest
 
 import weft as package
 from tests.cli.called import Weft, expect_snapshot
-from weft.cli import main, spec, trace
+from weft.cli import context, local, main, spec, trace
 from weft.cli.lazy import Entry
 
 HEAVY = (
@@ -21,10 +21,10 @@ HEAVY = (
 MOST_TIMES_PYTHON = 6.0
 RUNS = 7
 
+GROUPS = {"context": context, "local": local, "spec": spec, "trace": trace}
 COMMANDS = [
     *((name,) for name in ("", *main.COMMANDS)),
-    *(("spec", name) for name in spec.COMMANDS),
-    *(("trace", name) for name in trace.COMMANDS),
+    *((group, name) for group, module in GROUPS.items() for name in module.COMMANDS),
 ]
 
 
@@ -38,14 +38,14 @@ def test_help_is_what_it_was(weft: Weft, command: tuple[str, ...]) -> None:
     expect_snapshot(f"help-{'-'.join(command) or 'weft'}.txt", text)
 
 
-@pytest.mark.parametrize("group", [(), ("spec",), ("trace",)])
+@pytest.mark.parametrize("group", [(), ("local",), ("spec",), ("trace",)])
 def test_a_group_by_itself_shows_its_help(weft: Weft, group: tuple[str, ...]) -> None:
     assert weft(*group).out == weft(*group, "--help").out
 
 
 @pytest.mark.parametrize(
     "entry",
-    [*main.COMMANDS.values(), *spec.COMMANDS.values(), *trace.COMMANDS.values()],
+    [entry for module in (main, *GROUPS.values()) for entry in module.COMMANDS.values()],
     ids=lambda entry: entry.where,
 )
 def test_every_line_of_the_table_leads_to_a_command(entry: Entry) -> None:

@@ -10,14 +10,15 @@ import pytest
 from tests.cli.called import Weft
 from tests.cli.objects import a_queue
 from weft.cli.age import age, lasting
-from weft.cli.cluster import Place
 from weft.cli.exit_status import Exit, of_job
 from weft.cli.grid import Grid
 from weft.cli.job_words import asked, facts, failing, queueing
 from weft.cli.logs import shown
+from weft.cli.place import Place
 from weft.cli.screen import cell, harmless
 from weft.cli.top import bar
-from weft.kube.reading.queues import in_tree_order, queue_line
+from weft.kube.reading.queues import queue_line
+from weft.view.queues import in_tree_order
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_without_the_extra_there_is_a_hint(weft: Weft, monkeypatch: pytest.Monke
     for name in [name for name in sys.modules if name.startswith("weft.kube.client.api")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    called = weft("ls")
+    called = weft("ls", "--context", "cluster")
     assert called.status == 1
     assert called.err == (
         "error: this needs a package that is not installed: aiohttp\n"
@@ -174,6 +175,6 @@ def test_without_a_kubeconfig_there_is_a_hint(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    called = weft("why", "job-0")
+    called = weft("why", "job-0", "--context", "cluster")
     assert called.status == 5
     assert "hint: Set KUBECONFIG" in called.err

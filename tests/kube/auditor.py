@@ -1,7 +1,8 @@
 """Watches what really runs, apart from what anybody believes.
 
 It reads pods from the API server all the time and keeps what must never be seen: two incarnations
-of one job alive at once, more GPUs bound on a node than it has, a gang that stays incomplete.
+of one job alive at once, more GPUs bound on a node than it has, a gang that stays incomplete. A
+job that may be resized has no fixed number of workers, so the last does not apply to it.
 """
 
 import threading
@@ -77,8 +78,9 @@ class Auditor:
             epochs[job].add(labels["weft.dev/epoch"])
             key = (job, labels["weft.dev/epoch"])
             ranks[key] += "deletionTimestamp" not in about
-            env = pod["spec"]["containers"][0]["env"]
-            seats[key] = next(int(e["value"]) for e in env if e["name"] == "WEFT_SEATS")
+            env = {e["name"]: e.get("value") for e in pod["spec"]["containers"][0]["env"]}
+            elastic = env["WEFT_MIN_GPUS"] != env["WEFT_MAX_GPUS"]
+            seats[key] = 0 if elastic else int(env["WEFT_SEATS"])
         for job, seen in epochs.items():
             if len(seen) > 1:
                 self._fault(f"{job} lives in epochs {sorted(seen)}")

@@ -34,7 +34,7 @@ def worker_pod(cluster: ControlPlane, namespace: str = TEAM) -> Manifest:
     """As the operator makes it; without its claim, for which nobody has a volume here."""
     job = cluster.api.must("POST", jobs_path(namespace), training_job("sft"))
     maker = pod_maker(namespace=namespace, uid=job["metadata"]["uid"])
-    pod = deepcopy(maker.pod(epoch=1, seats=SEATS, rank=0, leader=1))
+    pod = deepcopy(maker.pod(epoch=1, seats=SEATS, number=0, leader=1))
     pod["spec"]["volumes"].pop()
     container(pod)["volumeMounts"].pop()
     return pod

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -92,14 +93,43 @@ class OperatorProcess:
         self._end(signal.SIGKILL if kind is not None else signal.SIGTERM)
 
 
+class Relief:
+    """When the first operator has died of its crash, the second one takes over."""
+
+    def __init__(self, first: OperatorProcess, second: OperatorProcess, crash: str) -> None:
+        self._first, self._second, self._crash = first, second, crash
+        self._thread = threading.Thread(target=self._take_over, daemon=True)
+
+    def __enter__(self) -> None:
+        if self._crash:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        if not self._crash:
+            return
+        self._thread.join(5.0)
+        assert not self._thread.is_alive(), f"the operator never came to {self._crash}"
+        self._second.stop()
+
+    def _take_over(self) -> None:
+        status = self._first.wait_until_dead(120.0)
+        assert status == -9, f"the operator ended by itself: {self._first.log.read_text()[-2000:]}"
+        self._second.start()
+
+
 class Lab:
     """What a user does in one namespace of a cluster, and what can be seen there."""
 
-    def __init__(self, cluster: ControlPlane, namespace: str = "lab") -> None:
+    def __init__(
+        self,
+        cluster: ControlPlane,
+        namespace: str = "lab",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.namespace = namespace
         self._path = TRAINING_JOBS.format(namespace)
-        cluster.add_namespace(namespace)
+        cluster.add_namespace(namespace, labels)
 
     def submit(self, name: str, gpus: int | str = 1, **spec: Any) -> dict[str, Any]:
         asked = {"run": "train", "resources": {"gpus": gpus}} | spec
@@ -135,6 +165,23 @@ class Lab:
         selector = f"weft.dev/job={job}" if job else "weft.dev/job"
         path = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector={selector}"
         return {pod["metadata"]["name"]: pod for pod in self.cluster.api.must("GET", path)["items"]}
+
+    def evict(self, pod: str) -> int:
+        """As `kubectl drain` does it; the status of the answer."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.namespace},
+        }
+        return self.cluster.api.send("POST", path, body).status
+
+    def told(self, job: str) -> dict[str, str]:
+        """What Events say of the job: reasons and notes."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        listed = self.cluster.api.must("GET", path)["items"]
+        about = [event for event in listed if event.get("regarding", {}).get("name") == job]
+        return {event["reason"]: event.get("note", "") for event in about}
 
     def await_workers(self, name: str, epoch: int = 1) -> None:
         wait_until(lambda: self._all_run(name, epoch), f"epoch {epoch} of {name} to run")

@@ -19,6 +19,7 @@ import aiohttp
 from weft.kube.client.errors import Unavailable
 from weft.kube.metrics import Metrics
 from weft.kube.reports.limits import USUAL, Limits
+from weft.kube.reports.meeting import Head, Meetings
 from weft.kube.reports.payload import MOST_METRICS, MOST_NUMBER, Report
 from weft.kube.reports.server import (
     HEALTH,
@@ -26,6 +27,7 @@ from weft.kube.reports.server import (
     READY,
     ReportServer,
     WorkerIdentity,
+    meeting_path,
     report_path,
 )
 from weft.kube.reports.tokens import POD_NAME, POD_UID, REVIEWS, Tokens
@@ -36,6 +38,8 @@ Body = bytes | str | AsyncIterator[bytes] | None
 FAR = 4_000_000_000
 STEP = b'{"step": 3}'
 PERCENT = b'{"trainerStatus": {"progressPercentage": 45}}'
+KEY = "5e" * 32
+HEAD = f'{{"epoch": 3, "address": "10.1.2.3:29400", "key": "{KEY}"}}'.encode()
 
 
 def a_token(name: str, *, audience: object = ("weft",), expires: int = FAR) -> str:
@@ -93,8 +97,10 @@ class Workers:
 
 
 LLAMA = WorkerIdentity("lab", "llama", 3, 0)
+OUTPOST = WorkerIdentity("lab", "llama", 3, 7)
 TOKENS = {
     "right": a_token("right"),
+    "outpost": a_token("outpost"),
     "other job": a_token("other-job"),
     "other namespace": a_token("other-namespace"),
     "old epoch": a_token("old-epoch"),
@@ -128,6 +134,7 @@ class Scene:
     workers: Workers = field(default_factory=Workers)
     metrics: Metrics = field(default_factory=Metrics)
     heard: list[tuple[WorkerIdentity, Report]] = field(default_factory=list)
+    meetings: Meetings = field(default_factory=Meetings)
     leading: bool = True
     ready: bool = True
     now: float = 0.0
@@ -153,6 +160,10 @@ class Scene:
         ) as response:
             return Answer(response.status, response.headers, await response.read())
 
+    def meet(self) -> None:
+        """The head has said where it is."""
+        self.meetings.say("lab/llama/", Head(3, "10.1.2.3:29400", KEY))
+
     async def report(
         self, token: str = TOKENS["right"], body: Body = STEP, **headers: str
     ) -> Answer:
@@ -168,16 +179,17 @@ async def a_scene(limits: Limits = USUAL, *, metrics_door: bool = False) -> Asyn
     """A worker of lab/llama in its present epoch, and workers who should not speak for it."""
     with tempfile.TemporaryDirectory() as folder:
         scene = Scene(Path(folder))
-        for name, job, namespace, epoch in (
-            ("right", "llama", "lab", 3),
-            ("other job", "vit", "lab", 1),
-            ("other namespace", "llama", "prod", 1),
-            ("old epoch", "llama", "lab", 2),
+        for name, job, namespace, epoch, seat in (
+            ("right", "llama", "lab", 3, 0),
+            ("outpost", "llama", "lab", 3, 7),
+            ("other job", "vit", "lab", 1, 0),
+            ("other namespace", "llama", "prod", 1, 0),
+            ("old epoch", "llama", "lab", 2, 0),
         ):
-            pod = f"{job}-{epoch}-0"
+            pod = f"{job}-{epoch}-{seat}"
             uid = name.replace(" ", "-")
             scene.vouching.words[TOKENS[name]] = vouched(namespace, pod, uid)
-            scene.workers.pods[namespace, pod, uid] = WorkerIdentity(namespace, job, epoch, 0)
+            scene.workers.pods[namespace, pod, uid] = WorkerIdentity(namespace, job, epoch, seat)
             scene.workers.epochs[namespace, job] = max(epoch, 3 if namespace == "lab" else 1)
         scene.workers.epochs["lab", "vit"] = 1
         scene.vouching.words[TOKENS["no worker"]] = vouched("lab", "notebook", "u")
@@ -193,6 +205,7 @@ async def a_scene(limits: Limits = USUAL, *, metrics_door: bool = False) -> Asyn
             ready=lambda: scene.ready,
             limits=limits,
         )
+        scene.meetings = server.meetings
         await server.start(workers=scene.folder / "workers", metrics=scene.folder / "metrics")
         path = scene.folder / ("metrics" if metrics_door else "workers")
         try:
@@ -227,9 +240,19 @@ def expected(credential: str, method: str, path: str) -> int:
     known = {template.format(namespace="lab", name="llama") for _, template in ALL_ROUTES}
     if path not in known:
         return 404
-    if path in (HEALTH, READY) or method != "POST":
+    meeting = path == meeting_path("lab", "llama")
+    if path in (HEALTH, READY) or method not in (("GET", "POST") if meeting else ("POST",)):
         return 405
-    return {"right": 200, "old epoch": 409}.get(credential, 403)
+    if meeting and credential == "outpost":
+        return 403 if method == "POST" else 200
+    return {"right": 200, "outpost": 200, "old epoch": 409}.get(credential, 403)
+
+
+def body_for(path: str) -> bytes:
+    """What its owner would send there."""
+    if path.endswith("/head"):
+        return HEAD
+    return PERCENT if "kubeflow" in path else STEP
 
 
 ALL_ROUTES = routes_of(a_server())

@@ -65,6 +65,10 @@ SYSTEM_FOLDERS: Final = (
     "/var/run/weft/",
     "/var/run/secrets/",
 )
+POD_IP: Final = {
+    "name": "WEFT_POD_IP",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+}
 TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
@@ -121,7 +125,7 @@ def _promises(pod: Pod) -> Iterator[str]:
     (container,) = spec["containers"]
     if set(container) - CONTAINER_FIELDS:
         yield f"fields {set(container) - CONTAINER_FIELDS}"
-    if any(set(entry) != {"name", "value"} for entry in container["env"]):
+    if any(set(entry) != {"name", "value"} for entry in container["env"] if entry != POD_IP):
         yield "environment from elsewhere"
     names = [entry["name"] for entry in container["env"]]
     if len(set(names)) < len(names):

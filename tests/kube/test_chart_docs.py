@@ -101,5 +101,5 @@ def worker_variables() -> set[str]:
         WorkerSettings(report_url="http://weft"), namespace="a", name="b", uid="c", spec=spec
     )
     seats = (Seat(node=NodeId("n"), gpus=1), Seat(node=NodeId("m"), gpus=1))
-    pod = maker.pod(epoch=1, seats=seats, rank=0, leader=1)
+    pod = maker.pod(epoch=1, seats=seats, number=0, leader=1)
     return {entry["name"] for entry in pod["spec"]["containers"][0]["env"]}

@@ -183,7 +183,7 @@ def test_the_rights_suffice_for_a_jobs_life(cluster: ControlPlane, operator: Res
     finalizers = {"metadata": {"finalizers": [FINALIZER]}}
     status = {"status": {"state": "Queued"}}
     maker = pod_maker(uid=job["metadata"]["uid"])
-    pod = maker.pod(epoch=1, seats=SEATS, rank=0, leader=1)
+    pod = maker.pod(epoch=1, seats=SEATS, number=0, leader=1)
     calls: list[tuple[str, str, object]] = [
         ("GET", jobs_path(), None),
         ("GET", queues_path(), None),

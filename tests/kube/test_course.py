@@ -1,10 +1,19 @@
 """The next step for one job, from what is seen and what is believed: no cluster, no clock."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from tests.kube.looks import (
+    BOTH,
+    NOW,
+    TWO_SEATS,
+    a_job,
+    a_pod,
+    believed,
+    kinds,
+    step,
+)
 from weft.brain.event import (
     InstructionDone,
     InstructionRefused,
@@ -19,96 +28,24 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
-from weft.kube.operator.course import next_step, phase_seen
-from weft.kube.operator.sight import JobSight, PodSight
+from weft.kube.operator.course import phase_seen
+from weft.kube.operator.sight import PodSight
 from weft.kube.operator.step import (
     AddFinalizer,
     Belief,
     CreatePods,
     DeleteJob,
     DeletePods,
-    Look,
     Note,
     Record,
     RecordStopping,
     RemoveFinalizer,
     Rules,
     Settle,
-    Step,
 )
-from weft.kube.resources.training_job import TrainingJobSpec
-from weft.model.decision import Assignment
 from weft.model.errors import ProtocolError
 from weft.model.ids import NodeId
-from weft.model.placement import Placement, Seat
 from weft.model.state import State
-
-NOW = 1000.0
-RULES = Rules(default_image="busybox")
-TWO_SEATS = Assignment(16, Placement((Seat(NodeId("n0"), 8), Seat(NodeId("n1"), 8))))
-
-
-def a_job(state: str = "", epoch: int = 0, **more: Any) -> JobSight:
-    status: dict[str, Any] = {"state": state} if state else {}
-    if epoch:
-        seats = [{"node": seat.node, "gpus": seat.gpus} for seat in TWO_SEATS.placement.seats]
-        status["decision"] = {"epoch": epoch, "seats": seats}
-    status |= more.pop("status", {})
-    asked = {"run": "train", "resources": {"gpus": 16}} | more.pop("spec", {})
-    known: dict[str, Any] = {
-        "uid": "u",
-        "version": 1,
-        "namespace": "lab",
-        "name": "vit",
-        "generation": 1,
-        "created": 0.0,
-        "deleting": False,
-        "cancelled": False,
-        "finalizer": True,
-        "spec": TrainingJobSpec.model_validate(asked),
-        "fault": "",
-        "status": status,
-    }
-    return JobSight(**known | more)
-
-
-def a_pod(rank: int, phase: str = "Running", epoch: int = 1, **more: Any) -> PodSight:
-    known: dict[str, Any] = {
-        "uid": f"p{epoch}-{rank}",
-        "version": 1,
-        "namespace": "lab",
-        "name": f"vit-{epoch}-{rank}",
-        "job": "vit",
-        "epoch": epoch,
-        "rank": rank,
-        "owner": "u",
-        "node": f"n{rank}",
-        "phase": phase,
-        "reason": "",
-        "deleting": False,
-        "exit_code": None,
-        "stuck": "",
-        "unschedulable": "",
-        "gpus": 8,
-        "cpus": 0.0,
-        "memory_gib": 0.0,
-    }
-    return PodSight(**known | more)
-
-
-def believed(state: State, epoch: int = 1, **more: Any) -> Belief:
-    seated = state.holds_seats or state is State.ADMITTED
-    return Belief(state=state, epoch=epoch, assignment=TWO_SEATS if seated else None, **more)
-
-
-def step(job: JobSight | None, *pods: PodSight, belief: Belief | None = None, **more: Any) -> Step:
-    known: dict[str, Any] = {"note": Note(), "now": NOW, "rules": RULES, "lost": {}}
-    return next_step(Look("lab/vit", job, pods, belief or Belief(), **known | more))
-
-
-def kinds(step: Step) -> list[type]:
-    return [type(what) for what in (*step.events, *step.deeds)]
-
 
 # --- meeting a job
 
@@ -184,12 +121,12 @@ def test_an_object_without_finalizer_gets_one_before_the_record() -> None:
 
 def test_pods_are_created_once_the_decision_is_on_record() -> None:
     found = step(a_job("Starting", epoch=1), belief=believed(State.STARTING))
-    assert found.deeds == (CreatePods(1, TWO_SEATS, (0, 1)),)
+    assert found.deeds == (CreatePods(1, BOTH, (0, 1)),)
 
 
 def test_only_missing_pods_are_created() -> None:
     found = step(a_job("Starting", epoch=1), a_pod(0), belief=believed(State.STARTING))
-    assert found.deeds == (CreatePods(1, TWO_SEATS, (1,)),)
+    assert found.deeds == (CreatePods(1, BOTH, (1,)),)
 
 
 def test_nothing_starts_beside_an_incarnation_that_still_lives() -> None:
@@ -203,7 +140,7 @@ def test_nothing_starts_beside_an_incarnation_that_still_lives() -> None:
 def test_what_is_left_of_an_ended_incarnation_goes_when_the_next_one_starts() -> None:
     old = a_pod(0, "Failed", epoch=1)
     found = step(a_job("Starting", epoch=2), old, belief=believed(State.STARTING, epoch=2))
-    assert found.deeds == (DeletePods((old,)), CreatePods(2, TWO_SEATS, (0, 1)))
+    assert found.deeds == (DeletePods((old,)), CreatePods(2, BOTH, (0, 1)))
 
 
 def test_a_start_is_done_when_all_workers_run() -> None:
@@ -247,7 +184,7 @@ def test_a_start_that_a_node_rejects_is_refused_so_that_it_backs_off() -> None:
 
 
 def test_a_note_of_an_older_epoch_refuses_nothing() -> None:
-    note = Note(refusal=(1, "no room"))
+    note = Note(refusal=(1, 0, "no room"))
     belief = believed(State.STARTING, epoch=2)
     found = step(a_job("Starting", epoch=2), belief=belief, note=note)
     assert kinds(found) == [CreatePods]

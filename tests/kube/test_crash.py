@@ -5,14 +5,13 @@ while it runs, and all end. After each death a new process continues under the s
 need not wait for the lease; the test of the standby waits for it.
 """
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from tests.kube.auditor import Auditor
 from tests.kube.installed import install_chart
-from tests.kube.operators import Lab, OperatorProcess, wait_until
+from tests.kube.operators import Lab, OperatorProcess, Relief, wait_until
 from tools.testcluster import ControlPlane
 from weft.kube.operator.crash import POINTS
 
@@ -50,7 +49,7 @@ def play(cluster: ControlPlane, folder: Path, crash: str) -> Outcome:
         kubeconfig, folder, options=RECIPE, environment={"WEFT_CRASH": crash} if crash else {}
     )
     second = OperatorProcess(kubeconfig, folder, options=RECIPE)
-    with Auditor(cluster) as auditor, first, _Relief(first, second, crash):
+    with Auditor(cluster) as auditor, first, Relief(first, second, crash):
         lab.submit("long", 16, nodes=2, duration="2h")
         wait_until(lambda: _is_decided(lab, "long"), "long to start")
         lab.submit("unwanted", 8, duration="3h")
@@ -64,30 +63,6 @@ def play(cluster: ControlPlane, folder: Path, crash: str) -> Outcome:
     assert not auditor.faults
     assert auditor.looks > 10
     return {name: _outcome(lab, name) for name in EXPECTED}
-
-
-class _Relief:
-    """When the first operator has died of its crash, the second one takes over."""
-
-    def __init__(self, first: OperatorProcess, second: OperatorProcess, crash: str) -> None:
-        self._first, self._second, self._crash = first, second, crash
-        self._thread = threading.Thread(target=self._take_over, daemon=True)
-
-    def __enter__(self) -> None:
-        if self._crash:
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        if not self._crash:
-            return
-        self._thread.join(5.0)
-        assert not self._thread.is_alive(), f"the operator never came to {self._crash}"
-        self._second.stop()
-
-    def _take_over(self) -> None:
-        status = self._first.wait_until_dead(120.0)
-        assert status == -9, f"the operator ended by itself: {self._first.log.read_text()[-2000:]}"
-        self._second.start()
 
 
 def _is_decided(lab: Lab, name: str) -> bool:

@@ -59,6 +59,7 @@ def pods_for(spec: JobSpec, job: Job) -> list[dict[str, Any]]:
             share,
             job.cpus + share * job.cpus_per_gpu,
             job.memory_gib + share * job.memory_gib_per_gpu,
+            number=rank,
         )
         for rank, share in enumerate(shares)
     )

@@ -196,7 +196,7 @@ def test_reasons_reach_the_status_and_the_events_once_per_change(
         lambda: lab.job("second").get("status", {}).get("reason") == "Capacity.Busy", "the reason"
     )
     assert seconds < 10.0
-    wait_until(lambda: _events(lab, "second") == ["CapacityBusy"], "one Event")
+    wait_until(lambda: list(lab.told("second")) == ["CapacityBusy"], "one Event")
     told = lab.job("second")["status"]["reasons"][0]
     assert told["text"] == "0 of 16 suitable GPUs are free; this job needs 16."
     assert told["remedy"].startswith("wait for running jobs to end")
@@ -243,9 +243,3 @@ def _past(lab: Lab, name: str) -> dict[str, int]:
 def _quota_is_enforced(lab: Lab) -> bool:
     quota = lab.cluster.api.must("GET", "/api/v1/namespaces/lab/resourcequotas/none")
     return "hard" in quota.get("status", {})
-
-
-def _events(lab: Lab, job: str) -> list[str]:
-    listed = lab.cluster.api.must("GET", "/apis/events.k8s.io/v1/namespaces/lab/events")["items"]
-    about = [event for event in listed if event.get("regarding", {}).get("name") == job]
-    return [event["reason"] for event in about]

@@ -1,5 +1,6 @@
 """Worker pods: what is in them, what never is, and that a real API server lets them in."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from tests.kube.restricted import breaches
 from tools.testcluster import ControlPlane
 from weft.kube.names import pods_path
-from weft.kube.pods import HEAR_TERM, PASS_TERM_ON, PodMaker, WorkerSettings, service_name
+from weft.kube.pods import AGENT, LAUNCH, PASS_TERM_ON, PodMaker, WorkerSettings, service_name
 from weft.kube.reports.server import kubeflow_path, report_path
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.errors import SpecError
@@ -25,7 +26,11 @@ from weft.model.placement import Seat
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 ONE = (Seat(NodeId("n0"), 8, 64.0, 476.5),)
-GANG = (Seat(NodeId("n0"), 8), Seat(NodeId("n1"), 4), Seat(NodeId("n1"), 4))
+GANG = (
+    Seat(NodeId("n0"), 8),
+    Seat(NodeId("n1"), 4, number=1),
+    Seat(NodeId("n1"), 4, number=2),
+)
 SETTINGS = WorkerSettings(default_image="busybox", report_url="https://weft.weft-system:8080/")
 
 
@@ -36,12 +41,12 @@ def maker(settings: WorkerSettings = SETTINGS, **spec: Any) -> PodMaker:
 
 def pod(
     seats: tuple[Seat, ...] = ONE,
-    rank: int = 0,
+    number: int = 0,
     *,
     settings: WorkerSettings = SETTINGS,
     **spec: Any,
 ) -> dict[str, Any]:
-    return maker(settings, **spec).pod(epoch=3, seats=seats, rank=rank, leader=7)
+    return maker(settings, **spec).pod(epoch=3, seats=seats, number=number, leader=7)
 
 
 def worker(made: dict[str, Any]) -> dict[str, Any]:
@@ -50,10 +55,10 @@ def worker(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def env(made: dict[str, Any]) -> dict[str, str]:
-    return {entry["name"]: entry["value"] for entry in worker(made)["env"]}
+    return {entry["name"]: entry.get("value", "") for entry in worker(made)["env"]}
 
 
-def test_a_pod_is_named_by_job_epoch_and_rank_and_owned_by_the_job() -> None:
+def test_a_pod_is_named_by_job_epoch_and_seat_and_owned_by_the_job() -> None:
     about = pod(GANG, 2, queue="research")["metadata"]
     assert about == {
         "name": "vit-3-2",
@@ -114,7 +119,7 @@ def test_a_lone_worker_is_its_own_master() -> None:
 
 
 def test_a_gang_meets_at_its_first_worker() -> None:
-    made = [maker().pod(epoch=3, seats=GANG, rank=rank, leader=7) for rank in range(3)]
+    made = maker().pods(epoch=3, seats=GANG, leader=7)
     assert [one["spec"]["hostname"] for one in made] == ["vit-3-0", "vit-3-1", "vit-3-2"]
     assert {one["spec"]["subdomain"] for one in made} == {"weft-vit"}
     assert {env(one)["MASTER_ADDR"] for one in made} == {"vit-3-0.weft-vit.team.svc"}
@@ -130,11 +135,53 @@ def test_a_gang_meets_at_its_first_worker() -> None:
 
 def test_the_maker_does_not_mix_up_placements() -> None:
     one_maker = maker()
-    first = one_maker.pod(epoch=3, seats=GANG, rank=0, leader=7)
-    second = one_maker.pod(epoch=4, seats=GANG, rank=0, leader=8)
-    third = one_maker.pod(epoch=4, seats=GANG[:2], rank=0, leader=8)
+    first = one_maker.pod(epoch=3, seats=GANG, number=0, leader=7)
+    second = one_maker.pod(epoch=4, seats=GANG, number=0, leader=8)
+    third = one_maker.pod(epoch=4, seats=GANG[:2], number=0, leader=8)
     assert [env(one)["WEFT_EPOCH"] for one in (first, second, third)] == ["3", "4", "4"]
     assert [env(one)["WEFT_SEATS"] for one in (first, second, third)] == ["3", "3", "2"]
+
+
+def test_a_pod_tells_the_agent_its_seat_and_the_jobs_range() -> None:
+    made = maker(resources={"gpus": "2..16"}, grace="2m").pods(epoch=3, seats=GANG, leader=7)
+    names = ("WEFT_SEAT", "WEFT_SEAT_GPUS", "WEFT_HEAD")
+    assert [[env(one).get(name) for name in names] for one in made] == [
+        ["0", "8", "1"],
+        ["1", "4", None],
+        ["2", "4", None],
+    ]
+    shared = {
+        "WEFT_MIN_GPUS": "2",
+        "WEFT_MAX_GPUS": "16",
+        "WEFT_WIDTH": "16",
+        "WEFT_GRACE_SECONDS": "120",
+    }
+    assert all(shared.items() <= env(one).items() for one in made)
+    address = {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert {"name": "WEFT_POD_IP", "valueFrom": address} in worker(made[0])["env"]
+
+
+def test_a_job_without_gpus_has_one_worker() -> None:
+    found = env(pod((Seat(NodeId("n"), 0, 1.0),), resources={"gpus": 0, "cpus": 1}))
+    names = ("WEFT_SEAT_GPUS", "WEFT_WIDTH", "WEFT_MIN_GPUS", "WEFT_MAX_GPUS")
+    assert [found[name] for name in names] == ["1", "1", "1", "1"]
+
+
+def test_a_pod_that_joins_later_is_one_of_the_gang() -> None:
+    grown = (
+        Seat(NodeId("n0"), 1),
+        Seat(NodeId("n0"), 1, number=2),
+        Seat(NodeId("n1"), 1, number=5),
+    )
+    alone, joined = maker(resources={"gpus": "1..4"}), maker(resources={"gpus": "1..4"})
+    head = alone.pod(epoch=3, seats=grown[:1], number=0, leader=7)
+    late = joined.pod(epoch=3, seats=grown, number=5, leader=9)
+    assert [one["metadata"]["name"] for one in (head, late)] == ["vit-3-0", "vit-3-5"]
+    assert [one["spec"]["subdomain"] for one in (head, late)] == ["weft-vit", "weft-vit"]
+    assert late["metadata"]["labels"]["weft.dev/rank"] == env(late)["WEFT_SEAT"] == "5"
+    # Ranks are for torch, which knows no gaps.
+    assert (env(late)["WEFT_RANK"], env(late)["NNODES"]) == ("2", "3")
+    assert env(late)["MASTER_ADDR"].startswith("vit-3-0.")
 
 
 def test_the_service_gives_names_to_workers_that_are_not_ready() -> None:
@@ -263,7 +310,8 @@ def expanded(text: str, known: dict[str, str]) -> str:
 def test_text_reaches_the_worker_as_it_was_written(script: str, value: str) -> None:
     made = pod(run="x" + script, env={"A": value})
     known = env(made)
-    assert expanded(worker(made)["command"][2], known) == HEAR_TERM + "x" + script
+    assert expanded(worker(made)["command"][2], known) == LAUNCH
+    assert expanded(worker(made)["command"][4], known) == "x" + script
     assert expanded(known["A"], known) == value
 
 
@@ -277,21 +325,28 @@ signal.signal(signal.SIGTERM, save); print('up'); time.sleep(60)" """
 DEAF = "python3 -u -c \"import time; print('up'); time.sleep(60)\""
 
 
-Start = Callable[[str], subprocess.Popen[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
 def container() -> Iterator[Start]:
-    """Runs a command as the first process of a PID namespace, as a container does."""
+    """Runs a job's command as the first process of a PID namespace, as a container does."""
     inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if not shutil.which("unshare") or subprocess.run([*inside, "true"], check=False).returncode:
         pytest.skip("no PID namespaces here")
     running: list[subprocess.Popen[str]] = []
 
-    def start(script: str) -> subprocess.Popen[str]:
-        words = [*inside, "/bin/sh", "-c", script]
+    def start(run: str, programs: Path | None = None) -> subprocess.Popen[str]:
+        words = [*inside, "/bin/sh", "-c", LAUNCH, "weft", run]
+        path = f"{programs}:{os.environ['PATH']}" if programs else os.environ["PATH"]
         running.append(
-            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            subprocess.Popen(
+                words,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, "PATH": path},
+            )
         )
         return running[-1]
 
@@ -325,13 +380,47 @@ def stop(container: subprocess.Popen[str]) -> str:
     ids=["one command", "several", "exec", "background", "piped", "without a handler"],
 )
 def test_a_worker_can_save_before_it_stops(container: Start, script: str, said: str) -> None:
-    assert stop(container(HEAR_TERM + script)) == said
+    assert stop(container(script)) == said
 
 
 def test_a_worker_that_is_not_stopped_ends_as_its_command_does(container: Start) -> None:
-    process = container(HEAR_TERM + "echo up\nexit 3")
+    process = container("echo up\nexit 3")
     assert process.communicate(timeout=20)[0] == "up\n"
     assert process.returncode == 3
+
+
+FAKE_AGENT = """#!/usr/bin/python3 -u
+import os, signal, subprocess, sys
+def leave(*_): print('told', flush=True); child.kill(); os._exit(143)
+signal.signal(signal.SIGTERM, leave)
+print(os.getpid(), sys.argv[1:5], flush=True)
+child = subprocess.Popen(sys.argv[3:])
+sys.exit(child.wait())
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder on the path of an image that has the agent."""
+    (tmp_path / AGENT).write_text(FAKE_AGENT)
+    (tmp_path / AGENT).chmod(0o755)
+    return tmp_path
+
+
+def test_where_the_image_has_the_agent_it_is_the_first_process(
+    container: Start, programs: Path
+) -> None:
+    process = container('echo "it\'s $WEFT_TEST up"\nexit 4', programs)
+    assert process.communicate(timeout=20)[0] == "1 ['pod', '--', '/bin/sh', '-c']\nit's  up\n"
+    assert process.returncode == 4
+
+
+def test_the_agent_alone_hears_that_it_has_to_stop(container: Start, programs: Path) -> None:
+    process = container("echo up; exec sleep 60", programs)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("1 ")
+    assert stop(process) == "told\n"
+    assert process.returncode == 143
 
 
 # ------------------------------------------------------------------------------------ for real
@@ -346,7 +435,7 @@ def test_the_api_server_lets_every_shape_into_a_restricted_namespace(
         *maker(volumes=volumes, workdir="/w", env={"A": "$(B) ä"}).pods(
             epoch=1, seats=GANG, leader=1
         ),
-        maker().pod(epoch=2, seats=(Seat(NodeId("n0"), 0, 0.1, 0.001),), rank=0, leader=1),
+        maker().pod(epoch=2, seats=(Seat(NodeId("n0"), 0, 0.1, 0.001),), number=0, leader=1),
         pod(settings=WorkerSettings(default_image="x", run_as_user=None)),
     ]
     for made in shapes:
@@ -380,11 +469,11 @@ def test_the_longest_names_are_let_in(cluster: ControlPlane) -> None:
 
 def test_a_pod_is_made_quickly() -> None:
     one_maker = maker(env={f"V{number}": "x" for number in range(10)})
-    seats = tuple(Seat(NodeId(f"n{rank}"), 8, 64.0, 400.0) for rank in range(64))
+    seats = tuple(Seat(NodeId(f"n{rank}"), 8, 64.0, 400.0, number=rank) for rank in range(64))
     best = float("inf")
     for _ in range(5):
         begin = time.process_time()
         for rank in range(64):
-            orjson.dumps(one_maker.pod(epoch=1, seats=seats, rank=rank, leader=1))
+            orjson.dumps(one_maker.pod(epoch=1, seats=seats, number=rank, leader=1))
         best = min(best, (time.process_time() - begin) / 64)
     assert best < 100e-6

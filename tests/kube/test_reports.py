@@ -13,6 +13,7 @@ from tests.kube.reporting import (
     LLAMA,
     METHODS,
     NOWHERE,
+    OUTPOST,
     PERCENT,
     STEP,
     TOKENS,
@@ -20,6 +21,7 @@ from tests.kube.reporting import (
     Scene,
     a_scene,
     authorization,
+    body_for,
     expected,
     is_sound,
 )
@@ -27,6 +29,7 @@ from weft.kube.reports.limits import Limits
 from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import (
     HEALTH,
+    MEETING,
     METRICS,
     READY,
     ROUTES,
@@ -38,7 +41,8 @@ from weft.kube.reports.server import (
 
 def test_the_route_table_is_what_is_documented() -> None:
     assert sorted(ALL_ROUTES) == sorted(
-        [("POST", route.path) for route in ROUTES] + [("GET", HEALTH), ("GET", READY)]
+        [("POST", route.path) for route in ROUTES]
+        + [("GET", MEETING), ("POST", MEETING), ("GET", HEALTH), ("GET", READY)]
     )
 
 
@@ -49,16 +53,17 @@ def test_every_route_by_every_method(credential: str) -> None:
     async def walk() -> dict[tuple[str, str], tuple[int, int]]:
         found = {}
         async with a_scene(Limits(refused_at_once=1000)) as scene:
+            scene.meet()
             for method, path in itertools.product(METHODS, sorted(paths | set(NOWHERE))):
-                body = (PERCENT if "kubeflow" in path else STEP) if method == "POST" else None
+                body = body_for(path) if method == "POST" else None
                 given = {"Authorization": authorization(credential)} if credential != "none" else {}
                 got = await scene.call(method, path, None, body, **given)
                 found[method, path] = (got.status, expected(credential, method, path))
                 if got.body:
                     assert isinstance(got.json, dict)
                 assert got.headers["Server"] == "weft"
-            assert all(identity == LLAMA for identity, _ in scene.heard)
-            assert len(scene.heard) == (2 if credential == "right" else 0)
+            speaker = {"right": LLAMA, "outpost": OUTPOST}.get(credential)
+            assert [identity for identity, _ in scene.heard] == [speaker] * 2 * bool(speaker)
         return found
 
     wrong = {route: got for route, got in asyncio.run(walk()).items() if got[0] != got[1]}
@@ -200,6 +205,8 @@ def test_a_report_reaches_the_operator() -> None:
         "throughput": 830,
         "stages": {"storage": 0.01, "gpu": 0.2},
         "message": "epoch 1 of 3",
+        "width": 4,
+        "live": True,
     }
 
     async def ask() -> tuple[Answer, list[tuple[WorkerIdentity, Report]]]:
@@ -216,9 +223,10 @@ def test_a_report_reaches_the_operator() -> None:
                 done=120,
                 total=400,
                 saved=100,
-                metrics={"samples": 61_440, "loss": 2.25, "throughput": 830},
+                metrics={"samples": 61_440, "loss": 2.25, "throughput": 830, "width": 4},
                 stage_seconds={"storage": 0.01, "gpu": 0.2},
                 message="epoch 1 of 3",
+                live=True,
             ),
         )
     ]

@@ -15,11 +15,11 @@ from tests.kube.reporting import (
     LLAMA,
     METHODS,
     NOWHERE,
-    PERCENT,
-    STEP,
+    OUTPOST,
     Scene,
     Vouching,
     Workers,
+    body_for,
     coded,
     expected,
 )
@@ -77,6 +77,7 @@ def real_credentials(cluster: ControlPlane) -> tuple[Workers, dict[str, str]]:
         cluster.api.send("POST", path, {"metadata": {"name": "default"}})
     real.workers.epochs = {("lab", "llama"): 3, ("lab", "vit"): 1, ("prod", "llama"): 1}
     right = real.pod("lab", "llama-3-0", LLAMA)
+    outpost = real.pod("lab", "llama-3-7", OUTPOST)
     old = real.pod("lab", "llama-2-0", WorkerIdentity("lab", "llama", 2, 0))
     vit = real.pod("lab", "vit-1-0", WorkerIdentity("lab", "vit", 1, 0))
     prod = real.pod("prod", "llama-1-0", WorkerIdentity("prod", "llama", 1, 0))
@@ -84,6 +85,7 @@ def real_credentials(cluster: ControlPlane) -> tuple[Workers, dict[str, str]]:
     gone = real.pod("lab", "llama-3-1", WorkerIdentity("lab", "llama", 3, 1))
     tokens = {
         "right": real.token("lab", "llama-3-0", right),
+        "outpost": real.token("lab", "llama-3-7", outpost),
         "old epoch": real.token("lab", "llama-2-0", old),
         "other job": real.token("lab", "vit-1-0", vit),
         "other namespace": real.token("prod", "llama-1-0", prod),
@@ -130,17 +132,17 @@ def test_real_tokens_open_what_they_should_and_nothing_else(cluster: ControlPlan
                 limits=Limits(refused_at_once=1000),
             )
             door, _ = await server.start(workers=LOOPBACK, metrics=LOOPBACK)
-            scene = Scene(Path(), url=f"http://127.0.0.1:{door.port}")
+            scene = Scene(Path(), url=f"http://127.0.0.1:{door.port}", meetings=server.meetings)
+            scene.meet()
             async with aiohttp.ClientSession() as scene.door:
                 for credential, token in tokens.items():
                     for method, path in itertools.product(METHODS, sorted(paths | set(NOWHERE))):
-                        shape = PERCENT if "kubeflow" in path else STEP
-                        body = shape if method == "POST" else None
+                        body = body_for(path) if method == "POST" else None
                         got = await scene.call(method, path, token, body)
                         expecting = expected_of_real(credential, method, path)
                         found[credential, method, path] = (got.status, expecting)
             await server.stop()
-        assert heard == [LLAMA, LLAMA]
+        assert heard == [LLAMA, LLAMA, OUTPOST, OUTPOST]
         return found
 
     found = asyncio.run(walk())

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.train.cradle import ROOT, begin
 from tests.train.lines import Line, read_lines
 
-ROOT = Path(__file__).resolve().parents[2]
 JOBS = Path(__file__).parent / "jobs"
 PATIENCE_SECONDS = 60.0
 
@@ -35,24 +33,23 @@ class Driven:
         self.folder = folder
         self.events: list[Event] = []
         self._changed = threading.Condition()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "weft.agent", "run", "--json", *arguments],
-            cwd=folder,
+        self.process = begin(
+            ["run", "--json", *arguments],
+            agent=True,
+            folder=folder,
             env={
                 **os.environ,
                 "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
                 "WEFT_TEST_OUT": str(folder),
                 **variables,
             },
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self.complaints: list[str] = []
+        threading.Thread(target=self._complain, daemon=True).start()
 
     def order(self, text: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(text + "\n")
         self.process.stdin.flush()
 
@@ -116,19 +113,22 @@ class Driven:
 
     def logs(self) -> str:
         texts = [path.read_text()[-4000:] for path in sorted(self.folder.glob("**/worker-*.log"))]
-        return "\n".join([*map(str, self.events[-20:]), *texts])
+        return "\n".join([*map(str, self.events[-20:]), *self.complaints[-40:], *texts])
 
     def named(self, what: str) -> list[Event]:
         return [event for event in self.events if event["event"] == what]
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             with self._changed:
                 self.events.append(json.loads(line))
                 self._changed.notify_all()
         with self._changed:
             self._changed.notify_all()
+
+    def _complain(self) -> None:
+        for line in self.process.stderr:
+            self.complaints.append(line)
 
 
 @contextmanager
@@ -146,8 +146,8 @@ def driven(
         if job.process.poll() is None:
             job.process.kill()
         job.process.wait()
-        for stream in (job.process.stdin, job.process.stdout):
-            if stream is not None:
+        for stream in (job.process.stdin, job.process.stdout, job.process.stderr):
+            with suppress(BrokenPipeError):
                 stream.close()
 
 
@@ -171,11 +171,10 @@ def clear(folder: Path) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Live processes that a job of this folder has started, told by their environment."""
-    mark = f"WEFT_TEST_OUT={folder}".encode()
+    """Live processes that a job of this folder has started: they work in it."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark in (path / "environ").read_bytes().split(b"\0"):
+            if (path / "cwd").readlink() == folder and int(path.name) != os.getpid():
                 found.append(int(path.name))
     return found

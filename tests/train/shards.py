@@ -1,6 +1,6 @@
 """A worker of a sharded training (FSDP2), run as a program by the test of snapshots.
 
-    python -m tests.train.shards <rank> <world> <folder> <source> <steps>
+    shards.py <rank> <world> <folder> <source> <first step> <last step>
 
 It loads `source`, says what the whole state is, trains on, takes a snapshot, and says it again: the
 digest of every tensor, put together from all shards, in `<folder>/<when>-<rank>.json`.

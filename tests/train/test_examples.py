@@ -1,11 +1,8 @@
 """The examples do what their text and the guide say: alone, resized, sharded, and started again."""
 
 import ast
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.train.alone import run_alone
+from tests.train.cradle import ROOT
 from tests.train.driving import Driven, driven
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 GUIDE = ROOT / "docs" / "training.md"
 
@@ -68,19 +66,11 @@ def unhurried(
         yield Unhurried(job, job.steady(width)["epoch"])
 
 
-def alone(script: Path, *options: str) -> str:
+def alone(folder: Path, script: Path, *options: str) -> str:
     """What a script prints without any agent."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    done = subprocess.run(
-        [sys.executable, str(script), *options],
-        env={**variables, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = run_alone(script, *options, folder=folder / "alone")
+    assert done.code == 0, done.complaints
+    return done.out
 
 
 def loss_in(text: str) -> float:
@@ -130,7 +120,7 @@ def test_the_diff_of_the_guide_turns_plain_pytorch_into_the_example(tmp_path: Pa
     assert "weft" not in names
     script = tmp_path / "plain_cnn.py"
     script.write_text("\n".join(plain) + "\n")
-    assert loss_in(alone(script, "--steps", "60", *CNN)) < 1.3
+    assert loss_in(alone(tmp_path, script, "--steps", "60", *CNN)) < 1.3
 
 
 # -------------------------------------------------------------------------------------- alone
@@ -146,9 +136,9 @@ def test_the_diff_of_the_guide_turns_plain_pytorch_into_the_example(tmp_path: Pa
     ],
 )
 def test_each_example_runs_alone_and_learns(
-    example: str, options: tuple[str, ...], least: float
+    tmp_path: Path, example: str, options: tuple[str, ...], least: float
 ) -> None:
-    assert loss_in(alone(EXAMPLES / example, *options)) < least
+    assert loss_in(alone(tmp_path, EXAMPLES / example, *options)) < least
 
 
 # ------------------------------------------------------------------------------------ resized
@@ -164,7 +154,7 @@ def test_an_example_is_resized_while_it_trains(
         run.resize(1)
         run.hurry()
         assert run.job.wait(120) == 0, run.job.logs()
-    undisturbed = loss_in(alone(EXAMPLES / example, *steps, *options))
+    undisturbed = loss_in(alone(tmp_path, EXAMPLES / example, *steps, *options))
     assert loss_in(log_of(run.job, 0)) == pytest.approx(undisturbed, abs=0.03)
 
 
@@ -175,7 +165,7 @@ def test_a_sharded_example_is_resized_by_whole_replicas(tmp_path: Path) -> None:
         run.resize(2)
         run.hurry()
         assert run.job.wait(120) == 0, run.job.logs()
-    undisturbed = loss_in(alone(EXAMPLES / "lm.py", "--steps", "400", *LM))
+    undisturbed = loss_in(alone(tmp_path, EXAMPLES / "lm.py", "--steps", "400", *LM))
     assert loss_in(log_of(run.job, 0)) == pytest.approx(undisturbed, abs=0.03)
 
 

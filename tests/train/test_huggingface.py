@@ -1,14 +1,12 @@
 """An elastic Trainer counts, learns and refuses as it should, whatever happens to its workers."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.train.alone import run_alone
 from tests.train.driving import Driven, driven
 from weft.train.drive import be_alone, first_at_the_start
 
@@ -118,20 +116,11 @@ def script(folder: Path) -> str:
     return str(path)
 
 
-def alone(folder: Path, *command: str) -> str:
+def alone(folder: Path, program: str, *options: str) -> str:
     """What a program prints without any agent; it leaves its files in the folder."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_TEST_OUT": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = run_alone(Path(program), *options, folder=folder)
+    assert done.code == 0, done.complaints
+    return done.out
 
 
 def loss_in(text: str) -> float:
@@ -158,7 +147,9 @@ def test_torchrun_is_forgotten_only_where_an_agent_is() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_what_cannot_be_honoured_is_refused_with_a_hint(tmp_path: Path) -> None:
-    said = alone(tmp_path, "-c", REFUSED).splitlines()
+    program = tmp_path / "refused.py"
+    program.write_text(REFUSED)
+    said = alone(tmp_path, str(program)).splitlines()
     assert re.match(r"gradient_accumulation_steps is 4 \| write global_batch=", said[0])
     assert (
         said[1] == "auto_find_batch_size cannot be used with Weft | leave auto_find_batch_size out"

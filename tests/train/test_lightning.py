@@ -1,14 +1,12 @@
 """A Lightning Trainer counts, validates and learns alike on all workers, come what may."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.train.alone import run_alone
 from tests.train.driving import Driven, driven
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -103,19 +101,6 @@ def script(folder: Path) -> str:
     return str(path)
 
 
-def alone(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    folder.mkdir(exist_ok=True)
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "WEFT_TEST_OUT": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 def loss_in(text: str) -> float:
     found = re.search(r"^loss ([0-9.]+) after", text, re.MULTILINE)
     assert found, text
@@ -127,9 +112,9 @@ def log_of(job: Driven, worker: int) -> str:
 
 
 def test_checkpoints_of_lightnings_own_are_refused(tmp_path: Path) -> None:
-    done = alone(tmp_path, script(tmp_path), "10", "16", "with checkpoints")
-    assert done.returncode == 1
-    assert "Lightning would write or load checkpoints of its own" in done.stderr
+    done = run_alone(Path(script(tmp_path)), "10", "16", "with checkpoints", folder=tmp_path)
+    assert done.code == 1
+    assert "Lightning would write or load checkpoints of its own" in done.complaints
 
 
 def test_a_trainer_is_resized_and_loses_a_worker(tmp_path: Path) -> None:
@@ -162,7 +147,7 @@ def test_a_trainer_is_resized_and_loses_a_worker(tmp_path: Path) -> None:
     }
     assert all(len(found) == 1 for found in rates.values()), "workers stepped at different rates"
 
-    done = alone(tmp_path / "alone", script(tmp_path), str(total), "16")
-    assert done.returncode == 0, done.stderr
+    done = run_alone(Path(script(tmp_path)), str(total), "16", folder=tmp_path / "alone")
+    assert done.code == 0, done.complaints
     assert loss_in(log_of(job, 1)) == loss_in(log_of(job, 2))
-    assert loss_in(log_of(job, 1)) == pytest.approx(loss_in(done.stdout), rel=1e-2)
+    assert loss_in(log_of(job, 1)) == pytest.approx(loss_in(done.out), rel=1e-2)

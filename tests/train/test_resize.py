@@ -1,13 +1,14 @@
 """Real processes grow and shrink while they train, and lose nothing."""
 
 import signal
+import time
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.train.alone import undisturbed
-from tests.train.driving import Driven, driven
+from tests.train.driving import Driven, calm, driven
 from tests.train.lines import Line, applied, check_each_once, finals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 EVERYTHING = ("--level", "bitwise", "--norm", "--dropout", "0.1", "--micro", "2", "--clip", "0.5")
 LARGE = ("--hidden", "256")  # enough to be sent in pieces of its own
 TOTAL = 500
+RECOVERY_SECONDS = 3.0
 STEPS = ("--total", str(TOTAL), "--pause", "0.1")
 
 
@@ -67,7 +69,7 @@ def test_two_workers_come_to_the_same_bits_as_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["same_math", "bitwise"])
 def test_newcomers_have_all_state_from_their_first_step_on(tmp_path: Path, level: str) -> None:
     """Weights, moments, the schedule and running means, compared by one hash after every step."""
-    options = ("--level", level, "--norm", "--digest", "--hidden", "1024", "--pause", "0.02")
+    options = ("--level", level, "--norm", "--digest", "--hidden", "256", "--late", "0.3")
     with driven(tmp_path, "mlp.py", *STEPS, *options, agent=("-n", "1")) as job:
         job.reached(3)
         job.order("resize 3")
@@ -135,6 +137,37 @@ def test_newcomers_killed_on_their_way_are_replaced(tmp_path: Path) -> None:
     assert dead == list(range(1, last))
     assert applied(job.lines())["0"] == list(range(TOTAL))
     assert set(applied(job.lines())) == {"0", str(last)}
+
+
+def test_one_of_two_newcomers_is_killed_and_the_other_joins(tmp_path: Path) -> None:
+    """Who waits for state that will not come is freed by the agent, not by a time limit."""
+    with driven(tmp_path, "mlp.py", *STEPS, *LARGE, agent=("-n", "1"), CRASH_2="receiving") as job:
+        job.reached(3)
+        job.order("resize 3")
+        job.until(lambda event: event["event"] == "halted")
+        since = time.monotonic()
+        job.until(lambda event: event["event"] == "steady" and event["epoch"] == 3, seconds=30)
+        assert time.monotonic() - since <= calm(RECOVERY_SECONDS)
+        job.steady(3)
+        assert job.status()["members"] == [0, 1, 3]
+        finish(job)
+    assert applied(job.lines())["0"] == list(range(TOTAL))
+
+
+def test_a_newcomer_goes_on_though_the_step_in_which_it_came_is_repeated(tmp_path: Path) -> None:
+    """It has the state already when one of its donors dies, and is as good as the other donor."""
+    options = (*STEPS, *LARGE, "--norm", "--digest")
+    crash = "handed-over#2"  # the first time was at the start, when it received the state itself
+    with driven(tmp_path, "mlp.py", *options, agent=("-n", "2"), CRASH_1=crash) as job:
+        job.reached(3)
+        job.order("resize 3")
+        repaired = job.steady(2, after=2)["epoch"]
+        job.signal(signal.SIGTERM)
+        assert job.wait() == 143, job.logs()
+    assert repaired == 3
+    assert {e["worker"] for e in job.named("committed") if e["epoch"] == repaired} == {0, 2}
+    for digests in by_step(job.lines()).values():
+        assert len(set(digests)) == 1, "members of one epoch differ"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 import json
 import os
 import signal
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.train.alone import run_alone
 from tests.train.shards import a_model, digests, train
 from weft.agent.checkpoint.errors import Damaged, SlotError, StateMismatch
 from weft.agent.checkpoint.layout import pack, packed_bytes
@@ -296,6 +296,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tests.train.test_snapshot import a_book, snapshots_of, train
+from weft import crash
+crash._PLAN.__init__(sys.argv[2])
 book = a_book(0, steps=1)
 slots = snapshots_of(book, Path(sys.argv[1]))
 slots.take(1, 8)
@@ -307,22 +309,13 @@ raise SystemExit("it should have died")
 """
 
 
-def environment(**more: str) -> dict[str, str]:
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("label", POINTS)
 def test_a_trainer_that_is_killed_leaves_one_whole_state(tmp_path: Path, label: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", TAKE, str(tmp_path)],
-        env=environment(WEFT_CRASH=f"{label}#2"),
-        stdout=subprocess.PIPE,
-        check=False,
-        timeout=100,
-    )
-    assert ended.returncode == -signal.SIGKILL
+    program = tmp_path / "take.py"
+    program.write_text(TAKE)
+    ended = run_alone(program, str(tmp_path), f"{label}#2", folder=tmp_path)
+    assert ended.code == -signal.SIGKILL, ended.complaints
     sealed = label == "snapshot-sealed"
     slots = newest_slots(tmp_path, [0])
     assert slots is not None
@@ -330,7 +323,7 @@ def test_a_trainer_that_is_killed_leaves_one_whole_state(tmp_path: Path, label: 
     book = a_book(1, steps=0)
     assert path is not None
     load(book, path)
-    assert book.digest() == ended.stdout.decode().split()[sealed]
+    assert book.digest() == ended.out.split()[sealed]
 
 
 @pytest.mark.slow
@@ -340,17 +333,19 @@ def test_plain_and_sharded_trainings_load_each_others_state(tmp_path: Path) -> N
     source = a_checkpoint(book, tmp_path)
     slots = tmp_path / "slots"
     slots.mkdir()
-    workers = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.train.shards"),
+    shards = Path(__file__).with_name("shards.py")
+    with ThreadPoolExecutor() as starting:
+        workers = [
+            starting.submit(
+                run_alone,
+                shards,
                 *(str(rank), "2", str(slots), str(source), "2", "5"),
-            ],
-            env=environment(GLOO_SOCKET_IFNAME="lo"),
-        )
-        for rank in range(2)
-    ]
-    assert [worker.wait(100) for worker in workers] == [0, 0]
+                folder=tmp_path,
+                GLOO_SOCKET_IFNAME="lo",
+            )
+            for rank in range(2)
+        ]
+        assert [worker.result().code for worker in workers] == [0, 0]
     for rank in range(2):
         assert json.loads((slots / f"loaded-{rank}.json").read_text()) == digests(book)
     trained = json.loads((slots / "trained-0.json").read_text())

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from tests.train.driving import ROOT, Driven, driven, leftovers
+from tests.train.cradle import ROOT
+from tests.train.driving import Driven, driven, leftovers
 from tests.train.lines import Line
 from weft.agent.checkpoint import errors
 from weft.agent.messages import Ask, Envelope, Hello, encode

@@ -2,12 +2,16 @@
 
 Authorization is RBAC, and the default admission plugins are on but for one. Client limits are off
 everywhere, so that a test measures Weft and the API server, not the patience of a controller.
+
+A layout with an address of its own is a cluster of real nodes: there the node authorizer and the
+taints of nodes are on, pods reach the API server, and a node that falls silent is noticed.
 """
 
 from pathlib import Path
 from typing import Final
 
 from tools.testcluster.layout import Layout
+from tools.testcluster.network import SERVICES
 
 _STAGES: Final = Path(__file__).with_name("stages")
 _UNLIMITED: Final = ("--kube-api-qps=5000", "--kube-api-burst=10000")
@@ -29,29 +33,23 @@ def etcd(layout: Layout) -> list[str]:
 
 
 def kube_apiserver(layout: Layout, *, full: bool) -> list[str]:
-    # Else each node is born tainted, and every test waits for a controller to take that off.
-    disabled = ["TaintNodesByCondition"]
-    if not full:  # nobody makes the service accounts that pods are asked to have
-        disabled.append("ServiceAccount")
     return [
         f"--etcd-servers={layout.etcd_url}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        "--endpoint-reconciler-type=none",  # it would refuse a loopback address for ever
+        f"--bind-address={layout.address}",
+        f"--advertise-address={layout.address}",
         f"--secure-port={layout.api_port}",
         f"--cert-dir={layout.certificate.parent}",
         f"--token-auth-file={layout.tokens}",
-        "--authorization-mode=RBAC",
         "--allow-privileged=true",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={layout.account_key}",
         f"--service-account-signing-key-file={layout.account_key}",
-        "--service-cluster-ip-range=10.96.0.0/16",
+        f"--service-cluster-ip-range={SERVICES}",
         "--max-requests-inflight=4000",
         "--max-mutating-requests-inflight=2000",
         # Debian's etcd cannot serve it. Told so, clients list at once; else they retry for seconds.
         "--feature-gates=WatchList=false",
-        f"--disable-admission-plugins={','.join(disabled)}",
+        *(_for_real_nodes(layout) if layout.real else _for_fake_nodes(full=full)),
     ]
 
 
@@ -61,9 +59,11 @@ def kube_controller_manager(layout: Layout, kubeconfig: Path) -> list[str]:
         "--controllers=*,-nodeipam,-route,-cloud-node-lifecycle,-service-lb-controller",
         f"--root-ca-file={layout.certificate}",
         f"--service-account-private-key-file={layout.account_key}",
-        "--node-monitor-grace-period=24h",  # nodes have no heartbeat
+        # Fake nodes have no heartbeat, real ones one each second.
+        f"--node-monitor-grace-period={'8s' if layout.real else '24h'}",
         "--node-monitor-period=500ms",  # but a test may take their readiness away
         "--node-eviction-rate=100",
+        "--pvclaimbinder-sync-period=1s",  # a claim and its volume may miss each other at first
         *_ALONE,
         *_UNLIMITED,
     ]
@@ -86,4 +86,30 @@ def kwok(layout: Layout, kubeconfig: Path) -> list[str]:
         f"--tls-cert-file={layout.certificate}",
         f"--tls-private-key-file={layout.certificate.with_suffix('.key')}",
         "--v=WARN",
+    ]
+
+
+def coredns(settings: Path) -> list[str]:
+    return [f"-conf={settings}"]
+
+
+def _for_real_nodes(layout: Layout) -> list[str]:
+    return [
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-client-certificate={layout.kubelet_client}",
+        f"--kubelet-client-key={layout.kubelet_client.with_suffix('.key')}",
+    ]
+
+
+def _for_fake_nodes(*, full: bool) -> list[str]:
+    # Else each node is born tainted, and every test waits for a controller to take that off.
+    disabled = ["TaintNodesByCondition"]
+    if not full:  # nobody makes the service accounts that pods are asked to have
+        disabled.append("ServiceAccount")
+    return [
+        "--authorization-mode=RBAC",
+        "--endpoint-reconciler-type=none",  # it would refuse a loopback address for ever
+        f"--disable-admission-plugins={','.join(disabled)}",
     ]

@@ -6,6 +6,7 @@ others may not, because their version is part of what the tests promise.
 """
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -19,12 +20,29 @@ API_PROGRAMS: Final = ("etcd", "kube-apiserver", "kubectl", "openssl", "setpriv"
 FULL_PROGRAMS: Final = (*API_PROGRAMS, "kube-controller-manager", "kube-scheduler", "kwok", "helm")
 """With these pods are bound and run; with `API_PROGRAMS` alone they are only stored."""
 
+REAL_PROGRAMS: Final = (
+    *API_PROGRAMS,
+    *("kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns", "helm"),
+    *("containerd", "ctr", "runc", "ip", "iptables", "busybox", "unshare", "nsenter"),
+)
+"""With these pods run in containers, on nodes that are machines of their own."""
+
 _BUILD: Final = Path(__file__).with_name("build")
 _FROM_PATH: Final = {
     "etcd": "apt-get install etcd-server",
     "openssl": "apt-get install openssl",
     "setpriv": "apt-get install util-linux",
+    "unshare": "apt-get install util-linux",
+    "nsenter": "apt-get install util-linux",
+    "bash": "apt-get install bash",
+    "containerd": "apt-get install containerd",
+    "ctr": "apt-get install containerd",
+    "runc": "apt-get install runc",
+    "ip": "apt-get install iproute2",
+    "iptables": "apt-get install iptables",
+    "busybox": "apt-get install busybox-static",
 }
+_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class MissingProgram(WorldError):
@@ -47,10 +65,22 @@ def missing(programs: Iterable[str]) -> list[str]:
 
 def _search(program: str) -> Path | None:
     for folder in (os.environ.get("KUBEBUILDER_ASSETS"), _built()):
-        if folder and os.access(Path(folder, program), os.X_OK):
-            return Path(folder, program)
-    on_path = shutil.which(program) if program in _FROM_PATH else None
+        if folder and os.access(Path(folder, _file(program)), os.X_OK):
+            return Path(folder, _file(program))
+    path = f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_PATH}"
+    on_path = shutil.which(program, path=path) if program in _FROM_PATH else None
     return Path(on_path) if on_path else None
+
+
+@cache
+def _file(program: str) -> str:
+    """CoreDNS alone carries its version in its name."""
+    if program != "coredns":
+        return program
+    pinned = re.search(
+        r"/coredns (v[\d.]+)", _BUILD.with_name("coredns").joinpath("go.mod").read_text()
+    )
+    return f"coredns-{pinned[1]}" if pinned else program
 
 
 @cache

@@ -16,9 +16,10 @@ from typing import Any, Self
 
 import yaml
 
-from tools.testcluster import arguments
+from tools.testcluster import arguments, network
 from tools.testcluster.binaries import find
-from tools.testcluster.layout import ADMIN, Layout, static_token
+from tools.testcluster.layout import ADMIN, LOOPBACK, Layout, static_token
+from tools.testcluster.network import Network
 from tools.testcluster.nodes import PROBE, node, probe_node, probe_pod, ready_condition
 from tools.testcluster.process import Process
 from tools.testcluster.rest import APPLY_PATCH, STRATEGIC_PATCH, Rest
@@ -32,11 +33,16 @@ _FOLLOWED = (b"/registry/minions/", b"/registry/pods/")  # nodes have kept their
 
 
 class ControlPlane:
-    """etcd and kube-apiserver; if `full`, also controllers, scheduler and fake kubelets."""
+    """etcd and kube-apiserver; if `full`, also controllers, scheduler and fake kubelets.
 
-    def __init__(self, *, full: bool = True) -> None:
-        self.full = full
-        self.layout = Layout.make()
+    If `real`, there are no fake kubelets, and the API server listens where the pods of real nodes
+    (`real_nodes`) reach it.
+    """
+
+    def __init__(self, *, full: bool = True, real: bool = False) -> None:
+        self.full = full or real
+        self.layout = Layout.make(network.ADDRESS if real else LOOPBACK)
+        self._network = Network(self.layout.folder) if real else None
         self._processes: dict[str, Process] = {}
         self._store = Store(self.layout.etcd_port)
         self._admin: Rest | None = None
@@ -54,6 +60,8 @@ class ControlPlane:
 
     def start(self) -> None:
         """Return when the API server is ready and, in a full one, its controllers work."""
+        if self._network:
+            self._network.start()
         self._run("etcd", arguments.etcd(self.layout))
         self.start_apiserver()
         if self.full:
@@ -66,6 +74,8 @@ class ControlPlane:
         self._store.close()
         for process in reversed(self._processes.values()):
             process.kill()
+        if self._network:
+            self._network.stop()
         shutil.rmtree(self.layout.folder, ignore_errors=True)
 
     def keep(self) -> None:
@@ -74,6 +84,11 @@ class ControlPlane:
 
     def reset(self) -> None:
         """Bring the store back to what was kept, and wait until the running programs know."""
+        if self._network:
+            raise WorldError(
+                "real nodes cannot be emptied through etcd: kubelets would not follow",
+                hint="give each test a namespace of its own, or a cluster of its own",
+            )
         removed = self._store.restore()
         # kwok dies of a node that was deleted while its watch was down.
         if self.full and not self._processes["kwok"].alive:
@@ -95,6 +110,13 @@ class ControlPlane:
         return self.layout.certificate
 
     @property
+    def network(self) -> Network:
+        """The wire that real nodes are attached to."""
+        if self._network is None:
+            raise WorldError("the nodes of this control plane are fake", hint="say real=True")
+        return self._network
+
+    @property
     def admin_token(self) -> str:
         return static_token(ADMIN)
 
@@ -107,7 +129,8 @@ class ControlPlane:
 
     def connect(self, user: str = ADMIN) -> Rest:
         """A connection of its own, as `admin` or one of `layout.USERS`; to be closed."""
-        return Rest(self.layout.api_port, self.ca, static_token(user))
+        layout = self.layout
+        return Rest(layout.api_port, self.ca, static_token(user), layout.address)
 
     def kubeconfig(self, user: str = ADMIN, *, namespace: str = "default") -> Path:
         """A file for `admin` or one of `layout.USERS`."""
@@ -202,7 +225,8 @@ class ControlPlane:
         admin = self.kubeconfig()
         self._run("kube-controller-manager", arguments.kube_controller_manager(self.layout, admin))
         self._run("kube-scheduler", arguments.kube_scheduler(admin))
-        self._run("kwok", arguments.kwok(self.layout, admin))
+        if not self._network:
+            self._run("kwok", arguments.kwok(self.layout, admin))
         self._wait_for_account("default")
 
     def _run(self, name: str, words: list[str]) -> None:

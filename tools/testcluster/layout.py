@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,6 +22,10 @@ ADMIN: Final = "admin"
 USERS: Final = ("alice", "bob")
 """Known by name and nothing more: they may do what the RBAC objects of a test grant."""
 
+LOOPBACK: Final = "127.0.0.1"
+PROXY_USER: Final = "system:kube-proxy"
+MAX_REAL_NODES: Final = 8
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -32,12 +36,16 @@ class Layout:
     etcd_peer_port: int
     api_port: int
     kubelet_port: int
+    address: str = field(default=LOOPBACK, kw_only=True)  # of the API server
 
     @classmethod
-    def make(cls) -> Self:
-        layout = cls(Path(tempfile.mkdtemp(prefix="weft-testcluster-")), *_free_ports(4))
+    def make(cls, address: str = LOOPBACK) -> Self:
+        folder = Path(tempfile.mkdtemp(prefix="weft-testcluster-"))
+        layout = cls(folder, *_free_ports(4), address=address)
         layout.certificate.parent.mkdir()
         layout.account_key.write_bytes(_new_key())
+        if layout.real:
+            _make_kubelet_client(layout.kubelet_client)
         layout.tokens.write_text("\n".join(_token_lines()) + "\n")
         layout.worker_log.write_text(
             "2026-01-01T00:00:00.000000000Z stdout F hello from a worker\n"
@@ -46,8 +54,13 @@ class Layout:
         return layout
 
     @property
+    def real(self) -> bool:
+        """Whether pods are to reach the API server: then its address is not the loopback's."""
+        return self.address != LOOPBACK
+
+    @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.api_port}"
+        return f"https://{self.address}:{self.api_port}"
 
     @property
     def etcd_url(self) -> str:
@@ -62,6 +75,11 @@ class Layout:
     def account_key(self) -> Path:
         """It signs the tokens of service accounts."""
         return self.folder / "accounts.key"
+
+    @property
+    def kubelet_client(self) -> Path:
+        """With this certificate the API server shows real kubelets who it is."""
+        return self.folder / "certificates" / "kubelet-client.crt"
 
     @property
     def tokens(self) -> Path:
@@ -97,6 +115,16 @@ def static_token(user: str) -> str:
     return f"{user}-token"
 
 
+def node_name(index: int) -> str:
+    """How real nodes are called."""
+    return f"node-{index}"
+
+
+def node_user(name: str) -> str:
+    """As whom the kubelet of a real node speaks: the node authorizer goes by this name."""
+    return f"system:node:{name}"
+
+
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -110,10 +138,23 @@ def _new_key() -> bytes:
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
+def _make_kubelet_client(certificate: Path) -> None:
+    """One that vouches for itself, so that kubelets need no authority beside it."""
+    command = f"""
+        {find("openssl")} req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1
+        -subj /O=system:masters/CN=kube-apiserver-kubelet-client -days 2
+        -keyout {certificate.with_suffix(".key")} -out {certificate}
+    """
+    subprocess.run(command.split(), capture_output=True, check=True)
+
+
 def _token_lines() -> Iterator[str]:
     yield f'{static_token(ADMIN)},{ADMIN},{ADMIN},"system:masters"'
     for user in USERS:
         yield f"{static_token(user)},{user},{user}"
+    yield f"{static_token(PROXY_USER)},{PROXY_USER},{PROXY_USER}"
+    for user in (node_user(node_name(index)) for index in range(MAX_REAL_NODES)):
+        yield f'{static_token(user)},{user},{user},"system:nodes"'
 
 
 def _kwok_settings(worker_log: Path) -> Iterator[dict[str, Any]]:

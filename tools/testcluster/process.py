@@ -19,10 +19,13 @@ _TAIL_LINES = 20
 class Process:
     """A named program with its arguments; its output goes to `<name>.log` in the folder."""
 
-    def __init__(self, name: str, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], folder: Path, *, inside: Sequence[str] = ()
+    ) -> None:
+        """`inside` is a command before the command, which takes it to another machine."""
         self.name = name
         self.log = folder / f"{name}.log"
-        self._command = [str(find(name)), *arguments]
+        self._command = [*inside, str(find(name)), *arguments]
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -7,6 +7,7 @@ server, cannot be fooled by a fault in it.
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _TIMEOUT_SECONDS = 30
+_IDLE_SECONDS = 60  # the server closes after 90
 _FIRST_ERROR = 400
 
 
@@ -39,12 +41,13 @@ class Answer:
 class Rest:
     """A kept-alive connection to the API server as one user; close it, or use it in a `with`."""
 
-    def __init__(self, port: int, ca: Path, token: str) -> None:
+    def __init__(self, port: int, ca: Path, token: str, address: str = "127.0.0.1") -> None:
         context = ssl.create_default_context(cafile=str(ca))
         self._connection = http.client.HTTPSConnection(
-            "127.0.0.1", port, context=context, timeout=_TIMEOUT_SECONDS
+            address, port, context=context, timeout=_TIMEOUT_SECONDS
         )
         self._token = token
+        self._used = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +86,7 @@ class Rest:
             "Accept": f"{JSON}, */*",
         }
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        self._avoid_idle()
         try:
             self._connection.request(method, path, body=data, headers=headers)
             response = self._connection.getresponse()
@@ -90,3 +94,10 @@ class Rest:
         except (OSError, http.client.HTTPException):
             self.close()
             raise
+
+    def _avoid_idle(self) -> None:
+        """Do not trust a connection that the server may be closing at this moment."""
+        now = time.monotonic()
+        if now - self._used > _IDLE_SECONDS:
+            self.close()
+        self._used = now

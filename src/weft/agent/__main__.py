@@ -1,10 +1,12 @@
-"""`python -m weft.agent`: a job on this machine, driven by hand.
+"""`weft-agent`, or `python -m weft.agent`: a job on this machine, or one pod of a job.
 
-One command starts an agent with some workers of a script; orders come by typing them, or from
-another terminal, so that the whole protocol can be tried without any scheduler.
+`run` starts an agent with some workers of a script; orders come by typing them, or from another
+terminal, so that the whole protocol can be tried without any scheduler. `pod` is the first process
+of a worker's container, which finds what it has to know in its environment.
 
-    python -m weft.agent run -n 2 --folder /tmp/try examples/lm.py
-    python -m weft.agent tell /tmp/try resize 3
+    weft-agent run -n 2 --folder /tmp/try examples/lm.py
+    weft-agent tell /tmp/try resize 3
+    weft-agent pod -- python train.py
 """
 
 import asyncio
@@ -23,11 +25,14 @@ from typing import IO, Any, Final
 import click
 
 from weft.agent.actions import Conclude
-from weft.agent.agent import Agent, Settings, Told, exit_code_of
+from weft.agent.agent import Agent, Told, exit_code_of
+from weft.agent.cpus import Cpus, parse_numbers, usable
 from weft.agent.limits import Limits
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
 from weft.agent.orders import ask
+from weft.agent.pod import run_pod
 from weft.agent.processes import program_of
+from weft.agent.settings import Settings
 from weft.model.errors import SpecError, WeftError
 
 MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {
@@ -58,6 +63,8 @@ def main() -> None:
 @click.option("--grace", "grace_seconds", default=30.0, show_default=True, help="To drain in.")
 @click.option("--hang", "hang_seconds", default=60.0, show_default=True, help="A step's most.")
 @click.option("--threads", default=1, show_default=True, help="Of torch, in each worker.")
+@click.option("--devices", default="", help="GPUs to share out, one to each worker: 0,3 or 0-3.")
+@click.option("--cpus", default="", help="Processors to share out in equal parts: 0-7.")
 @click.option("--json", "as_json", is_flag=True, help="Tell events as JSON lines.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given: Any) -> None:
@@ -74,6 +81,8 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
         save_every_seconds=given["every_seconds"],
         grace_seconds=given["grace_seconds"],
         threads=given["threads"],
+        devices=_numbers(given["devices"]),
+        cpus=_numbers(given["cpus"], usable),
         limits=Limits(hang_seconds=hang_seconds),
     )
     agent = Agent(settings, _teller(as_json=as_json))
@@ -82,6 +91,15 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
     conclusion = asyncio.run(_driven(agent))
     agent.tell("over", {"outcome": conclusion.outcome.value, "why": conclusion.why})
     sys.exit(exit_code_of(conclusion))
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def pod(command: tuple[str, ...]) -> None:
+    """Run COMMAND on this pod's seat of a job; the pod's environment says which that is."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    tell = _teller(as_json=bool(os.environ.get("WEFT_AGENT_JSON")), to_stderr=True)
+    sys.exit(run_pod(program_of(command, os.environ), os.environ, tell))
 
 
 @main.command()
@@ -95,6 +113,13 @@ def tell(folder: Path, order: tuple[str, ...]) -> None:
         raise click.ClickException(f"{error}\nhint: {error.hint}") from error
     click.echo(json.dumps(answer.body, indent=2))
     sys.exit(0 if answer.ok else 1)
+
+
+def _numbers(text: str, check: Callable[[Cpus], Cpus] = tuple) -> tuple[int, ...]:
+    try:
+        return check(parse_numbers(text))
+    except SpecError as error:
+        raise click.BadParameter(f"{error}; {error.hint}") from error
 
 
 def parse_order(text: str) -> Message:
@@ -146,18 +171,29 @@ def _obey(agent: Agent, text: str) -> None:
     agent.tell("answer", answer.body)
 
 
-def _teller(*, as_json: bool) -> Told:
+def _teller(*, as_json: bool, to_stderr: bool = False) -> Told:
+    """Events as lines, for as long as anybody reads them."""
     began = time.monotonic()
 
     def tell_json(what: str, facts: Mapping[str, Any]) -> None:
         line = {"event": what, "seconds": round(time.monotonic() - began, 6), **facts}
-        click.echo(json.dumps(line))
+        _echo(json.dumps(line), to_stderr=to_stderr)
 
     def tell_text(what: str, facts: Mapping[str, Any]) -> None:
         shown = "  ".join(f"{key}={value}" for key, value in facts.items())
-        click.echo(f"{time.monotonic() - began:8.2f}  {what:<12}{shown}")
+        line = f"{time.monotonic() - began:8.2f}  {what:<12}{shown}"
+        _echo(line, to_stderr=to_stderr)
 
     return tell_json if as_json else tell_text
+
+
+def _echo(line: str, *, to_stderr: bool) -> None:
+    """A job goes on when the one who listened to its agent has gone."""
+    try:
+        click.echo(line, err=to_stderr)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno() if to_stderr else sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""The agent: carries out what the coordinator decides, on this machine, with real processes.
+"""The agent: carries out what the coordinator decides, with real processes.
 
 It outlives its workers and owns what must: the control store, the key of the job, the snapshots in
 shared memory, and the pen that writes them to disk, also after the trainer has died. It is the only
-part that reads the clock; everything it learns goes to the coordinator as an event.
+part that reads the clock; everything it learns goes to the coordinator as an event. This is the
+agent of one machine; `weft.agent.head` is that of a job over several pods.
 """
 
 import asyncio
@@ -12,17 +13,18 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from weft.agent import cpus, status
 from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
 from weft.agent.checkpoint.vault import Run
 from weft.agent.coordinator import Coordinator, Phase
+from weft.agent.courier import Destination
+from weft.agent.crew import Crew
 from weft.agent.keeper import Keeper
-from weft.agent.limits import Limits
 from weft.agent.messages import (
-    FRESH,
     Abandon,
     Answer,
     Committed,
@@ -40,59 +42,55 @@ from weft.agent.messages import (
     Status,
     Welcome,
 )
-from weft.agent.outcome import Outcome
+from weft.agent.outcome import Ending, Outcome
+from weft.agent.output import Echo
+from weft.agent.places import HEAD_SEAT, Places, Seat
 from weft.agent.premises import Premises
 from weft.agent.processes import (
     Launch,
-    Place,
     Processes,
     adopt_orphans,
     end_orphans,
     free_port,
+    reap_orphans,
 )
-from weft.agent.program import digest_of_scripts, version_of
-from weft.agent.report import Destination, Reporter, Said
+from weft.agent.program import digest_of_scripts, starts_its_own, version_of
+from weft.agent.report import Reporter, Said
 from weft.agent.server import Server
+from weft.agent.settings import Settings
 from weft.agent.store import ControlStore, epoch_prefix
+from weft.agent.worker import WorkerState
+from weft.model.errors import SpecError
 
 log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.1
+REAP_SECONDS: Final = 1.0
+LAST_WORDS_SECONDS: Final = 1.0
 OLDEST_EPOCHS_KEPT: Final = 3
 
 Told = Callable[[str, Mapping[str, Any]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What an agent is told when it is started."""
-
-    command: tuple[str, ...]
-    width: int
-    job: str = "job"
-    incarnation: int = 1
-    shard: int = 1
-    folder: Path | None = None
-    checkpoints: Path | None = None
-    save_every_seconds: float = 0.0
-    grace_seconds: float = 30.0
-    threads: int = 1
-    limits: Limits = field(default_factory=Limits)
-
-
 class Agent:
     """One job on this machine, from its start to its end."""
 
-    def __init__(self, settings: Settings, tell: Told | None = None) -> None:
+    def __init__(
+        self, settings: Settings, tell: Told | None = None, echo: Echo | None = None
+    ) -> None:
         self.settings = settings
         self.tell = tell or _log_event
-        self.coordinator = Coordinator(settings.width, unit=settings.shard, limits=settings.limits)
+        self.once_per_seat = starts_its_own(settings.command)
+        width = 1 if self.once_per_seat else settings.width
+        self.coordinator = Coordinator(width, unit=settings.shard, limits=settings.limits)
         self.store = ControlStore()
         self.premises = Premises(settings.folder)
         self.server = Server(
             settings.job, settings.incarnation, self.premises.token, self.store, self
         )
-        self.processes = Processes(self._launch(), self._ended)
+        self.places = Places()
+        self.processes = Processes(self._launch(), self._process_ended, self._local_started, echo)
+        self.crew = Crew(self.places, self.processes, self.server.order, self._ended, self._started)
         self.keeper = Keeper(
             settings.checkpoints, settings.job, settings.incarnation, self._about_the_run
         )
@@ -100,6 +98,10 @@ class Agent:
         self.reporter = Reporter(self.destination)
         self.latest: dict[int, Pulse] = {}
         self.stages: dict[int, Mapping[str, Any]] = {}
+        self.started = False
+        self._source: tuple[str, int] | None = None
+        self._terminated = False
+        self._ends: dict[int, int] = {}
         self._queue: deque[Action] = deque()
         self._over: asyncio.Future[Conclude] | None = None
         self._acting = False
@@ -110,21 +112,40 @@ class Agent:
 
     async def run(self) -> Conclude:
         """Until the job is over; then nothing of it is left but logs and checkpoints."""
-        over: asyncio.Future[Conclude] = asyncio.get_running_loop().create_future()
-        self._over = over
+        self._over = asyncio.get_running_loop().create_future()
+        conclusion = Conclude(Outcome.INFRASTRUCTURE, os.EX_TEMPFAIL, "the agent has failed")
         try:
-            self.premises.open(self.settings.job, self.settings.incarnation)
-            await self.server.open(self.premises.socket)
-            adopt_orphans()
-            self.reporter.start()
             self._listen_to_signals()
-            source, step = self.keeper.resume()
-            now = time.monotonic()
-            self._carry_out(self.coordinator.start(now, source=source, saved_step=step))
-            await self._tick_until(over)
-            return over.result()
+            self.premises.open(self.settings.job, self.settings.incarnation)
+            adopt_orphans()
+            await self._open()
+            await self._tick_until(self._over)
+            conclusion = self._over.result()
+            return conclusion
         finally:
-            await self._clear_up()
+            await self._clear_up(conclusion)
+
+    async def _open(self) -> None:
+        """Everything is there that workers look for."""
+        await self.server.open(self.premises.socket)
+        self._furnish()
+        self.reporter.start()
+        self._source = await asyncio.to_thread(self.keeper.resume)
+
+    def _furnish(self) -> None:
+        """The places of this machine, as the settings say."""
+        self.places.open(self._home(self.settings.devices))
+        if self.once_per_seat:
+            self.crew.devices = self.settings.devices
+        if self.settings.cpus:
+            self.processes.share_cpus(cpus.usable(self.settings.cpus))
+
+    def _home(self, devices: tuple[int, ...]) -> Seat:
+        if self.once_per_seat:
+            return Seat(HEAD_SEAT, self.settings.width, (0,))
+        if devices:
+            return Seat(HEAD_SEAT, len(devices), tuple(sorted(devices)), by_device=True)
+        return Seat(HEAD_SEAT)
 
     # ------------------------------------------------------------------------ what is heard
 
@@ -132,9 +153,7 @@ class Agent:
         """At the door: a worker's message."""
         match message:
             case Hello():
-                warm = self.coordinator.phase is not Phase.GATHERING
-                limit = self.settings.limits.hang_seconds
-                self.server.send(worker, Welcome(warm, self.coordinator.width, limit))
+                self._welcome(worker)
             case Pulse():
                 self.latest[worker] = message
                 self._report(worker, message)
@@ -143,13 +162,23 @@ class Agent:
                 self.tell("stages", {"worker": worker, **report})
             case Saved():
                 self.keeper.saved(message)
-                self.keeper.sweep(self.premises.slots, self.processes.running)
+                self._sweep()
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():
                 self.tell(type(message).__name__.lower(), {"worker": worker, **asdict(message)})
         before = self.coordinator.phase
         self._carry_out(self.coordinator.heard(worker, message, time.monotonic()))
         self._tell_phase(before)
+
+    def _welcome(self, number: int) -> None:
+        """One that counts as ended is not let in, though it lives: its seat was out of reach."""
+        mind = self.coordinator
+        worker = mind.workers.get(number)
+        if worker is None or worker.state is WorkerState.EXITED:
+            self.server.cut(number)
+            return
+        warm = mind.phase is not Phase.GATHERING
+        self.server.send(number, Welcome(warm, mind.width, self.settings.limits.hang_seconds))
 
     def _report(self, worker: int, pulse: Pulse) -> None:
         """The first member speaks for the job."""
@@ -165,30 +194,71 @@ class Agent:
             samples_per_second=stages.get("samples_per_second"),
             metrics=pulse.metrics,
             stages=stages,
+            width=len(self.coordinator.members),
+            live=self.coordinator.elastic,
         )
         self.reporter.say(said)
 
     def worker_silent(self, worker: int) -> None:
         """Its connection has closed; whether it has ended is for the kernel to say."""
+        self._bury(worker)
+
+    def outpost_said(self, seat: int, message: Message) -> None:
+        """On one machine there are none."""
+        self.server.dismiss(seat)
+
+    def outpost_silent(self, seat: int) -> None:
+        """On one machine there are none."""
 
     def driver_asked(self, message: Message) -> Answer:
         """At the door: an order by hand, or by the world that this agent works for."""
         now = time.monotonic()
         match message:
-            case Resize(width) if width > 0 and width % self.settings.shard == 0:
-                self.tell("ordered", {"width": width})
-                self._carry_out(self.coordinator.resize(width, now))
+            case Resize():
+                return self._resize(message, now)
             case Drain(grace_seconds):
+                self._terminated = True
                 self._carry_out(self.coordinator.drain(grace_seconds, now))
             case Save():
                 self._carry_out(self.coordinator.save(now))
-            case Kill(worker, number) if worker in self.processes.running:
-                self.processes.signal(worker, number)
+            case Kill(worker, number) if worker in self.crew.running:
+                self.crew.signal(worker, number)
             case Status():
                 pass
             case _:
-                return Answer(ok=False, body={"why": f"cannot do {message}"})
+                return _refused(f"cannot do {message}")
         return Answer(ok=True, body=self.status())
+
+    def _resize(self, order: Resize, now: float) -> Answer:
+        why = self._why_not(order)
+        if why:
+            return _refused(why)
+        if order.cpus:
+            self.processes.share_cpus(order.cpus)
+        if order.devices:
+            self.places.open(self._home(order.devices))
+        self.tell("ordered", {"width": order.width})
+        self._carry_out(self.coordinator.resize(order.width, now, self.places.unwanted))
+        return Answer(ok=True, body=self.status())
+
+    def _why_not(self, order: Resize) -> str:
+        """What speaks against an order, if anything does."""
+        if order.width <= 0 or order.width % self.settings.shard:
+            return f"cannot train on {order.width} workers"
+        if self.once_per_seat:
+            return "a command that starts its own processes is started anew, not resized"
+        room = len(set(order.devices)) if order.devices else self.places.room
+        if room is not None and order.width > room:
+            return f"{order.width} workers do not fit on {room} devices"
+        try:
+            cpus.usable(order.cpus)
+        except SpecError as error:
+            return str(error)
+        return ""
+
+    def status(self) -> dict[str, Any]:
+        """How the job stands, as JSON."""
+        return status.of(self)
 
     def _about_the_run(self) -> Run:
         """What a checkpoint says about the program that made it."""
@@ -200,34 +270,39 @@ class Agent:
             torch=version_of("torch"),
         )
 
-    def status(self) -> dict[str, Any]:
-        """How the job stands, as JSON."""
-        mind = self.coordinator
-        return {
-            "job": self.settings.job,
-            "incarnation": self.settings.incarnation,
-            "phase": mind.phase.value,
-            "epoch": mind.epoch,
-            "width": len(mind.members),
-            "target": mind.width,
-            "members": list(mind.members),
-            "step": max((worker.step for worker in mind.workers.values()), default=FRESH),
-            "resizes": mind.resizes,
-            "restarts": mind.restarts,
-            "saved_step": self.keeper.durable_step,
-            "workers": {
-                str(w.number): {"state": w.state.value, "pid": self.processes.pids.get(w.number)}
-                for w in mind.workers.values()
-            },
-        }
+    def _started(self, worker: int, pid: int) -> None:
+        self.tell("spawned", {"worker": worker, "pid": pid})
+
+    def _local_started(self, worker: int, pid: int) -> None:
+        self.crew.has_started(worker, pid)
+
+    def _process_ended(self, worker: int, code: int) -> None:
+        """What a worker said last, such as where its snapshot lies, is heard before its end."""
+        self._ends[worker] = code
+        if self.server.hears(worker):
+            asyncio.get_running_loop().call_later(LAST_WORDS_SECONDS, self._bury, worker)
+        else:
+            self._bury(worker)
+
+    def _bury(self, worker: int) -> None:
+        if worker in self._ends:
+            self.crew.has_ended(worker, self._ends.pop(worker))
 
     def _ended(self, worker: int, code: int) -> None:
         before = self.coordinator.phase
         self.tell("exited", {"worker": worker, "code": code})
-        self.keeper.sweep(self.premises.slots, self.processes.running)
-        self.coordinator.source, self.coordinator.saved_step = self.keeper.newest()
+        self._sweep()
+        self._look_at_what_is_saved()
         self._carry_out(self.coordinator.exited(worker, code, time.monotonic()))
         self._tell_phase(before)
+
+    def _sweep(self) -> None:
+        self.keeper.sweep(self.premises.slots, self.crew.running)
+
+    def _look_at_what_is_saved(self) -> None:
+        self.coordinator.source, self.coordinator.saved_step = self.keeper.newest()
+
+    # ---------------------------------------------------------------------------------- time
 
     async def _tick_until(self, over: asyncio.Future[Conclude]) -> None:
         """A clock that has stopped is an end too: without it nobody would notice anything."""
@@ -240,25 +315,52 @@ class Agent:
             ticking.cancel()
 
     async def _tick(self) -> None:
-        saved_seconds = time.monotonic()
+        saved_seconds = reaped_seconds = time.monotonic()
+        every = self.settings.save_every_seconds
         while True:
-            await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
-            self.coordinator.source, self.coordinator.saved_step = self.keeper.newest()
-            self._carry_out(self.coordinator.tick(now))
-            every = self.settings.save_every_seconds
+            self._pass_time(now)
             if every and now - saved_seconds >= every:
                 saved_seconds = now
                 self._carry_out(self.coordinator.save(now))
+            if now - reaped_seconds >= REAP_SECONDS:
+                reaped_seconds = now
+                reap_orphans(self.processes.pids)
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _pass_time(self, now: float) -> None:
+        if not self.started:
+            self._start_when_ready(now)
+            return
+        self._look_at_what_is_saved()
+        self._carry_out(self.coordinator.tick(now))
+
+    def _start_when_ready(self, now: float) -> None:
+        if not self.coordinator.draining and self._may_start(now) and self._source is not None:
+            self.started = True
+            source, step = self._source
+            self._carry_out(self.coordinator.start(now, source=source, saved_step=step))
+
+    def _may_start(self, now: float) -> bool:
+        return True
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._terminate)
+        # It goes on when its terminal closes; workers do not inherit this, as they would SIG_IGN.
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)
 
     def _terminate(self) -> None:
-        self.tell("draining", {"grace_seconds": self.settings.grace_seconds})
-        self._carry_out(self.coordinator.drain(self.settings.grace_seconds, time.monotonic()))
+        """The first signal drains, if nothing else has; the second does not wait."""
+        again, self._terminated = self._terminated, True
+        if self.coordinator.draining and not again:
+            return
+        self._drain(self.settings.grace_seconds)
+
+    def _drain(self, grace_seconds: float) -> None:
+        self.tell("draining", {"grace_seconds": grace_seconds})
+        self._carry_out(self.coordinator.drain(grace_seconds, time.monotonic()))
 
     # -------------------------------------------------------------------------- what is done
 
@@ -277,14 +379,13 @@ class Agent:
     def _act(self, action: Action) -> None:
         match action:
             case Spawn(worker, rank, width):
-                pid = self.processes.start(worker, Place(rank, width))
-                self.tell("spawned", {"worker": worker, "pid": pid})
+                self.crew.start(worker, rank, width)
             case Send(worker, message):
                 if isinstance(message, Abandon | Halt):
                     self.store.give_up(epoch_prefix(message.epoch))
                 self.server.send(worker, message)
             case Signal(worker, number):
-                self.processes.signal(worker, number)
+                self.crew.signal(worker, number)
             case Conclude():
                 if self._over is not None and not self._over.done():
                     self._over.set_result(action)
@@ -299,25 +400,35 @@ class Agent:
         else:
             self.tell(mind.phase.value, {"epoch": mind.latest_epoch})
 
-    async def _clear_up(self) -> None:
-        for worker in self.processes.running:
-            self.processes.signal(worker, signal.SIGKILL)
+    async def _clear_up(self, conclusion: Conclude) -> None:
+        self.processes.close()
         await self.server.close()
         await asyncio.to_thread(self.keeper.close)
         await asyncio.to_thread(self.reporter.close)
         end_orphans()
-        self.premises.close()
+        self.premises.close(self._ending(conclusion))
+
+    def _ending(self, conclusion: Conclude) -> Ending:
+        return Ending(
+            conclusion.outcome,
+            exit_code_of(conclusion),
+            conclusion.why,
+            step=status.newest_step(self.coordinator),
+            saved_step=self.keeper.durable_step,
+            ended_at=time.time(),
+        )
 
     def _launch(self) -> Launch:
         return Launch(
             command=self.settings.command,
             job=self.settings.job,
             incarnation=self.settings.incarnation,
-            socket=self.premises.socket,
+            socket=str(self.premises.socket),
             key_file=self.premises.key,
             slots=self.premises.slots,
             logs=self.premises.logs,
             master_port=free_port(),
+            gpus=self.settings.width if self.once_per_seat else None,
             shard=self.settings.shard,
             threads=self.settings.threads,
         )
@@ -328,6 +439,10 @@ def exit_code_of(conclusion: Conclude) -> int:
     if conclusion.outcome is Outcome.USER_ERROR:
         return conclusion.exit_code & 0xFF or 1
     return conclusion.exit_code
+
+
+def _refused(why: str) -> Answer:
+    return Answer(ok=False, body={"why": why})
 
 
 def _log_event(what: str, facts: Mapping[str, Any]) -> None:

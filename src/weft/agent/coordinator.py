@@ -96,6 +96,9 @@ class Coordinator:
         self.epoch = 0
         self.latest_epoch = 0
         self.members: Members = ()
+        self.unwanted: frozenset[int] = frozenset()  # who is to leave, whatever the width
+        self.near: frozenset[int] | None = None  # who can read `source`, if not everybody can
+        self.holding = False  # a snapshot is on its way to where everybody can read it
         self.workers: dict[int, Worker] = {}
         self.change: Change | None = None
         self.source = ""
@@ -127,11 +130,15 @@ class Coordinator:
         self.source, self.saved_step = source, saved_step
         return self._settled()
 
-    def resize(self, width: int, now: float) -> list[Action]:
-        """A new target; it replaces one that is not armed yet."""
+    def resize(self, width: int, now: float, without: frozenset[int] = frozenset()) -> list[Action]:
+        """A new target; it replaces one that is not armed yet.
+
+        Who is in `without` leaves, with its whole replica. If nobody would stay, they leave when
+        others have taken over their state.
+        """
         self._now = now
-        if width != self.width:
-            self.width = width
+        if (width, without) != (self.width, self.unwanted):
+            self.width, self.unwanted = width, without
             self._wanted_since = now
             if self.phase is Phase.BUILDING:
                 self._abandon()
@@ -250,6 +257,18 @@ class Coordinator:
         self._late()
         return self._settled()
 
+    def can_spare(self, workers: frozenset[int]) -> bool:
+        """Whether the training would go on without them, by others that have the state."""
+        if not self.elastic:
+            return not workers
+        staying = self._whole_units(tuple(n for n in self.members if n not in workers))
+        return bool(staying) or not self.members
+
+    @property
+    def finished(self) -> bool:
+        """Whether somebody has come to the last step."""
+        return self._finished
+
     @property
     def participants(self) -> Members:
         """Everyone whom a failure of the present epoch, or of the coming one, concerns."""
@@ -284,18 +303,27 @@ class Coordinator:
         ready = self._in(WorkerState.READY)
         if not ready or (len(ready) < self.width and not self._waited_long_enough()):
             return None
-        members = self._whole_units(ready)
-        if not members:
+        members = self._whole_units(self._near_first(ready))
+        if not members or self.holding:
             return None
         self.stillborn = 0
         donors = members[: self.unit]
         self._begin(members, donors, committed=self.saved_step, source=self.source)
         return None
 
+    def _near_first(self, ready: Members) -> Members:
+        """The first loads what was saved, so it has to be one that can read it."""
+        near = self.near
+        if near is None or not self.source or self.unit > 1:
+            return ready
+        first = tuple(sorted(ready, key=lambda number: number not in near))
+        return first if first[0] in near else ()
+
     def _retiring(self) -> bool:
         """A crew that has not spoken yet is tied to the width it was started with: begin anew."""
         crew = self._alive()
-        if self.crew_width == self.width or not crew:
+        misplaced = any(worker.number in self.unwanted for worker in crew)
+        if (self.crew_width == self.width and not misplaced) or not crew:
             self.crew_width = self.width
             return False
         for worker in crew:
@@ -307,26 +335,28 @@ class Coordinator:
 
     def _approach(self) -> None:
         """One move from the members that are to the width that is wanted."""
-        missing = self.width - len(self.members)
-        if missing > 0:
-            self._staff(missing)
-            ready = self._in(WorkerState.READY)
-            if len(ready) >= missing or (ready and self._waited_long_enough()):
-                joiners = self._whole_units(ready[:missing])
-                if joiners:
-                    self._prepare((*self.members, *joiners), joiners)
-            return
-        self._dismiss(w for w in self._alive() if w.number not in self.members)
-        if missing < 0:
-            self._prepare(self.members[: self.width], ())
+        staying = self._staying()
+        if len(staying) < len(self.members) and staying:
+            return self._prepare(staying[: self.width], ())  # who must go does not wait
+        missing = self.width - len(staying)
+        if missing <= 0:
+            self._dismiss(w for w in self._alive() if w.number not in self.members)
+            return self._prepare(staying[: self.width], ()) if missing < 0 else None
+        self._staff(missing)
+        ready = self._in(WorkerState.READY)
+        if len(ready) >= missing or (ready and self._waited_long_enough()):
+            joiners = self._whole_units(ready[:missing])
+            if joiners:
+                self._prepare((*self.members, *joiners), joiners)
+        return None
+
+    def _staying(self) -> Members:
+        """The members of replicas of which nobody is to leave."""
+        return self._whole_units(tuple(n for n in self.members if n not in self.unwanted))
 
     def _staff(self, wanted: int) -> None:
         """As many newcomers as are wanted: more are started, the newest surplus is let go."""
-        newcomers = [
-            w
-            for w in self.workers.values()
-            if w.number not in self.members and (w.state.starting or w.state is WorkerState.READY)
-        ]
+        newcomers = self._newcomers()
         self._dismiss(newcomers[max(wanted, 0) :])
         if not self.elastic and (newcomers or self._finished):
             return
@@ -335,6 +365,18 @@ class Coordinator:
             self.workers[number] = Worker(number, rank=rank, heard_seconds=self._now)
             self._out.append(Spawn(number, rank, self.width))
             self._wanted_since = self._now
+
+    def _newcomers(self) -> list[Worker]:
+        """Those on their way, in whole replicas; the rest of a replica is of no use."""
+        coming = [
+            w
+            for w in self.workers.values()
+            if w.number not in self.members and (w.state.starting or w.state is WorkerState.READY)
+        ]
+        wanted = tuple(w.number for w in coming if w.number not in self.unwanted)
+        useful = set(self._whole_units(wanted) if self.elastic else wanted)
+        self._dismiss(w for w in coming if w.number not in useful)
+        return [w for w in coming if w.number in useful]
 
     def _free_rank(self) -> int:
         """The lowest that no living worker has: it may stand for a device."""
@@ -544,6 +586,7 @@ class Coordinator:
 
     def _leaving(self, worker: Worker, step: int, why: Farewell) -> None:
         worker.become(WorkerState.LEAVING)
+        worker.step = max(worker.step, step)
         self._departed[worker.number] = step
         if why is Farewell.FINISHED:
             self._done.add(worker.number)

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Keeper:
         self._latest: Snapshot | None = None
         self._durable: tuple[str, int] = ("", FRESH)
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed = self._writing = False
         self._thread = threading.Thread(target=self._write_all, name="weft-keeper", daemon=True)
         self.write_seconds: list[float] = []
 
@@ -66,9 +67,12 @@ class Keeper:
         return self._durable
 
     def saved(self, message: Saved) -> None:
-        """A part is sealed, or a copy of it has come; when all parts are there they are written."""
+        """A part is sealed, or a copy of it has come; when all parts are there they are written.
+
+        A part that lies in the memory of another machine is as good as none.
+        """
         moment = (message.epoch, message.step)
-        if moment <= self._complete:
+        if moment <= self._complete or not os.access(message.path, os.R_OK):
             return
         parts = self._parts.setdefault(moment, {})
         parts.setdefault(message.part, Path(message.path))
@@ -82,8 +86,17 @@ class Keeper:
             self._waiting = self._latest if self._vault is not None else None
             self._changed.notify_all()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a snapshot is on its way to the disk."""
+        return self._writing or self._waiting is not None
+
+    def durable(self) -> tuple[str, int]:
+        """Where workers of any machine can begin again."""
+        return self._durable
+
     def newest(self) -> tuple[str, int]:
-        """Where workers that have lost everything begin again: shared memory, else the disk."""
+        """Where workers of this machine begin again: shared memory, else the disk."""
         latest = self._latest
         if latest is None or latest.step <= self._durable[1]:
             return self._durable
@@ -97,7 +110,8 @@ class Keeper:
         for path in slots.glob("worker-*.*"):
             worker, _, _ = path.name.removeprefix("worker-").partition(".")
             if path not in kept and worker.isdigit() and int(worker) not in running:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.unlink()
 
     def close(self) -> None:
         """Write what is waiting, then end."""
@@ -113,11 +127,14 @@ class Keeper:
                 self._write(snapshot)
             except CheckpointError as error:
                 log.error("step %d is not durable: %s", snapshot.step, error)
+            finally:
+                self._writing = False
 
     def _next(self) -> Snapshot | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting is not None or self._closed)
             snapshot, self._waiting = self._waiting, None
+            self._writing = snapshot is not None
             return snapshot
 
     def _write(self, snapshot: Snapshot) -> None:

@@ -20,6 +20,10 @@ class Limits:
     setup_seconds: float = 600.0
     stop_seconds: float = 30.0
     rest_seconds: float = 1.0
+    settle_seconds: float = 1.0
+    meet_seconds: float = 600.0
+    beat_seconds: float = 1.0
+    beatless_seconds: float = 5.0
     most_restarts: int = 100
     most_stillborn: int = 3
     most_failed_joins: int = 3

@@ -9,6 +9,8 @@ older than its agent, ignores them.
     agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Drain  Save
     driver → agent   Resize  Drain  Save  Kill  Status
     store            Ask  Answer
+    outpost → head   Offer  Started  Exited  Withdraw  Beat
+    head → outpost   Start  Kill  Over  Beat
 """
 
 import dataclasses
@@ -214,14 +216,16 @@ class Save(Message):
 
 @dataclass(frozen=True, slots=True)
 class Resize(Message):
-    """Train on that many workers."""
+    """Train on that many workers; the pools of devices and processors are replaced where given."""
 
     width: int
+    devices: Members = ()
+    cpus: Members = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Kill(Message):
-    """Send a signal to a worker, to see what happens."""
+    """Send a signal to a worker: by an outpost for its head, or by a driver to see what happens."""
 
     worker: int
     signal: int
@@ -230,6 +234,63 @@ class Kill(Message):
 @dataclass(frozen=True, slots=True)
 class Status(Message):
     """Tell how the job stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer(Message):
+    """A seat has come: so many GPUs, at that address."""
+
+    gpus: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Message):
+    """Start a worker there, as `weft.agent.places.Standing` says."""
+
+    worker: int
+    rank: int
+    width: int
+    local_rank: int
+    local_width: int
+    node_rank: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Message):
+    """It runs."""
+
+    worker: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited(Message):
+    """It has ended; a negative code is a signal."""
+
+    worker: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw(Message):
+    """The seat is to be given back within this time: let its workers leave."""
+
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Message):
+    """Nothing is left to do on that seat: end with this code."""
+
+    exit_code: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat(Message):
+    """A sign of life between head and outposts, in both directions, every second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a worker, and a job, ended, told by an exit code.
+"""How a worker, and a job, ended, told by an exit code and, for who comes later, by a file.
 
 0 is finished; 143 is what a shell says of SIGTERM, and here means: drained at a boundary, with a
 snapshot; 75 is the `EX_TEMPFAIL` of sysexits.h: the machinery failed, try again; a death by signal
@@ -6,8 +6,11 @@ is laid to the machinery too, because no program of a user ends itself so on pur
 error of the user's program.
 """
 
+import json
 import os
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 FINISHED: Final = 0
@@ -15,6 +18,7 @@ INFRASTRUCTURE: Final = os.EX_TEMPFAIL
 DRAINED: Final = 143
 FIRST_SIGNAL: Final = 128
 LAST_SIGNAL: Final = 192
+OUTCOME: Final = "outcome.json"
 
 
 class Outcome(StrEnum):
@@ -35,3 +39,21 @@ class Outcome(StrEnum):
         if code == INFRASTRUCTURE or code < 0 or FIRST_SIGNAL < code < LAST_SIGNAL:
             return cls.INFRASTRUCTURE
         return cls.USER_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A job's end, with its last committed and its last durable step (-1 where there is none)."""
+
+    outcome: Outcome
+    exit_code: int
+    why: str
+    step: int
+    saved_step: int
+    ended_at: float
+
+    def write(self, folder: Path) -> None:
+        """To be found whole or not at all."""
+        unfinished = folder / f"{OUTCOME}.tmp"
+        unfinished.write_text(json.dumps(asdict(self)))
+        unfinished.replace(folder / OUTCOME)

@@ -1,8 +1,9 @@
 """What an agent keeps on its machine while its job lasts, and takes away when it is over.
 
-A folder with the socket, the key, the card that drivers read, and the logs; and a folder in shared
-memory for snapshots. A lock that the kernel lets go of with the process keeps a second agent out,
-and what an agent that was killed has left in shared memory is taken away by the next one.
+A folder with the socket, the key, the card that drivers read, the logs and, at the end, a file that
+tells how the job ended; and a folder in shared memory for snapshots. A lock that the kernel lets go
+of with the process keeps a second agent out, and what an agent that was killed has left in shared
+memory is taken away by the next one.
 """
 
 import fcntl
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from weft.agent.orders import CARD, KEY, SOCKET
+from weft.agent.outcome import OUTCOME, Ending
 from weft.model.errors import WorldError
 
 SHARED_MEMORY: Final = Path("/dev/shm")
@@ -24,10 +26,10 @@ SLOTS: Final = re.compile(r"weft-[0-9a-f]{16}")
 class Premises:
     """The two folders of one agent."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, token: str | None = None) -> None:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="weft-"))
         self.slots = SHARED_MEMORY / f"weft-{secrets.token_hex(8)}"
-        self.token = secrets.token_hex(32)
+        self.token = token or secrets.token_hex(32)
         self._card: IO[str] | None = None
 
     @property
@@ -47,15 +49,18 @@ class Premises:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
         self._card = _locked(self.folder / CARD)
+        (self.folder / OUTCOME).unlink(missing_ok=True)
         _clear_after_predecessor(self._card.read())
         self.slots.mkdir(mode=0o700)
         self._write_card({"job": job, "incarnation": incarnation, "slots": str(self.slots)})
         self._write_key()
 
-    def close(self) -> None:
-        """Nothing is left but the card and the logs."""
+    def close(self, ending: Ending | None = None) -> None:
+        """Nothing is left but the card, the logs and how it ended."""
         if self._card is None:
             return
+        if ending is not None:
+            ending.write(self.folder)
         shutil.rmtree(self.slots, ignore_errors=True)
         self.socket.unlink(missing_ok=True)
         self.key.unlink(missing_ok=True)

@@ -13,11 +13,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
+
+from weft.agent import cpus
+from weft.agent.cpus import Cpus
+from weft.agent.nursery import Nursery, Request, script_of
+from weft.agent.output import Copying, Echo
+from weft.agent.places import Standing
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 LOCALHOST: Final = "127.0.0.1"
@@ -25,101 +32,209 @@ LOCALHOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What all workers of a job have in common."""
+    """What all workers of a job have in common on this seat.
+
+    `gpus` is what a command that starts its own processes (torchrun) is told to start; the others
+    are started once for each GPU.
+    """
 
     command: tuple[str, ...]
     job: str
     incarnation: int
-    socket: Path
+    socket: str
     key_file: Path
     slots: Path
     logs: Path
     host: str = LOCALHOST
+    master_host: str = LOCALHOST
     master_port: int = 29500
+    gpus: int | None = None
     shard: int = 1
     threads: int = 1
-    niceness: int = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a worker stands among those that are started with it."""
+class Child:
+    """A process that is waited for once it has ended."""
 
-    rank: int
-    width: int
+    pid: int
+    wait: Callable[[], int]
 
 
 class Processes:
-    """The workers on this machine."""
+    """The workers on this machine; who ends, and who begins, is told."""
 
-    def __init__(self, launch: Launch, ended: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        ended: Callable[[int, int], None],
+        started: Callable[[int, int], None] = lambda worker, pid: None,
+        echo: Echo | None = None,
+    ) -> None:
         self.launch = launch
-        self._ended = ended
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self.pids: dict[int, int] = {}
+        self.pool: Cpus = ()
+        self.bound: dict[int, Cpus] = {}
+        self._ended, self._started, self._echo = ended, started, echo
+        self._nursery: Nursery | None = None
+        self._unborn: dict[int, list[int]] = {}  # with the signals that wait for them
+        self._running: dict[int, Child] = {}
+        self._copying: dict[int, Copying] = {}
+        self._closed = False
 
-    def start(self, worker: int, place: Place) -> int:
-        """Start a worker; its end will be told. Gives its process id."""
-        log_path = self.launch.logs / f"worker-{worker}.log"
-        with log_path.open("ab") as log_file:
-            process = subprocess.Popen(
-                self.launch.command,
-                env={**os.environ, **environment(self.launch, worker, place)},
-                stdin=subprocess.DEVNULL,
-                stdout=log_file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._running[worker] = process
-        self.pids[worker] = process.pid
-        watch_end(process.pid, lambda: self._reap(worker))
-        return process.pid
+    def start(self, worker: int, standing: Standing, devices: Collection[int] = ()) -> None:
+        """Start a worker; its process id will be told, and its end."""
+        self._share_cpus((*self.running, worker))
+        env = {**os.environ, **environment(self.launch, worker, standing, devices)}
+        output = self._output(worker, standing.rank)
+        self._unborn[worker] = []
+
+        def born(pid: int | None) -> None:
+            child = Child(pid, partial(_wait, pid)) if pid is not None else None
+            try:
+                self._born(worker, child or self._spawned(worker, env, output))
+            finally:
+                os.close(output)
+
+        if not Nursery.suits(self.launch.command, self.launch.threads):
+            born(None)
+            return
+        argv = script_of(self.launch.command)
+        self._made_nursery().ask(Request(argv, env, self.bound.get(worker, ()), output, born))
 
     def signal(self, worker: int, number: int) -> None:
         """To the worker and all that it started."""
         if worker in self._running:
             with suppress(ProcessLookupError):
                 os.killpg(self._running[worker].pid, number)
+        elif worker in self._unborn:
+            self._unborn[worker].append(number)
+            if number == signal.SIGKILL:
+                self._never_born(worker)
+
+    def close(self) -> None:
+        """Kill whoever runs, and start nobody any more."""
+        self._closed = True
+        for worker in self.running:
+            self.signal(worker, signal.SIGKILL)
+        if self._nursery is not None:
+            self._nursery.close()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """All processes that are waited for here."""
+        zygote = self._nursery.pid if self._nursery else None
+        return (*(c.pid for c in self._running.values()), *((zygote,) if zygote else ()))
+
+    def _output(self, worker: int, rank: int) -> int:
+        """Where it is to print: into its file, or to who copies from there into it."""
+        path = self.launch.logs / f"worker-{worker}.log"
+        if self._echo is None:
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        reading, writing = os.pipe()
+        self._copying[worker] = Copying(os.fdopen(reading, "rb"), path, self._echo, rank)
+        return writing
+
+    def _made_nursery(self) -> Nursery:
+        if self._nursery is None:
+            launch = self.launch
+            shared = {"OMP_NUM_THREADS": str(launch.threads), "WEFT_SHARD": str(launch.shard)}
+            self._nursery = Nursery(launch.command[0], shared, launch.logs / "zygote.log")
+        return self._nursery
+
+    def _spawned(self, worker: int, env: Mapping[str, str], output: int) -> Child | None:
+        if self._closed or worker not in self._unborn:
+            return None
+        with cpus.on(self.bound.get(worker, ())):
+            process = subprocess.Popen(
+                self.launch.command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Child(process.pid, process.wait)
+
+    def _born(self, worker: int, child: Child | None) -> None:
+        if child is None:
+            return
+        signals = self._unborn.pop(worker, None)
+        if signals is None:  # its end has been told already
+            os.kill(child.pid, signal.SIGKILL)
+            watch_end(child.pid, child.wait)
+            return
+        self._running[worker] = child
+        if worker in self.bound:  # its slice may have changed since it was asked for
+            cpus.move(child.pid, self.bound[worker])
+        watch_end(child.pid, lambda: self._reap(worker))
+        self._started(worker, child.pid)
+        for number in signals:
+            self.signal(worker, number)
+
+    def _never_born(self, worker: int) -> None:
+        del self._unborn[worker]
+        if worker in self._copying:
+            self._copying.pop(worker)
+        asyncio.get_running_loop().call_soon(self._ended, worker, -signal.SIGKILL)
+
+    def share_cpus(self, pool: Cpus) -> None:
+        """Another pool: everyone gets another slice."""
+        self.pool = pool
+        self._share_cpus(self.running)
 
     @property
     def running(self) -> tuple[int, ...]:
-        return tuple(self._running)
+        return (*self._running, *self._unborn)
 
     def _reap(self, worker: int) -> None:
-        process = self._running.pop(worker)
-        code = process.wait()
+        child = self._running.pop(worker)
+        code = child.wait()
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(child.pid, signal.SIGKILL)
+        if worker in self._copying:
+            self._copying.pop(worker).finish()
+        self._share_cpus(self.running)
         self._ended(worker, code)
 
+    def _share_cpus(self, workers: Sequence[int]) -> None:
+        """Equal slices; those that run already are moved where theirs has changed."""
+        before = self.bound
+        parts = cpus.slices(self.pool, len(workers))
+        self.bound = {w: part for w, part in zip(workers, parts, strict=True) if part}
+        for worker, part in self.bound.items():
+            if worker in self._running and part != before.get(worker):
+                cpus.move(self._running[worker].pid, part)
 
-def environment(launch: Launch, worker: int, place: Place) -> dict[str, str]:
+
+def environment(
+    launch: Launch, worker: int, standing: Standing, devices: Collection[int] = ()
+) -> dict[str, str]:
     """What a worker finds in its environment, besides what the agent itself was given."""
-    rank, width = str(place.rank), str(place.width)
+    local_width = standing.local_width if launch.gpus is None else launch.gpus
     torchrun = {
-        "MASTER_ADDR": launch.host,
+        "MASTER_ADDR": launch.master_host,
         "MASTER_PORT": str(launch.master_port),
-        "RANK": rank,
-        "WORLD_SIZE": width,
-        "LOCAL_RANK": rank,
-        "LOCAL_WORLD_SIZE": width,
-        "NODE_RANK": "0",
-        "GROUP_RANK": "0",
+        "RANK": str(standing.rank),
+        "WORLD_SIZE": str(standing.width),
+        "LOCAL_RANK": str(standing.local_rank),
+        "LOCAL_WORLD_SIZE": str(standing.local_width),
+        "NODE_RANK": str(standing.node_rank),
+        "GROUP_RANK": str(standing.node_rank),
         "TORCHELASTIC_RUN_ID": launch.job,
         "TORCHELASTIC_ERROR_FILE": str(launch.logs / f"worker-{worker}.error.json"),
         "OMP_NUM_THREADS": str(launch.threads),
     }
     kubeflow = {
-        "PET_NNODES": "1",
-        "PET_NPROC_PER_NODE": width,
-        "PET_NODE_RANK": "0",
-        "PET_MASTER_ADDR": launch.host,
+        "PET_NNODES": str(standing.nodes),
+        "PET_NPROC_PER_NODE": str(local_width),
+        "PET_NODE_RANK": str(standing.node_rank),
+        "PET_MASTER_ADDR": launch.master_host,
         "PET_MASTER_PORT": str(launch.master_port),
     }
     own = {
         "WEFT_JOB": launch.job,
         "WEFT_INCARNATION": str(launch.incarnation),
-        "WEFT_SOCKET": str(launch.socket),
+        "WEFT_SOCKET": launch.socket,
         "WEFT_KEY_FILE": str(launch.key_file),
         "WEFT_SLOTS": str(launch.slots),
         "WEFT_WORKER": str(worker),
@@ -127,10 +242,19 @@ def environment(launch: Launch, worker: int, place: Place) -> dict[str, str]:
         "WEFT_SHARD": str(launch.shard),
         "PYTHONUNBUFFERED": "1",
     }
-    return {**torchrun, **kubeflow, **own}
+    seen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
+    return {**torchrun, **kubeflow, **own, **seen}
 
 
-def watch_end(pid: int, ended: Callable[[], None]) -> None:
+def _wait(pid: int) -> int:
+    """The code of a worker that was forked; one that was ended as an orphan counts as killed."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return -signal.SIGKILL
+
+
+def watch_end(pid: int, ended: Callable[[], object]) -> None:
     """Call `ended` in the event loop when the process has ended, without polling."""
     loop = asyncio.get_running_loop()
     handle = os.pidfd_open(pid)
@@ -149,6 +273,13 @@ def adopt_orphans() -> None:
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def reap_orphans(known: Collection[int]) -> None:
+    """Let go of the dead that nobody else waits for."""
+    for pid in set(children()) - set(known):
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def end_orphans() -> int:

@@ -12,32 +12,31 @@ What the answers mean:
                          is. Silence, until there is a newer epoch or another token to try, or
                          five minutes later: the operator may only have been behind
     the rest             this report is not to its taste: it is dropped, and the next one is sent
-
-Only the standard library is used, and neither a proxy nor a redirection is followed: the token is
-for the operator alone.
 """
 
 import hashlib
 import json
 import logging
 import math
-import re
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from pathlib import Path
 from random import Random
 from typing import Any, Final
-from urllib.parse import urlsplit
+
+from weft.agent.courier import (
+    FAILURES,
+    MOST_RETRY_SECONDS,
+    REQUEST_SECONDS,
+    Answer,
+    Destination,
+    post,
+)
 
 EVERY_SECONDS: Final = 10.0
 FIRST_RETRY_SECONDS: Final = 1.0
-MOST_RETRY_SECONDS: Final = 120.0
 REFUSED_SECONDS: Final = 300.0
-POST_SECONDS: Final = 5.0
 
 # Bounds of the endpoint (`weft.kube.reports.payload`): what is beyond them is left out, or cut.
 MOST_COUNT: Final = 2**53 - 1
@@ -53,7 +52,8 @@ logger = logging.getLogger("weft.agent.report")
 class Said:
     """What the workers said last; None is what they did not say.
 
-    `step` counts the steps that are done. Of the metrics `loss` has a place of its own, the others
+    `step` counts the steps that are done, `width` the workers that train now; `live` is whether
+    that can be changed while they do. Of the metrics `loss` has a place of its own, the others
     are told in words. `stages` is the report of `weft.train.stages`.
     """
 
@@ -66,70 +66,11 @@ class Said:
     metrics: Mapping[str, float] = field(default_factory=dict)
     stages: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where reports go, and on whose behalf."""
-
-    url: str
-    token_file: Path
-    ca_file: Path | None = None
-    job: str = ""
-    epoch: int = 0
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> "Destination | None":
-        """As a worker's pod is told; None where nobody wants reports."""
-        url, token_file = environ.get("WEFT_REPORT_URL"), environ.get("WEFT_TOKEN_FILE")
-        if not url or not token_file:
-            return None
-        if not _is_address(url):
-            _log(logging.WARNING, "report_address_not_usable", url=url)
-            return None
-        ca_file = environ.get("WEFT_REPORT_CA_FILE")
-        epoch = environ.get("WEFT_EPOCH", "")
-        return cls(
-            url=url,
-            token_file=Path(token_file),
-            ca_file=Path(ca_file) if ca_file else None,
-            job=environ.get("WEFT_JOB", ""),
-            epoch=int(epoch) if epoch.isdecimal() else 0,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the operator said to a post; `error` is its own words."""
-
-    status: int
-    retry_after_seconds: float = 0.0
-    error: str = ""
+    width: int | None = None
+    live: bool | None = None
 
 
 Transport = Callable[[Destination, str, bytes], Answer]
-
-
-def post(destination: Destination, token: str, body: bytes) -> Answer:
-    """One POST on a connection of its own; raises `OSError` or `HTTPException`."""
-    address = urlsplit(destination.url)
-    connection = _connection(destination, address.scheme, address.hostname or "", address.port)
-    try:
-        connection.request(
-            "POST",
-            address.path or "/",
-            body,
-            {
-                "Authorization": f"Bearer {token}",
-                "Content-Type": "application/json",
-                "Connection": "close",
-            },
-        )
-        response = connection.getresponse()
-        said = response.read(MOST_ANSWER_BYTES)
-        return Answer(response.status, _seconds(response.getheader("Retry-After")), _error(said))
-    finally:
-        connection.close()
 
 
 class Reporter:
@@ -174,7 +115,7 @@ class Reporter:
             self._waiting = said
             self._news.notify()
 
-    def close(self, timeout_seconds: float = POST_SECONDS) -> bool:
+    def close(self, timeout_seconds: float = REQUEST_SECONDS) -> bool:
         """Send what waits, at once; whether it was sent, or there was nothing, in that time."""
         with self._news:
             self._closing = True
@@ -225,11 +166,11 @@ class Reporter:
 
     def _deliver(self, destination: Destination, said: Said) -> None:
         try:
-            token = _token(destination.token_file)
+            token = destination.token
             if self._is_refused(said.epoch, token):
                 return
             answer = self._transport(destination, token, body_of(said))
-        except (OSError, HTTPException) as error:
+        except FAILURES as error:
             self._try_again(said, error=f"{type(error).__name__}: {error}")
             return
         if answer.status in AGAIN or answer.status >= SERVER_FAULT:
@@ -300,6 +241,8 @@ def body_of(said: Said) -> bytes:
         "throughput": _number(rate, least=0.0),
         "stages": _stage_seconds(said.stages),
         "message": _message(said, told_loss=loss is not None),
+        "width": _count(said.width),
+        "live": said.live,
     }
     told = {name: value for name, value in fields.items() if value not in (None, "", {})}
     return json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
@@ -309,10 +252,6 @@ HEARD: Final = range(200, 300)
 AGAIN: Final = frozenset({408, 425, 429})
 REFUSED: Final = frozenset({401, 403, 409, 410})
 SERVER_FAULT: Final = 500
-MOST_ANSWER_BYTES: Final = 4096
-MOST_ERROR_CHARS: Final = 256
-MOST_TOKEN_BYTES: Final = 16 * 1024
-TOKEN: Final = re.compile(rb"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,48 +261,6 @@ class _Refused:
     epoch: int
     token_digest: bytes
     until: float
-
-
-def _is_address(url: str) -> bool:
-    try:
-        address = urlsplit(url)
-        return address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        return False
-
-
-def _connection(
-    destination: Destination, scheme: str, host: str, port: int | None
-) -> HTTPConnection:
-    if scheme != "https":
-        return HTTPConnection(host, port, timeout=POST_SECONDS)
-    context = ssl.create_default_context(cafile=destination.ca_file)
-    return HTTPSConnection(host, port, timeout=POST_SECONDS, context=context)
-
-
-def _seconds(header: str | None) -> float:
-    """`Retry-After` as the operator sends it; a date is left to our own patience."""
-    if header is None or not header.strip().isdecimal():
-        return 0.0
-    return min(float(header), MOST_RETRY_SECONDS)
-
-
-def _error(said: bytes) -> str:
-    """The refusal's own words, where it is one of the operator's."""
-    try:
-        answer = json.loads(said)
-    except (ValueError, RecursionError):
-        return ""
-    error = answer.get("error", "") if isinstance(answer, dict) else ""
-    return str(error)[:MOST_ERROR_CHARS]
-
-
-def _token(file: Path) -> str:
-    """What the file holds now: the kubelet renews it."""
-    token = file.read_bytes()[:MOST_TOKEN_BYTES].strip()
-    if not TOKEN.fullmatch(token):
-        raise OSError(f"there is no token in {file}")
-    return token.decode("ascii")
 
 
 def _digest(token: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The agent's door: a stream socket on which workers, their stores and drivers speak.
+"""The agent's door: a stream socket on which workers, their stores, drivers and outposts speak.
 
 Nothing is taken from a connection before its first line has proved to know the job's token. A line
 of another job, of another incarnation or out of order is dropped and counted; a line that is no
@@ -10,27 +10,20 @@ import asyncio
 import hmac
 import logging
 from collections import Counter
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from weft.agent.messages import (
-    MOST_LINE_BYTES,
-    Answer,
-    Ask,
-    Envelope,
-    Hello,
-    Message,
-    decode,
-    encode,
-)
+from weft.agent.line import Line
+from weft.agent.messages import MOST_LINE_BYTES, Answer, Ask, Hello, Message
 from weft.agent.store import ControlStore
 from weft.model.errors import ProtocolError, WorldError
 
 log = logging.getLogger(__name__)
 
 HELLO_SECONDS: Final = 10.0
-WORKER, STORE, DRIVER = ROLES = ("worker", "store", "driver")
+GOODBYE_SECONDS: Final = 2.0
+WORKER, STORE, DRIVER, OUTPOST = ROLES = ("worker", "store", "driver", "outpost")
 
 
 class Listener(Protocol):
@@ -42,6 +35,10 @@ class Listener(Protocol):
 
     def driver_asked(self, message: Message) -> Answer: ...
 
+    def outpost_said(self, seat: int, message: Message) -> None: ...
+
+    def outpost_silent(self, seat: int) -> None: ...
+
 
 class Server:
     """The door of one job's agent."""
@@ -52,7 +49,9 @@ class Server:
         self.job, self.incarnation, self.token = job, incarnation, token
         self.store, self.listener = store, listener
         self.dropped: Counter[str] = Counter()
-        self._workers: dict[int, _Line] = {}
+        self._workers: dict[int, Line] = {}
+        self._stores: dict[int, set[Line]] = {}
+        self._outposts: dict[int, Line] = {}
         self._servers: list[asyncio.Server] = []
 
     async def open(self, path: Path) -> None:
@@ -73,8 +72,13 @@ class Server:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        for line in list(self._workers.values()):
-            line.close()
+        outposts, self._outposts = self._outposts, {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                for line in outposts.values():
+                    await line.said_all()
+        for worker in list(self._workers):
+            self.cut(worker)
 
     def send(self, worker: int, message: Message) -> None:
         """Say it, if the worker is there to hear; if it is not, its end will be noticed."""
@@ -82,8 +86,30 @@ class Server:
         if line is not None:
             line.say(message)
 
+    def hears(self, worker: int) -> bool:
+        """Whether more may come from that worker."""
+        return worker in self._workers
+
+    def order(self, seat: int, message: Message) -> None:
+        """Say it to an outpost, if it is there."""
+        line = self._outposts.get(seat)
+        if line is not None:
+            line.say(message)
+
+    def cut(self, worker: int) -> None:
+        """Hear nothing more of a worker, nor its store: without its agent it ends itself."""
+        for line in (self._workers.pop(worker, None), *self._stores.pop(worker, ())):
+            if line is not None:
+                line.close()
+
+    def dismiss(self, seat: int) -> None:
+        """Hear nothing more of an outpost; what was said to it last still reaches it."""
+        line = self._outposts.pop(seat, None)
+        if line is not None:
+            line.close()
+
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = _Line(self.job, self.incarnation, reader, writer, self._drop)
+        line = Line(self.job, self.incarnation, reader, writer, self._drop)
         try:
             hello = await asyncio.wait_for(line.hear(), HELLO_SECONDS)
             if not isinstance(hello, Hello) or hello.role not in ROLES:
@@ -102,15 +128,17 @@ class Server:
         self._drop("token")
         return False
 
-    async def _serve(self, line: "_Line", hello: Hello) -> None:
+    async def _serve(self, line: Line, hello: Hello) -> None:
         if hello.role == WORKER:
             await self._serve_worker(line, hello)
         elif hello.role == STORE:
-            await self._serve_store(line)
+            await self._serve_store(line, hello)
+        elif hello.role == OUTPOST:
+            await self._serve_outpost(line, hello)
         else:
             await self._serve_driver(line)
 
-    async def _serve_worker(self, line: "_Line", hello: Hello) -> None:
+    async def _serve_worker(self, line: Line, hello: Hello) -> None:
         self._workers[hello.worker] = line
         self.listener.worker_said(hello.worker, hello)
         try:
@@ -121,62 +149,32 @@ class Server:
                 del self._workers[hello.worker]
                 self.listener.worker_silent(hello.worker)
 
-    async def _serve_store(self, line: "_Line") -> None:
-        while isinstance(ask := await line.hear(), Ask):
-            line.say(await self.store.answer(ask))
+    async def _serve_store(self, line: Line, hello: Hello) -> None:
+        lines = self._stores.setdefault(hello.worker, set())
+        lines.add(line)
+        try:
+            while isinstance(ask := await line.hear(), Ask):
+                line.say(await self.store.answer(ask))
+        finally:
+            lines.discard(line)
 
-    async def _serve_driver(self, line: "_Line") -> None:
+    async def _serve_outpost(self, line: Line, hello: Hello) -> None:
+        seat = hello.worker
+        if seat in self._outposts:
+            self.dismiss(seat)
+            self.listener.outpost_silent(seat)
+        self._outposts[seat] = line
+        try:
+            while (message := await line.hear()) is not None:
+                self.listener.outpost_said(seat, message)
+        finally:
+            if self._outposts.get(seat) is line:
+                del self._outposts[seat]
+                self.listener.outpost_silent(seat)
+
+    async def _serve_driver(self, line: Line) -> None:
         while (message := await line.hear()) is not None:
             line.say(self.listener.driver_asked(message))
 
     def _drop(self, why: str) -> None:
         self.dropped[why] += 1
-
-
-class _Line:
-    """One connection: messages in their order, in both directions."""
-
-    def __init__(
-        self,
-        job: str,
-        incarnation: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        drop: Callable[[str], None],
-    ) -> None:
-        self.job, self.incarnation = job, incarnation
-        self._reader, self._writer, self._drop = reader, writer, drop
-        self._heard = self._said = 0
-
-    async def hear(self) -> Message | None:
-        """The next message that counts; None when the other side has gone, however it went."""
-        while raw := await self._line():
-            envelope = decode(raw, strict=True)
-            why = self._stale(envelope)
-            if not why:
-                self._heard = envelope.seq
-                return envelope.message
-            self._drop(why)
-        return None
-
-    async def _line(self) -> bytes:
-        try:
-            return await self._reader.readline()
-        except ConnectionError:
-            return b""
-
-    def say(self, message: Message) -> None:
-        if self._writer.is_closing():
-            return
-        self._said += 1
-        self._writer.write(encode(Envelope(self.job, self.incarnation, self._said, message)))
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def _stale(self, envelope: Envelope) -> str:
-        if envelope.job != self.job:
-            return "job"
-        if envelope.incarnation != self.incarnation:
-            return "incarnation"
-        return "" if envelope.seq > self._heard else "seq"

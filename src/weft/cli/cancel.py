@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.cli.cluster import DRY_RUN, YES, Cluster, Place, place_options
+from weft.api.backend import JobKey
 from weft.cli.confirm import confirmed
 from weft.cli.options import output_option
+from weft.cli.place import DRY_RUN, YES, Place, place_options
 from weft.cli.screen import harmless, print_json, say
+from weft.cli.world import World, located
 
 if TYPE_CHECKING:
-    from weft.kube.reading.jobs import JobLine
+    from weft.view.jobs import JobLine
 
 SCHEMA = "weft-cancelled/1"
 
@@ -29,11 +31,8 @@ def cancel(*, jobs: tuple[str, ...], dry_run: bool, yes: bool, place: Place, out
     that has ended already is left as it is.
     """
 
-    async def work(cluster: Cluster) -> None:
-        from weft.kube.reading.jobs import get_job
-        from weft.kube.wishes import cancel as ask
-
-        lines = [(await get_job(cluster.api, *cluster.locate(job))).line for job in jobs]
+    async def work(world: World) -> None:
+        lines = [(await world.detail(located(job, world))).line for job in jobs]
         alive = [line for line in lines if not line.finished]
         for line in lines:
             if line.finished:
@@ -41,7 +40,7 @@ def cancel(*, jobs: tuple[str, ...], dry_run: bool, yes: bool, place: Place, out
         if alive and not (yes or dry_run):
             confirmed(f"cancel {_named(alive)}?", otherwise="nothing was cancelled")
         for line in alive:
-            await ask(cluster.api, line.namespace, line.name, dry_run=dry_run)
+            await world.cancel(JobKey(line.namespace, line.name), dry_run=dry_run)
         _tell(alive, dry_run, output)
 
     place.run(work)

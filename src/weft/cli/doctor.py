@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.cluster import Cluster, Place, place_options
 from weft.cli.exit_status import Exit
 from weft.cli.options import output_option
+from weft.cli.place import Place, place_options
 from weft.cli.screen import cell, coloured, new_table, print_json, stdout
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.kube.reading.health import Finding
+    from weft.view.health import Finding
 
 SCHEMA = "weft-doctor/1"
 
@@ -27,23 +27,11 @@ SCHEMA = "weft-doctor/1"
 def doctor(*, operator_namespace: str | None, place: Place, output: str) -> None:
     """Check what has to be in place before a job can run, and tell what to do where it is not.
 
-    The server, the clock, Weft's resources, your rights, GPUs on nodes, an operator that leads,
-    and queues. The exit status is 1 if something fails; a warning does not count.
+    In a cluster: the server, the clock, Weft's resources, your rights, GPUs on nodes, an operator
+    that leads, and queues. On one machine: what its daemon finds. The exit status is 1 if something
+    fails; a warning does not count.
     """
-
-    async def work(cluster: Cluster) -> "tuple[Finding, ...]":
-        from weft.kube.reading.clock import skew_seconds
-        from weft.kube.reading.health import Patient, diagnose
-
-        patient = Patient(
-            api=cluster.api,
-            namespace=cluster.namespace,
-            operator_namespace=operator_namespace,
-            skew_seconds=await skew_seconds(place.kubeconfig, place.context),
-        )
-        return await diagnose(patient)
-
-    findings = place.run(work)
+    findings = place.run(lambda world: world.health(operator_namespace))
     if output == "json":
         print_json(as_dict(findings))
     else:

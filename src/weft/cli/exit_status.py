@@ -13,7 +13,7 @@ class Exit(IntEnum):
     USAGE = 2, "something written cannot be used: an option, a name, a job file, a missing job"
     CANCELLED = 3, "the job was cancelled or deleted"
     TIMEOUT = 4, "the time was up before the job got there"
-    CLUSTER = 5, "the cluster could not be reached, or refused"
+    WORLD = 5, "the cluster or the machine's own world could not be reached, or refused"
     INTERRUPTED = 130, "Ctrl-C; a job goes on without being looked at"
 
     def __new__(cls, value: int, meaning: str) -> "Exit":

@@ -4,11 +4,12 @@ Rich measures, wraps and paints each cell, which takes a millisecond per row: te
 thousand jobs. Here a row is a line of text; a terminal that is too narrow wraps it.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from weft.cli.screen import STATE_STYLES, harmless, stdout
+from weft.cli.screen import STATE_STYLES, harmless, sees_colours, stdout
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,9 +39,7 @@ class Grid:
 
     def print(self) -> None:
         """To standard output, in colours where somebody sees them."""
-        console = stdout()
-        colours = console.is_terminal and not console.no_color
-        console.file.write(self.text(colours=colours) + "\n")
+        sys.stdout.write(self.text(colours=sees_colours()) + "\n")
 
     def fitting(self) -> "Text":
         """As much as fits on the screen, to be drawn again and again."""

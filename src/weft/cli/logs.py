@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.cli.cluster import Cluster, Place, place_options
 from weft.cli.exit_status import Exit, of_job
+from weft.cli.place import Place, place_options
 from weft.cli.screen import harmless, say
 from weft.cli.watching import detaching
-from weft.model.errors import SpecError
+from weft.cli.world import World, located
+from weft.view.logs import Which
 
 if TYPE_CHECKING:
-    from weft.kube.reading.jobs import JobDetail
-    from weft.kube.reading.pod_logs import Which
-    from weft.kube.reading.workers import WorkerLine
+    from weft.view.jobs import JobDetail
+    from weft.view.logs import LogLine
 
 
 @click.command()
@@ -51,14 +51,14 @@ def logs(
     if every and ranks:
         raise click.UsageError("--all and --rank exclude each other")
 
-    async def work(cluster: Cluster) -> Exit:
-        from weft.kube.reading.pod_logs import Which
-
+    async def work(world: World) -> Exit:
         which = Which(None if every else frozenset(ranks or {0}), epoch, tail)
         printer = Printer(with_rank=every or len(ranks) > 1)
         if follow:
-            return await _follow(cluster, job, which, printer)
-        await _once(cluster, job, which, printer)
+            return await _follow(world, job, which, printer)
+        async with aclosing(world.logs(located(job, world), which)) as lines:
+            async for line in lines:
+                printer(line)
         return Exit.OK
 
     with detaching(f"the job goes on; {place.command('logs', '-f', job)} looks again"):
@@ -73,13 +73,13 @@ class Printer:
         self._terminal = sys.stdout.isatty()
         self._epochs: dict[int, int] = {}
 
-    def __call__(self, worker: "WorkerLine", line: bytes) -> None:
-        before = self._epochs.setdefault(worker.rank, worker.epoch)
-        if worker.epoch != before:
-            self._epochs[worker.rank] = worker.epoch
-            say(f"rank {worker.rank} was placed anew: epoch {worker.epoch}, {worker.node}")
-        prefix = f"[{worker.rank}] ".encode() if self._with_rank else b""
-        click.echo(prefix + (shown(line) if self._terminal else line))
+    def __call__(self, line: "LogLine") -> None:
+        before = self._epochs.setdefault(line.rank, line.epoch)
+        if line.epoch != before:
+            self._epochs[line.rank] = line.epoch
+            say(f"rank {line.rank} was placed anew: epoch {line.epoch}, {line.node or 'here'}")
+        prefix = f"[{line.rank}] ".encode() if self._with_rank else b""
+        click.echo(prefix + (shown(line.text) if self._terminal else line.text))
 
 
 def shown(line: bytes) -> bytes:
@@ -88,33 +88,12 @@ def shown(line: bytes) -> bytes:
     return harmless(text).encode()
 
 
-async def _follow(cluster: Cluster, job: str, which: "Which", printer: Printer) -> Exit:
-    from weft.kube.reading.pod_logs import follow_job_logs
-
-    last = await follow_job_logs(cluster.api, *cluster.locate(job), which, printer)
+async def _follow(world: World, job: str, which: Which, printer: Printer) -> Exit:
+    last = await world.follow_logs(located(job, world), which, printer)
     if last is not None and not last.line.finished:
         return Exit.OK
     say(_ending(job, last))
     return of_job(None if last is None else last.line.state)
-
-
-async def _once(cluster: Cluster, job: str, which: "Which", printer: Printer) -> None:
-    from weft.kube.reading.jobs import get_job
-    from weft.kube.reading.pod_logs import read_log
-    from weft.kube.reading.workers import list_workers
-
-    namespace, name = cluster.locate(job)
-    detail = await get_job(cluster.api, namespace, name)
-    workers = which.latest(await list_workers(cluster.api, namespace, name, epoch=which.epoch))
-    if not workers:
-        raise _nothing_to_read(detail, which)
-    for worker in workers:
-        if not worker.started:
-            say(f"rank {worker.rank} has not started: {worker.phase}")
-            continue
-        async with aclosing(read_log(cluster.api, namespace, worker.pod, tail=which.tail)) as lines:
-            async for line in lines:
-                printer(worker, line)
 
 
 def _ending(job: str, last: "JobDetail | None") -> str:
@@ -122,15 +101,3 @@ def _ending(job: str, last: "JobDetail | None") -> str:
         return f"{job} was deleted"
     told = f": {harmless(last.line.message)}" if last.line.message else ""
     return f"{job} {last.line.state}{told}"
-
-
-def _nothing_to_read(detail: "JobDetail", which: "Which") -> SpecError:
-    line = detail.line
-    if line.finished:
-        return SpecError(
-            f"the pods of '{line.name}' are gone", hint="keep_on_failure in the job file keeps them"
-        )
-    if line.waiting:
-        hint = f"weft why {line.name} tells why it waits; weft logs -f waits with you"
-        return SpecError(f"'{line.name}' has no workers: it is {line.state or 'New'}", hint=hint)
-    return SpecError(f"'{line.name}' has no such worker", hint=f"weft show {line.name} lists them")

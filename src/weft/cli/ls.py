@@ -1,22 +1,22 @@
 """`weft ls`: jobs, those that matter now first."""
 
-import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.api.backend import Selection
 from weft.cli.age import age, lasting, now
-from weft.cli.cluster import ALL_NAMESPACES, WATCH, Cluster, Place, place_options
 from weft.cli.grid import Grid
 from weft.cli.options import output_option
+from weft.cli.place import ALL_NAMESPACES, WATCH, Place, place_options
 from weft.cli.screen import print_json, say
-from weft.cli.watching import detaching, redraw, reprint_json
+from weft.cli.watching import detaching, staying
+from weft.cli.world import World
 
 if TYPE_CHECKING:
-    from weft.kube.reading.jobs import JobLine, JobPage
+    from weft.view.jobs import JobLine, JobPage
 
 SCHEMA = "weft-jobs/1"
 NUMBERS = frozenset({"GPUs", "progress", "age", "priority", "waited", "ran"})
@@ -29,15 +29,6 @@ STATES = {
     "finished": FINISHED,
     **{name: (name,) for name in (*WAITING[1:], *HOLDING, *FINISHED)},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which jobs."""
-
-    namespace: str | None
-    states: tuple[str, ...]
-    queue: str | None
 
 
 @click.command()
@@ -70,12 +61,13 @@ def ls(
     watch: bool,
     output: str,
 ) -> None:
-    """List the jobs of a namespace: running ones first, then waiting, then finished."""
-    chosen = tuple(name for state in states for name in STATES[state])
+    """List the jobs of a namespace or user: running ones first, then waiting, then finished."""
+    chosen = frozenset(name for state in states for name in STATES[state])
 
-    async def work(cluster: Cluster) -> None:
-        choice = Choice(None if all_namespaces else cluster.namespace, chosen, queue)
-        await (_watch(cluster, choice, output) if watch else _once(cluster, choice, limit, output))
+    async def work(world: World) -> None:
+        owner = None if all_namespaces else world.namespace
+        wanted = Selection(owner, chosen, queue, limit or None)
+        await (_watch(world, wanted, output) if watch else _once(world, wanted, output))
 
     with detaching("jobs go on; weft ls shows them again"):
         place.run(work)
@@ -107,53 +99,27 @@ def as_dict(page: "JobPage") -> dict[str, Any]:
     return {"schema": SCHEMA, "jobs": in_order(page.jobs), "left": page.left}
 
 
-async def _once(cluster: Cluster, choice: Choice, limit: int, output: str) -> None:
-    from weft.kube.reading.jobs import list_jobs
-
-    page = await list_jobs(
-        cluster.api,
-        choice.namespace,
-        states=choice.states,
-        queue=choice.queue,
-        most=limit or None,
-    )
+async def _once(world: World, wanted: Selection, output: str) -> None:
+    page = await world.jobs(wanted)
     if output == "json":
         print_json(as_dict(page))
         return
     if page.jobs:
-        everywhere = choice.namespace is None
+        everywhere = wanted.owner is None
         grid_of(page, now(), everywhere=everywhere, wide=output == "wide").print()
     else:
-        say(_nothing(choice))
+        say(_nothing(world, wanted))
     if page.left:
         say(f"note: about {page.left:,} more jobs were not read; --limit 0 reads all")
 
 
-async def _watch(cluster: Cluster, choice: Choice, output: str) -> None:
-    from weft.kube.client.cache import Cache
-    from weft.kube.names import jobs_path
-    from weft.kube.reading.following import kept_up
-    from weft.kube.reading.jobs import JobPage, job_line, selecting
-    from weft.kube.reading.paging import REMEMBERED
+async def _watch(world: World, wanted: Selection, output: str) -> None:
+    everywhere, wide = wanted.owner is None, output == "wide"
 
-    changed = asyncio.Event()
-    jobs = Cache(
-        cluster.api,
-        jobs_path(choice.namespace),
-        trim=job_line,
-        params={**REMEMBERED, **selecting(choice.states, choice.queue)},
-        on_change=lambda *_: changed.set(),
-    )
+    def draw(page: "JobPage") -> Grid:
+        return grid_of(page, now(), everywhere=everywhere, wide=wide)
 
-    def page() -> JobPage:
-        return JobPage(tuple(jobs.items.values()), str(jobs.version))
-
-    await jobs.sync()
-    async with kept_up(jobs):
-        if output == "json":
-            await reprint_json(lambda: as_dict(page()), changed)
-        everywhere, wide = choice.namespace is None, output == "wide"
-        await redraw(lambda: grid_of(page(), now(), everywhere=everywhere, wide=wide), changed)
+    await staying(world.watch_jobs(wanted), as_dict, draw, output)
 
 
 def _cells(line: "JobLine", at: datetime) -> tuple[object, ...]:
@@ -174,7 +140,8 @@ def _gpus(line: "JobLine") -> str:
     return f"{line.gpus} of {line.asked_gpus}"
 
 
-def _nothing(choice: Choice) -> str:
-    where = f"in namespace '{choice.namespace}'" if choice.namespace else "in any namespace"
-    such = " such" if choice.states or choice.queue else ""
-    return f"no{such} jobs {where}"
+def _nothing(world: World, wanted: Selection) -> str:
+    within = "of" if world.whose == "user" else "in"
+    whose = f"{world.whose} '{wanted.owner}'" if wanted.owner else f"any {world.whose}"
+    such = " such" if wanted.states or wanted.queue else ""
+    return f"no{such} jobs {within} {whose}"

@@ -16,7 +16,7 @@ from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
 from weft.cli.screen import tell
 from weft.model.errors import SpecError, WeftError, WorldError
 
-JOBS, CLUSTER, LAB = "Jobs", "Cluster", "Lab"
+JOBS, WORLD, LAB = "Jobs", "World", "Lab"
 COMMANDS = {
     "submit": Entry("weft.cli.submit:submit", "Submit the job that a file describes.", JOBS),
     "ls": Entry("weft.cli.ls:ls", "List jobs.", JOBS),
@@ -26,11 +26,17 @@ COMMANDS = {
     "wait": Entry("weft.cli.wait:wait", "Wait until a job runs or has ended.", JOBS),
     "cancel": Entry("weft.cli.cancel:cancel", "Ask for the end of jobs.", JOBS),
     "spec": Entry("weft.cli.spec:spec", "Begin, check and explain job files.", JOBS),
-    "queues": Entry("weft.cli.queues:queues", "Show the queues and what is used of them.", CLUSTER),
-    "nodes": Entry("weft.cli.nodes:nodes", "List the nodes and their GPUs.", CLUSTER),
-    "top": Entry("weft.cli.top:top", "Show how full the cluster is, and what runs.", CLUSTER),
-    "doctor": Entry("weft.cli.doctor:doctor", "Check that everything is in place.", CLUSTER),
-    "operator": Entry("weft.cli.operator:operator", "Run the operator (the chart does).", CLUSTER),
+    "queues": Entry("weft.cli.queues:queues", "Show the queues and what is used of them.", WORLD),
+    "nodes": Entry("weft.cli.nodes:nodes", "List the nodes and their GPUs.", WORLD),
+    "top": Entry("weft.cli.top:top", "Show how full the world is, and what runs.", WORLD),
+    "doctor": Entry("weft.cli.doctor:doctor", "Check that everything is in place.", WORLD),
+    "context": Entry(
+        "weft.cli.context:context", "Choose the world: this machine, a cluster.", WORLD
+    ),
+    "local": Entry("weft.cli.local:local", "Start and stop a world on this machine.", WORLD),
+    "operator": Entry(
+        "weft.cli.operator:operator", "Run a cluster's operator (the chart does).", WORLD
+    ),
     "simulate": Entry("weft.cli.simulate:simulate", "Run one workload under one recipe.", LAB),
     "compare": Entry("weft.cli.compare:compare", "Run several recipes side by side.", LAB),
     "recipes": Entry("weft.cli.recipes:recipes", "List the recipes and their parameters.", LAB),
@@ -38,7 +44,7 @@ COMMANDS = {
     "replay": Entry("weft.cli.replay:replay", "Check that a journal replays bit for bit.", LAB),
 }
 
-EPILOG = "Start with: weft compare, or on a cluster: weft doctor"
+EPILOG = "Start with: weft compare, weft local up, or on a cluster: weft doctor"
 
 
 @click.group(
@@ -50,15 +56,20 @@ EPILOG = "Start with: weft compare, or on a cluster: weft doctor"
 )
 @click.version_option(__version__, prog_name="weft", message="%(prog)s %(version)s")
 @click.option("--no-color", is_flag=True, help="Print without colours, as NO_COLOR does.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Say which world is spoken to, into a pipe too."
+)
 @click.pass_context
-def weft(context: click.Context, no_color: bool) -> None:
-    """Weft decides who trains when, where and how wide on a shared GPU cluster.
+def weft(context: click.Context, no_color: bool, verbose: bool) -> None:
+    """Weft decides who trains when, where and how wide on shared GPUs.
 
-    Commands for jobs and the cluster use your kubeconfig; those of the lab need neither a cluster
-    nor a GPU.
+    Commands for jobs speak to a world: this machine (weft local up) or a cluster (your kubeconfig);
+    weft context chooses. Those of the lab need neither, nor a GPU.
     """
     if no_color:
         os.environ["NO_COLOR"] = "1"
+    if verbose:
+        os.environ["WEFT_VERBOSE"] = "1"
     show_help_if_bare(context)
 
 
@@ -79,7 +90,7 @@ def main(args: list[str] | None = None) -> None:
 def _status_of(error: WeftError) -> Exit:
     if isinstance(error, SpecError):
         return Exit.USAGE
-    return Exit.CLUSTER if isinstance(error, WorldError) else Exit.FAILED
+    return Exit.WORLD if isinstance(error, WorldError) else Exit.FAILED
 
 
 def _help_of(error: click.ClickException) -> str:

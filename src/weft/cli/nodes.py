@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.cluster import Cluster, Place, place_options
 from weft.cli.grid import Grid
 from weft.cli.options import output_option
+from weft.cli.place import Place, place_options
 from weft.cli.screen import print_json, say
 
 if TYPE_CHECKING:
-    from weft.kube.reading.nodes import NodeLine, NodePage
+    from weft.view.nodes import NodeLine, NodePage
 
 SCHEMA = "weft-nodes/1"
 TITLES = ("node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state")
@@ -24,13 +24,7 @@ NUMBERS = frozenset({"GPUs", "used", "foreign", "free", "CPUs", "memory"})
 @output_option("table", "wide", "json")
 def nodes(*, every: bool, place: Place, output: str) -> None:
     """List the nodes: their GPUs, what jobs hold of them, what others do, and their state."""
-
-    async def work(cluster: Cluster) -> "NodePage":
-        from weft.kube.reading.nodes import list_nodes
-
-        return await list_nodes(cluster.api, cluster.namespace)
-
-    page = place.run(work)
+    page = place.run(lambda world: world.nodes())
     shown = [node for node in page.nodes if every or node.gpus]
     if output == "json":
         print_json(as_dict(shown, page.notes))

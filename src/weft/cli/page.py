@@ -20,16 +20,27 @@ ABOUT = """\
 
 This page is written by `python -m weft.cli.page` from the commands themselves.
 
-Commands for jobs and for the cluster work over your kubeconfig alone: they read and write the
-custom resources, never the operator, so they need no rights but yours and work while the operator
-is down. They come with `pip install 'weft[kube]'`. The lab and `weft spec` need no cluster.
+Commands for jobs speak to a *world*: this machine, or a cluster. `weft context` shows which one,
+`weft context use` chooses it for all commands, `--context` and `WEFT_CONTEXT` for one. Where nobody
+has chosen, a world on this machine is meant if one answers, else the cluster of the kubeconfig. On
+a terminal every command says which one it is, in one line on standard error; `weft -v` does so into
+a pipe too.
+
+- *This machine*: `weft local up` starts a daemon, and commands speak to it over a Unix socket
+  (`WEFT_SOCKET` names another). The kernel says who asks: everybody may read the list of jobs, and
+  only owners and root see into them. The daemon comes with `pip install 'weft[local]'`.
+- *A cluster*: commands work over your kubeconfig alone. They read and write the custom resources,
+  never the operator, so they need no rights but yours and work while the operator is down. They
+  come with `pip install 'weft[kube]'`.
+
+The lab and `weft spec` need neither.
 
 - Data goes to standard output, talk to standard error. A table has a JSON twin (`-o json`) whose
   field `schema` names its version; with `--watch` it is one JSON document per line.
 - Colours are left out in a pipe, with `--no-color`, and where `NO_COLOR` is set. Nothing is said by
-  colour alone. What a cluster sends cannot steer your terminal.
-- `JOB` is a name in the present namespace, or `NAMESPACE/NAME`. A job that does not exist is an
-  error at once, with the names that sound like it.
+  colour alone. What a world sends cannot steer your terminal.
+- `JOB` is a name in the present namespace, or `NAMESPACE/NAME`; on one machine, a name of your own
+  or `USER/NAME`. A job that does not exist is an error at once, with the names that sound like it.
 - Before something changes you are asked, if you sit at a terminal; `-y` spares the question and
   `--dry-run` lets the server check everything and change nothing.
 - Ctrl-C leaves a job alone, and says so.

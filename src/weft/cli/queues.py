@@ -1,20 +1,20 @@
 """`weft queues`: the tree of shares, what is used of each, and who waits."""
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.cluster import WATCH, Cluster, Place, place_options
 from weft.cli.grid import Grid
 from weft.cli.options import output_option
+from weft.cli.place import WATCH, Place, place_options
 from weft.cli.screen import print_json, say
-from weft.cli.watching import detaching, redraw, reprint_json
+from weft.cli.watching import detaching, staying
+from weft.cli.world import World
 
 if TYPE_CHECKING:
-    from weft.kube.reading.queues import QueueLine
+    from weft.view.queues import QueueLine
 
 SCHEMA = "weft-queues/1"
 NUMBERS = ("guaranteed", "limit", "used", "running", "waiting")
@@ -27,15 +27,21 @@ NUMBERS = ("guaranteed", "limit", "used", "running", "waiting")
 def queues(*, watch: bool, place: Place, output: str) -> None:
     """Show the tree of queues: GPUs guaranteed, at most, and used; jobs running and waiting."""
 
-    async def work(cluster: Cluster) -> None:
-        await (_watch(cluster, output) if watch else _once(cluster, output))
+    async def work(world: World) -> None:
+        if not watch:
+            _print(await world.queues(), output)
+            return
+        wide = output == "wide"
+        await staying(
+            world.watch_queues(), as_dict, lambda lines: grid_of(lines, wide=wide), output
+        )
 
     with detaching("weft queues shows them again"):
         place.run(work)
 
 
 def grid_of(lines: "Iterable[QueueLine]", *, wide: bool = False) -> Grid:
-    from weft.kube.reading.queues import in_tree_order
+    from weft.view.queues import in_tree_order
 
     more = ["borrowing", "weight", "namespaces", "recipe"] if wide else []
     grid = Grid(["queue", *NUMBERS, "ready", *more], frozenset(NUMBERS), state="ready")
@@ -46,38 +52,19 @@ def grid_of(lines: "Iterable[QueueLine]", *, wide: bool = False) -> Grid:
 
 
 def as_dict(lines: "Iterable[QueueLine]") -> dict[str, Any]:
-    from weft.kube.reading.queues import in_tree_order
+    from weft.view.queues import in_tree_order
 
     rows = [{**asdict(line), "depth": depth} for depth, line in in_tree_order(lines)]
     return {"schema": SCHEMA, "queues": rows}
 
 
-async def _once(cluster: Cluster, output: str) -> None:
-    from weft.kube.reading.queues import list_queues
-
-    lines = await list_queues(cluster.api)
+def _print(lines: "tuple[QueueLine, ...]", output: str) -> None:
     if output == "json":
         print_json(as_dict(lines))
     elif lines:
         grid_of(lines, wide=output == "wide").print()
     else:
         say("there are no queues")
-
-
-async def _watch(cluster: Cluster, output: str) -> None:
-    from weft.kube.client.cache import Cache
-    from weft.kube.names import queues_path
-    from weft.kube.reading.following import kept_up
-    from weft.kube.reading.queues import queue_line
-
-    changed = asyncio.Event()
-    lines = Cache(cluster.api, queues_path(), trim=queue_line, on_change=lambda *_: changed.set())
-    await lines.sync()
-    async with kept_up(lines):
-        if output == "json":
-            await reprint_json(lambda: as_dict(lines.items.values()), changed)
-        wide = output == "wide"
-        await redraw(lambda: grid_of(lines.items.values(), wide=wide), changed)
 
 
 def _ready(line: "QueueLine") -> str:

@@ -4,6 +4,7 @@ Rich honours NO_COLOR and leaves colours out where nobody looks. Output that goe
 pipe gets lines long enough that no table is cut.
 """
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -44,6 +45,15 @@ def stderr() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, width=None if sys.stderr.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def sees_colours() -> bool:
+    """Whether standard output shows them and somebody wants them; the rules are Rich's."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def print_json(what: object, *, lines: bool = False) -> None:

@@ -1,39 +1,30 @@
 """`weft show`: one job in full."""
 
-import asyncio
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli.age import age, lasting, now
-from weft.cli.cluster import Cluster, Place, place_options
 from weft.cli.job_words import facts, several
 from weft.cli.options import output_option
+from weft.cli.place import Place, place_options
 from weft.cli.screen import cell, coloured, fact_table, new_table, print_json, stdout
+from weft.cli.world import located
 from weft.lab.time_words import number
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from weft.kube.reading.jobs import JobDetail
-    from weft.kube.reading.workers import EventLine, WorkerLine
+    from weft.view.jobs import JobDetail, JobPicture
+    from weft.view.workers import EventLine, WorkerLine
 
 SCHEMA = "weft-job/1"
 SHOWN_WORKERS = 32
 SHOWN_EVENTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A job with what surrounds it."""
-
-    detail: "JobDetail"
-    workers: "tuple[WorkerLine, ...]"
-    events: "tuple[EventLine, ...]"
 
 
 @click.command()
@@ -42,28 +33,14 @@ class Picture:
 @output_option()
 def show(*, job: str, place: Place, output: str) -> None:
     """Show JOB: what it asks for, what it holds and where, its workers, and its latest events."""
-    picture = place.run(lambda cluster: picture_of(cluster, job))
+    picture = place.run(lambda world: world.job(located(job, world)))
     if output == "json":
         print_json(as_dict(picture))
     else:
         stdout().print(drawn(picture, now()))
 
 
-async def picture_of(cluster: Cluster, job: str) -> Picture:
-    """All that the reader may see of it, asked for at once."""
-    from weft.kube.reading.jobs import get_job
-    from weft.kube.reading.workers import list_events, list_workers
-
-    namespace, name = cluster.locate(job)
-    detail, workers, events = await asyncio.gather(
-        get_job(cluster.api, namespace, name),
-        list_workers(cluster.api, namespace, name),
-        list_events(cluster.api, namespace, name),
-    )
-    return Picture(detail, workers, events)
-
-
-def as_dict(picture: Picture) -> dict[str, Any]:
+def as_dict(picture: "JobPicture") -> dict[str, Any]:
     detail = asdict(picture.detail)
     return {
         "schema": SCHEMA,
@@ -74,7 +51,7 @@ def as_dict(picture: Picture) -> dict[str, Any]:
     }
 
 
-def drawn(picture: Picture, at: datetime) -> "Group":
+def drawn(picture: "JobPicture", at: datetime) -> "Group":
     """What it is, why it waits, who works for it, what happened."""
     from rich.console import Group
 

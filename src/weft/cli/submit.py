@@ -5,17 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.cluster import DRY_RUN, YES, Cluster, Place, place_options
 from weft.cli.confirm import confirmed
 from weft.cli.job_source import name_for, read_job
-from weft.cli.job_words import facts, several
+from weft.cli.job_words import Spec, facts, several
 from weft.cli.options import output_option
+from weft.cli.place import DRY_RUN, YES, Place, place_options
 from weft.cli.screen import cell, fact_table, print_json, say, stderr
+from weft.cli.world import World
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.kube.reading.queues import QueueLine
+    from weft.view.jobs import JobDetail
+    from weft.view.queues import QueueLine
 
 SCHEMA = "weft-submitted/1"
 
@@ -52,59 +54,52 @@ def submit(
     job_file = read_job(file, overrides)
     named = name_for(file, job_file, name)
 
-    async def work(cluster: Cluster) -> None:
-        from weft.kube.wishes import submit as send
-        from weft.kube.wishes import training_job
-
-        job = training_job(job_file.spec, namespace=cluster.namespace, name=named)
+    async def work(world: World) -> None:
+        spec = job_file.spec
         if dry_run:
-            _print_object(job, output)
-            await send(cluster.api, job, dry_run=True)
+            _print_document(world.document(spec, named), output)
+            await world.submit(spec, named, dry_run=True)
             say("dry run: the server would take this job; nothing was created")
             return
         if output != "json":
-            await _show_plan(cluster, job)
+            await _show_plan(world, spec, named)
         if not yes:
             confirmed("submit it?", otherwise="nothing was submitted", default=True)
-        _tell(await send(cluster.api, job), place, output)
+        _tell(await world.submit(spec, named, dry_run=False), place, output)
 
     place.run(work)
 
 
-def plan_of(job: Mapping[str, Any], queue: "QueueLine | None") -> "Table":
+def plan_of(world: World, spec: Spec, name: str, queue: "QueueLine | None") -> "Table":
     """What would be submitted, and how its queue stands."""
-    meta, spec = job["metadata"], job["spec"]
-    rows = {"job": meta["name"], "namespace": meta["namespace"], **facts(spec)}
+    rows = {"job": name, world.whose: world.namespace, **facts(spec)}
     if queue is not None:
         rows["queue now"] = _standing(queue)
     return fact_table(rows)
 
 
-def remarks_on(job: Mapping[str, Any], queues: "tuple[QueueLine, ...]") -> list[str]:
+def remarks_on(world: World, spec: Spec, queues: "tuple[QueueLine, ...]") -> list[str]:
     """What would make it wait for ever, as far as the queues tell."""
-    name, namespace = job["spec"].get("queue", "default"), job["metadata"]["namespace"]
+    name, namespace = spec.get("queue", "default"), world.namespace
     queue = next((each for each in queues if each.name == name), None)
     if queue is None:
         known = ", ".join(each.name for each in queues if each.serves(namespace))
         return [f"there is no queue '{name}'" + (f"; there are {known}" if known else "")]
     if not queue.serves(namespace):
-        return [f"queue '{name}' takes no jobs of namespace '{namespace}'"]
+        return [f"queue '{name}' takes no jobs of {world.whose} '{namespace}'"]
     return [f"queue '{name}' is not ready: {queue.message}"] if queue.ready is False else []
 
 
-async def _show_plan(cluster: Cluster, job: Mapping[str, Any]) -> None:
+async def _show_plan(world: World, spec: Spec, name: str) -> None:
     """Whoever may not read queues sees the plan without them."""
-    from weft.kube.client.errors import Forbidden
-    from weft.kube.reading.queues import list_queues
-
-    try:
-        queues = await list_queues(cluster.api)
-    except Forbidden:
-        stderr().print(plan_of(job, None))
+    queues = await world.visible_queues()
+    if queues is None:
+        stderr().print(plan_of(world, spec, name, None))
         return
-    name = job["spec"].get("queue", "default")
-    stderr().print(plan_of(job, next((q for q in queues if q.name == name), None)))
-    for remark in remarks_on(job, queues):
+    wanted = spec.get("queue", "default")
+    queue = next((each for each in queues if each.name == wanted), None)
+    stderr().print(plan_of(world, spec, name, queue))
+    for remark in remarks_on(world, spec, queues):
         say(f"warning: {remark}")
 
 
@@ -115,29 +110,28 @@ def _standing(queue: "QueueLine") -> str:
     return ", ".join([used, *promised, f"{several(queue.waiting or 0, 'job')} waiting"])
 
 
-def _print_object(job: Mapping[str, Any], output: str) -> None:
+def _print_document(job: Mapping[str, Any], output: str) -> None:
     if output == "json":
         print_json(job)
         return
     import yaml
 
-    click.echo(yaml.safe_dump(job, sort_keys=False, allow_unicode=True), nl=False)
+    click.echo(yaml.safe_dump(dict(job), sort_keys=False, allow_unicode=True), nl=False)
 
 
-def _tell(made: Mapping[str, Any], place: Place, output: str) -> None:
+def _tell(made: "JobDetail", place: Place, output: str) -> None:
     """The job on standard output; what to do next beside it."""
-    meta = made["metadata"]
-    name = meta["name"]
+    line = made.line
     if output == "json":
-        fields = {"namespace": meta["namespace"], "name": name, "uid": meta["uid"]}
-        print_json({"schema": SCHEMA, **fields, "spec": made["spec"]})
+        fields = {"namespace": line.namespace, "name": line.name, "uid": line.uid}
+        print_json({"schema": SCHEMA, **fields, "spec": made.spec})
     else:
-        click.echo(f"{meta['namespace']}/{name}")
+        click.echo(f"{line.namespace}/{line.name}")
     nexts = {
-        place.command("why", name): "why it waits",
-        place.command("show", name): "what it holds, and its workers",
-        place.command("logs", "-f", name): "what it prints, until it ends",
-        place.command("cancel", name): "end it",
+        place.command("why", line.name): "why it waits",
+        place.command("show", line.name): "what it holds, and its workers",
+        place.command("logs", "-f", line.name): "what it prints, until it ends",
+        place.command("cancel", line.name): "end it",
     }
     widest = max(map(len, nexts))
     say("next:")

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.cli.cluster import Cluster, Place, place_options
+from weft.api.backend import JobKey
 from weft.cli.exit_status import Exit, of_job
 from weft.cli.options import output_option
+from weft.cli.place import Place, place_options
 from weft.cli.screen import harmless, print_json, say
 from weft.cli.watching import detaching
+from weft.cli.world import World, located
 from weft.model.errors import SpecError
 
 if TYPE_CHECKING:
-    from weft.kube.reading.jobs import JobDetail
+    from weft.view.jobs import JobDetail
 
 SCHEMA = "weft-waited/1"
 
@@ -57,12 +59,10 @@ def wait(*, job: str, goal: str, timeout: float | None, place: Place, output: st
     time was up. A job that does not exist is an error at once.
     """
 
-    async def work(cluster: Cluster) -> Exit:
-        from weft.kube.reading.jobs import follow_job
-
-        name = cluster.locate(job)
-        async with aclosing(follow_job(cluster.api, *name)) as changes:
-            return await _reached(changes, name, goal, timeout, output)
+    async def work(world: World) -> Exit:
+        key = located(job, world)
+        async with aclosing(world.changes(key)) as changes:
+            return await _reached(changes, key, goal, timeout, output)
 
     with detaching(f"the job goes on; {place.command('wait', job)} waits again"):
         raise click.exceptions.Exit(place.run(work))
@@ -70,7 +70,7 @@ def wait(*, job: str, goal: str, timeout: float | None, place: Place, output: st
 
 async def _reached(
     changes: "AsyncIterator[JobDetail | None]",
-    name: tuple[str, str],
+    key: JobKey,
     goal: str,
     timeout: float | None,
     output: str,
@@ -80,9 +80,9 @@ async def _reached(
         async with asyncio.timeout(timeout):
             last = await _follow(changes, goal, seen)
     except TimeoutError:
-        return _tell(name, seen[-1].line.state if seen else "", Exit.TIMEOUT, output)
+        return _tell(key, seen[-1].line.state if seen else "", Exit.TIMEOUT, output)
     state = "Deleted" if last is None else last.line.state
-    return _tell(name, state, of_job(None if last is None else state), output)
+    return _tell(key, state, of_job(None if last is None else state), output)
 
 
 async def _follow(
@@ -106,12 +106,11 @@ def _standing(detail: "JobDetail") -> tuple[str, str | None]:
     return detail.line.state, detail.line.reason
 
 
-def _tell(name: tuple[str, str], state: str, status: Exit, output: str) -> Exit:
-    full = "/".join(name)
+def _tell(key: JobKey, state: str, status: Exit, output: str) -> Exit:
     if output == "json":
-        print_json({"schema": SCHEMA, "job": full, "state": state, "status": int(status)})
+        print_json({"schema": SCHEMA, "job": str(key), "state": state, "status": int(status)})
     elif status is Exit.TIMEOUT:
-        say(f"time is up: {full} is {state or 'New'}")
+        say(f"time is up: {key} is {state or 'New'}")
     else:
-        click.echo(f"{full} {state}")
+        click.echo(f"{key} {state}")
     return status

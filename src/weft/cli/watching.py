@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS = 0.5
 AGEING_SECONDS = 5.0
+T = TypeVar("T")
 
 
 @contextmanager
@@ -29,23 +30,36 @@ def detaching(text: str) -> Iterator[None]:
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None
 
 
-async def redraw(draw: "Callable[[], Grid | Group]", changed: asyncio.Event) -> None:
-    """The picture for ever: at each change, and now and then because ages grow.
+async def staying(
+    pages: AsyncGenerator[T, None],
+    as_dict: Callable[[T], object],
+    draw: "Callable[[T], Grid | Group]",
+    output: str,
+) -> None:
+    """Each page as it comes, as one line of JSON or as a picture, until somebody leaves."""
+    async with aclosing(pages):
+        if output == "json":
+            await _again(pages, lambda page: print_json(as_dict(page), lines=True), None)
+        else:
+            await _redraw(pages, draw)
+
+
+async def _redraw(pages: AsyncIterator[T], draw: "Callable[[T], Grid | Group]") -> None:
+    """The picture: at each change, and now and then because ages grow.
 
     Where nobody sees it being redrawn, only changes are printed, one picture below the other.
     """
     from rich.live import Live
 
     if not sys.stdout.isatty():
-        await _again(lambda: _print(draw()), changed, None)
+        await _again(pages, lambda page: _print(draw(page)), None)
         return
     with Live(console=stdout(), auto_refresh=False, vertical_overflow="crop") as live:
-        await _again(lambda: live.update(_fitting(draw()), refresh=True), changed, AGEING_SECONDS)
 
+        def show(page: T) -> None:
+            live.update(_fitting(draw(page)), refresh=True)
 
-async def reprint_json(make: Callable[[], object], changed: asyncio.Event) -> None:
-    """One line of JSON now and at each change."""
-    await _again(lambda: print_json(make(), lines=True), changed, None)
+        await _again(pages, show, AGEING_SECONDS)
 
 
 def _print(picture: "Grid | Group") -> None:
@@ -59,11 +73,27 @@ def _fitting(picture: "Grid | Group") -> "RenderableType":
     return picture.fitting() if isinstance(picture, Grid) else picture
 
 
-async def _again(show: Callable[[], None], changed: asyncio.Event, ageing: float | None) -> None:
-    while True:
-        changed.clear()
-        show()
-        await asyncio.sleep(LEAST_SECONDS)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ageing):
-                await changed.wait()
+async def _again(
+    pages: AsyncIterator[T], show: Callable[[T], None], ageing_seconds: float | None
+) -> None:
+    """The next page is asked for only after a pause, so that many changes make one."""
+    page = await anext(pages)
+    coming: asyncio.Future[T] | None = None
+    try:
+        while True:
+            show(page)
+            await asyncio.sleep(LEAST_SECONDS)
+            coming = coming or asyncio.ensure_future(_step(pages))
+            done, _ = await asyncio.wait({coming}, timeout=ageing_seconds)
+            if done:
+                page, coming = coming.result(), None
+    except StopAsyncIteration:
+        return
+    finally:
+        if coming is not None:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+
+async def _step(pages: AsyncIterator[T]) -> T:
+    return await anext(pages)

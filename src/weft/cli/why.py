@@ -1,4 +1,4 @@
-"""`weft why`: a waiting job, explained; of a cluster, or of a recorded run."""
+"""`weft why`: a waiting job, explained; of a world, or of a recorded run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.cli.cluster import Place, place_options
 from weft.cli.options import output_option
+from weft.cli.place import Place, place_options
 from weft.cli.screen import new_table, print_json, stdout
 from weft.lab.time_words import span
 
@@ -33,16 +33,17 @@ SHOWN_EPISODES = 20
 def why(*, job: str, folder: Path | None, at: float | None, place: Place, output: str) -> None:
     """Tell why JOB waits: all reasons that apply, with numbers and remedies.
 
-    It is a job of the cluster; with --run one of a recorded run, and its history is told as well.
+    It is a job of the present world; with --run one of a recorded run, and its history is told as
+    well.
     """
     if folder is not None:
         _why_in_run(folder, job, at, output)
         return
     if at is not None:
         raise click.UsageError("--at is for a recorded run: give --run too")
-    from weft.cli.why_cluster import why_in_cluster
+    from weft.cli.why_world import why_in_world
 
-    why_in_cluster(place, job, output)
+    why_in_world(place, job, output)
 
 
 def show(answer: "Answer") -> None:

@@ -31,6 +31,7 @@ FIELD_MANAGER: Final = "weft"
 USER_AGENT: Final = "weft"
 
 MAX_JOB_NAME: Final = 50
+HEAD_SEAT: Final = 0  # its pod holds the head of the job
 
 
 def jobs_path(namespace: str | None = None, name: str | None = None) -> str:
@@ -47,9 +48,9 @@ def pods_path(namespace: str | None = None, name: str | None = None) -> str:
     return f"/api/v1{within}/pods" + (f"/{name}" if name else "")
 
 
-def pod_name(job: str, epoch: int, rank: int) -> str:
+def pod_name(job: str, epoch: int, seat: int) -> str:
     """Deterministic, so that creating it twice is the same as creating it once."""
-    return f"{job}-{epoch}-{rank}"
+    return f"{job}-{epoch}-{seat}"
 
 
 def _path(plural: str, namespace: str | None, name: str | None) -> str:

@@ -4,8 +4,12 @@ A tenant writes a job, never a pod. What ends up in a pod from the job is its co
 folders, claims and environment; everything that decides on rights is written here and is the same
 for all: the pods fit the PodSecurity profile `restricted`, run under the namespace's default
 service account without its token, tolerate the taint of GPU nodes and no other, and are pinned to
-the node of their seat. Pods are named by job, epoch and rank, so making one twice is making it
-once.
+the node of their seat. Pods are named by job, epoch and seat, so making one twice is making it
+once; a seat that a live resize adds gets a pod of the same kind, in the same epoch.
+
+Where the image has Weft's agent it is the first process: it starts the job's command once per GPU,
+hears SIGTERM, and lets its workers leave at the end of a step. Other images run the command in a
+shell.
 
 A gang finds its first worker by name, through a headless service of the job's own. The service is
 called `weft-<job>`, because a job may be called as a service that exists, and may begin with a
@@ -23,6 +27,7 @@ from weft.kube.names import (
     API_VERSION,
     EPOCH_LABEL,
     GPU_RESOURCE,
+    HEAD_SEAT,
     JOB_KIND,
     JOB_LABEL,
     LEADER_ANNOTATION,
@@ -48,9 +53,16 @@ GIB: Final = 2**30
 
 # The first process of a container is deaf to SIGTERM unless it asks to hear it, and a shell does
 # not pass signals on. So the shell waits for what it started, and before it is signalled itself
-# the hook below hands SIGTERM to the shell's children; a command that replaced the shell by `exec`
-# is signalled by the kubelet alone.
+# the hook below hands SIGTERM to the shell's children; the agent, or a command that replaced the
+# shell by `exec`, is signalled by the kubelet alone.
 HEAR_TERM: Final = "trap 'wait; exit 143' TERM; "
+AGENT: Final = "weft-agent"
+# The command comes as an argument, so nothing in it has to be quoted.
+LAUNCH: Final = (
+    f"if command -v {AGENT} >/dev/null 2>&1; "
+    f'then exec {AGENT} pod -- /bin/sh -c "$1"; fi; '
+    f'exec /bin/sh -c "{HEAR_TERM}$1"'
+)
 PASS_TERM_ON: Final = (
     "{ read -r first </proc/1/comm; "
     '[ "$first" = sh ] || exit 0; '
@@ -84,6 +96,10 @@ TOKEN: Final[Manifest] = {
         ]
     },
 }
+POD_IP: Final[Manifest] = {
+    "name": "WEFT_POD_IP",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+}
 OWN_MOUNTS: Final[tuple[Manifest, ...]] = (
     {"name": "shm", "mountPath": "/dev/shm"},
     {"name": "weft-token", "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -105,10 +121,11 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """What the pods of one placement share."""
+    """What the pods of one placement share; `place` is where a seat stands in it."""
 
     epoch: int
     seats: tuple[Seat, ...]
+    place: dict[int, int]
     env: list[Manifest]
 
 
@@ -127,16 +144,18 @@ class PodMaker:
         self._env = [*_given_env(spec), *_job_env(settings, namespace, name, spec)]
         self._container = _container(settings, spec)
         self._pod_spec = _pod_spec(settings, spec)
-        self._gang = _Gang(-1, (), [])
+        self._elastic = spec.resources.width.least < spec.resources.width.most
+        self._gang = _Gang(-1, (), {}, [])
 
-    def pod(self, *, epoch: int, seats: tuple[Seat, ...], rank: int, leader: int) -> Manifest:
-        """The pod of one seat; its rank is the seat's place in the list."""
+    def pod(self, *, epoch: int, seats: tuple[Seat, ...], number: int, leader: int) -> Manifest:
+        """The pod of the seat with this number; its rank is the seat's place in the list."""
         gang = self._gang_of(epoch, seats)
+        rank = gang.place[number]
         seat = seats[rank]
-        name = pod_name(self._name, epoch, rank)
+        name = pod_name(self._name, epoch, number)
         container = {
             **self._container,
-            "env": [*self._env, *gang.env, *_rank_env(seat, rank)],
+            "env": [*self._env, *gang.env, *_seat_env(seat, rank)],
             "resources": _resources(seat, self._settings.gpu_resource),
         }
         return {
@@ -145,13 +164,13 @@ class PodMaker:
             "metadata": {
                 "name": name,
                 "namespace": self._namespace,
-                "labels": {**self._labels, EPOCH_LABEL: str(epoch), RANK_LABEL: str(rank)},
+                "labels": {**self._labels, EPOCH_LABEL: str(epoch), RANK_LABEL: str(number)},
                 "annotations": {LEADER_ANNOTATION: str(leader)},
                 "ownerReferences": self._owners,
             },
             "spec": {
                 **self._pod_spec,
-                **(self._address(name) if len(seats) > 1 else {}),
+                **(self._address(name) if self.is_named(seats) else {}),
                 "affinity": _pinned(seat.node),
                 "containers": [container],
             },
@@ -160,9 +179,12 @@ class PodMaker:
     def pods(self, *, epoch: int, seats: tuple[Seat, ...], leader: int) -> list[Manifest]:
         """One pod for each seat, in rank order."""
         return [
-            self.pod(epoch=epoch, seats=seats, rank=rank, leader=leader)
-            for rank in range(len(seats))
+            self.pod(epoch=epoch, seats=seats, number=seat.number, leader=leader) for seat in seats
         ]
+
+    def is_named(self, seats: tuple[Seat, ...]) -> bool:
+        """Whether its workers have names: those of a gang, and of one that others may join."""
+        return len(seats) > 1 or self._elastic
 
     def service(self) -> Manifest:
         """Names for the workers of a gang, whether they are ready or not."""
@@ -188,20 +210,22 @@ class PodMaker:
 
     def _gang_of(self, epoch: int, seats: tuple[Seat, ...]) -> _Gang:
         if self._gang.seats is not seats or self._gang.epoch != epoch:
-            self._gang = _Gang(epoch, seats, self._gang_env(epoch, len(seats)))
+            place = {seat.number: rank for rank, seat in enumerate(seats)}
+            self._gang = _Gang(epoch, seats, place, self._gang_env(epoch, seats))
         return self._gang
 
-    def _gang_env(self, epoch: int, seats: int) -> list[Manifest]:
-        master = LOCALHOST
-        if seats > 1:
-            first = pod_name(self._name, epoch, 0)
+    def _gang_env(self, epoch: int, seats: tuple[Seat, ...]) -> list[Manifest]:
+        master, count = LOCALHOST, len(seats)
+        if count > 1:
+            first = pod_name(self._name, epoch, HEAD_SEAT)
             master = f"{first}.{service_name(self._name)}.{self._namespace}.svc"
         return _env(
             WEFT_EPOCH=epoch,
-            WEFT_SEATS=seats,
+            WEFT_SEATS=count,
+            WEFT_WIDTH=sum(_workers(seat) for seat in seats),
             MASTER_ADDR=master,
-            NNODES=seats,
-            PET_NNODES=seats,
+            NNODES=count,
+            PET_NNODES=count,
             PET_MASTER_ADDR=master,
             PET_RDZV_ID=f"{self._name}-{epoch}",
         )
@@ -239,11 +263,17 @@ def _given_env(spec: JobSpec) -> list[Manifest]:
 
 
 def _job_env(settings: WorkerSettings, namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
+    width = spec.resources.width
     found = _env(
         WEFT_JOB=f"{namespace}/{name}",
+        # A job without GPUs has a worker all the same.
+        WEFT_MIN_GPUS=max(width.least, 1),
+        WEFT_MAX_GPUS=max(width.most, 1),
+        WEFT_GRACE_SECONDS=spec.grace_seconds,
         MASTER_PORT=MASTER_PORT,
         PET_MASTER_PORT=MASTER_PORT,
     )
+    found.append(POD_IP)
     if spec.checkpoint is not None:
         found += _env(WEFT_CHECKPOINT_EVERY_SECONDS=spec.checkpoint_seconds)
         if spec.checkpoint.path is not None:
@@ -270,15 +300,23 @@ def _report_env(settings: WorkerSettings, namespace: str, name: str) -> list[Man
     return found
 
 
-def _rank_env(seat: Seat, rank: int) -> list[Manifest]:
+def _seat_env(seat: Seat, rank: int) -> list[Manifest]:
     found = _env(
+        WEFT_SEAT=seat.number,
+        WEFT_SEAT_GPUS=_workers(seat),
         WEFT_RANK=rank,
         NODE_RANK=rank,
         PET_NODE_RANK=rank,
-        PET_NPROC_PER_NODE=seat.gpus or 1,
+        PET_NPROC_PER_NODE=_workers(seat),
     )
+    if seat.number == HEAD_SEAT:
+        found += _env(WEFT_HEAD=1)
     # Images made for GPUs ask for all of them, and some runtimes obey.
     return found if seat.gpus else [*found, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+
+
+def _workers(seat: Seat) -> int:
+    return seat.gpus or 1
 
 
 def _env(**values: object) -> list[Manifest]:
@@ -294,7 +332,7 @@ def _container(settings: WorkerSettings, spec: JobSpec) -> Manifest:
     found: Manifest = {
         "name": CONTAINER,
         "image": image_of(settings, spec),
-        "command": ["/bin/sh", "-c", _literal(HEAR_TERM + spec.run)],
+        "command": ["/bin/sh", "-c", _literal(LAUNCH), "weft", _literal(spec.run)],
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", PASS_TERM_ON]}}},
         "securityContext": CONTAINER_SECURITY,
         "terminationMessagePolicy": "FallbackToLogsOnError",

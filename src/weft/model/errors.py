@@ -2,7 +2,7 @@
 
 WeftError
 ├── SpecError             what a person wrote cannot be used as written
-│   ├── UnknownName       a recipe, queue, node or field that does not exist
+│   ├── UnknownName       a recipe, queue, node or field that does not exist; a job: `api.errors`
 │   ├── InfeasibleSpec    no state of this cluster could ever satisfy it
 │   └── TraceFault        a row of a workload that cannot be read as it stands
 ├── ProtocolError         the world and the brain no longer speak of the same thing
@@ -10,6 +10,9 @@ WeftError
 ├── WorldError            a real world could not be reached, or would not do what it was asked
 │   ├── ApiError          what a Kubernetes API server answered (the branches: `kube.client.errors`)
 │   ├── NoAccess          no kubeconfig or account to reach it with (`kube.client.errors`)
+│   ├── Forbidden         it is somebody else's (this and the next two: `api.errors`)
+│   ├── Taken             the name is in use
+│   ├── NoAnswer          nobody listens there, or whoever did broke off
 │   └── NotLeading        another replica may be leading: nothing may be written
 ├── Refusal               what a worker's report is answered with (`kube.reports.refusal`)
 ├── JournalError          a journal that cannot be read, or that replays to something else

@@ -84,13 +84,18 @@ class Building:
 class Control:
     """The orders of the agent, and this worker's voice."""
 
-    def __init__(self, contact: Contact, pulse: Callable[[], Pulse]) -> None:
+    def __init__(
+        self,
+        contact: Contact,
+        pulse: Callable[[], Pulse],
+        halt: Callable[[int], None] = lambda epoch: None,
+    ) -> None:
         self.contact = contact
         self.armed = -1
         self.halted = -1
         self.drain = False
         self.save = False
-        self._pulse = pulse
+        self._pulse, self._halt = pulse, halt
         self._building: Building | None = None
         self._orders: deque[Order] = deque()
         self._changed = threading.Condition()
@@ -191,6 +196,7 @@ class Control:
             case Halt(epoch):
                 self.halted = max(self.halted, epoch)
                 self._give_up(epoch)
+                self._halt(epoch)
                 self.tell(self._pulse())
             case Drain():
                 self.drain = True

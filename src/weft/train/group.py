@@ -1,12 +1,12 @@
 """Process groups behind one small interface, so that NCCL is a configuration and not a rewrite.
 
 A group is built beside the one in use, is used by one epoch and is then thrown away; it is never
-repaired. With gloo a time limit is the only thing that frees a thread from a peer that hangs, so
-each group carries its own. Closing a group resets its connections, and that is how members that
-wait for somebody else learn that the epoch is broken.
+repaired. With gloo only a time limit, or the end of its connections, frees a thread from a peer
+that hangs: each group carries its own limit, and knows its connections. Closing a group ends them,
+and that is how members that wait for somebody else learn that the epoch is broken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias
@@ -19,6 +19,7 @@ from weft.agent.messages import Members
 from weft.agent.store import epoch_prefix
 from weft.crash import passing
 from weft.model.errors import WorldError
+from weft.train.connections import Connections
 from weft.train.contact import Contact
 from weft.train.store import AgentStore
 
@@ -50,6 +51,10 @@ class Group(Protocol):
     def send(self, tensor: Tensor, to: int, tag: int) -> Pending: ...
 
     def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending: ...
+
+    def cut(self) -> None:
+        """End all that is under way, from any thread."""
+        ...
 
     def close(self) -> None: ...
 
@@ -84,6 +89,9 @@ class Alone:
     def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending:
         raise AssertionError("a group of one has nobody to receive from")
 
+    def cut(self) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -92,7 +100,8 @@ class Flight:
     """An operation under way; it lets go of torch's work as soon as that has ended, well or not.
 
     A work keeps the connections of its group open, and an error keeps every frame that it passed
-    through. Were a work a local of such a frame, a group could be closed and yet not be gone.
+    through. Were a work or a backend a local of such a frame, a group could be closed and yet not
+    be gone. So what torch raises goes no further: it is told in an error of our own.
     """
 
     def __init__(self, work: Pending, ended: Callable[["Flight"], None]) -> None:
@@ -100,14 +109,18 @@ class Flight:
         self._ended = ended
 
     def wait(self) -> None:
-        work = self._work
+        work, failure = self._work, ""
         if work is None:
             raise WorldError("the group was closed")
         try:
             work.wait()
+        except RuntimeError as error:
+            failure = _words(error)
         finally:
             work = None
             self.drop()
+        if failure:
+            raise WorldError(failure)
 
     def drop(self) -> None:
         self._work = None
@@ -117,8 +130,9 @@ class Flight:
 class BackendGroup:
     """A group over one of torch's backends."""
 
-    def __init__(self, backend: Backend, rank: int, size: int) -> None:
+    def __init__(self, backend: Backend, rank: int, size: int, connections: Connections) -> None:
         self._backend: Backend | None = backend
+        self._connections = connections
         self.rank, self.size = rank, size
         self._vote = torch.empty(1, dtype=torch.int32)
         self._flights: set[Flight] = set()
@@ -146,12 +160,12 @@ class BackendGroup:
     def receive(self, tensor: Tensor, sender: int, tag: int) -> Pending:
         return self._begin(lambda backend: backend.recv([tensor], sender, tag))
 
-    def close(self) -> None:
-        """Let go of everything: the connections end with the last that refers to them.
+    def cut(self) -> None:
+        self._connections.cut()
 
-        Neither `abort` nor `shutdown` of gloo closes any (torch 2.15): a member that waits for one
-        who is not coming would wait until its time limit.
-        """
+    def close(self) -> None:
+        """End the connections, then let go of everything that refers to them."""
+        self.cut()
         self._backend = None
         while self._flights:
             self._flights.pop().drop()
@@ -159,9 +173,19 @@ class BackendGroup:
     def _begin(self, operation: Callable[[Backend], Pending]) -> Flight:
         if self._backend is None:
             raise WorldError("the group was closed")
-        flight = Flight(operation(self._backend), self._flights.discard)
+        failure = ""
+        try:
+            flight = Flight(operation(self._backend), self._flights.discard)
+        except RuntimeError as error:
+            failure = _words(error)
+        if failure:
+            raise WorldError(failure)
         self._flights.add(flight)
         return flight
+
+
+def _words(error: RuntimeError) -> str:
+    return str(error) or type(error).__name__
 
 
 Make = Callable[[AgentStore, int, int, str, timedelta], Any]
@@ -217,10 +241,18 @@ class EpochGroups:
     def replicas(self) -> int:
         return self.gradients.size
 
+    def cut(self) -> None:
+        """End all that is under way on any of them, from any thread."""
+        for group in self._each():
+            group.cut()
+
     def close(self) -> None:
-        groups = (self.gradients, self.state, self.votes, self.peers)
-        for group in {id(g): g for g in groups}.values():
+        for group in self._each():
             group.close()
+
+    def _each(self) -> Iterable[Group]:
+        groups = (self.gradients, self.state, self.votes, self.peers)
+        return {id(group): group for group in groups}.values()
 
 
 def build(
@@ -256,4 +288,6 @@ class _Meeting:
         prefix = f"{epoch_prefix(self.epoch)}{name}/"
         store = AgentStore(self.contact, prefix, self.limit)
         passing("meeting")
-        return BackendGroup(self.make(store, rank, size, self.contact.host, self.limit), rank, size)
+        with Connections() as connections:
+            backend = self.make(store, rank, size, self.contact.host, self.limit)
+        return BackendGroup(backend, rank, size, connections)

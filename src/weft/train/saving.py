@@ -1,11 +1,16 @@
 """A worker's part in saving: its snapshot, a copy of it where one is needed, and telling of both.
 
 Only replica 0 saves, because the others hold the same. In a sharded replica each member saves its
-own part; where there is no other replica, a neighbour keeps a copy of it.
+own part; where there is no other replica, a neighbour keeps a copy of it. Slots lie in memory, or
+where a machine that is not the agent's can be read from: there a slot counts when it was flushed,
+which is waited for beside the training.
 """
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from weft.agent.messages import Saved
 from weft.crash import passing
@@ -15,6 +20,8 @@ from weft.train.peers import PeerCopies
 from weft.train.snapshot import Snapshots
 from weft.train.state import StateBook
 
+SHARED_MEMORY: Final = Path("/dev/shm")
+
 
 class Saving:
     """The slots of one worker, and its neighbour's copies."""
@@ -23,6 +30,8 @@ class Saving:
         self._folder, self._tell = contact.slots, tell
         self._ready = False
         self._copies: PeerCopies | None = None
+        self._flushing: threading.Thread | None = None
+        self._in_memory = contact.slots.is_relative_to(SHARED_MEMORY)
         self._snapshots = Snapshots(
             contact.slots, contact.worker, book, job=contact.job, incarnation=contact.incarnation
         )
@@ -43,13 +52,33 @@ class Saving:
         moment = (groups.epoch, step, cursor)
         if taken is not None:
             part = groups.place % groups.shard
-            self._tell(Saved(*moment, part, groups.shard, str(taken.path), taken.seconds))
+            self._tell_of(Saved(*moment, part, groups.shard, str(taken.path), taken.seconds))
         self._copy_to_peer(groups, moment, taken.path if taken else None)
 
     def wait(self) -> None:
         """Until no copy is under way any more."""
         if self._copies is not None:
             self._copies.wait()
+        if self._flushing is not None:
+            self._flushing.join()
+
+    def _tell_of(self, saved: Saved) -> None:
+        """At once, or when another machine can read it."""
+        if self._in_memory:
+            self._tell(saved)
+            return
+        if self._flushing is not None:
+            self._flushing.join()
+        self._flushing = threading.Thread(target=self._flush, args=(saved,), daemon=True)
+        self._flushing.start()
+
+    def _flush(self, saved: Saved) -> None:
+        slot = os.open(saved.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fsync(slot)
+        finally:
+            os.close(slot)
+        self._tell(saved)
 
     def _copy_to_peer(
         self, groups: EpochGroups, moment: tuple[int, int, int], slot: Path | None
@@ -63,6 +92,6 @@ class Saving:
             self._copies = PeerCopies(peers, self._folder, origin, epoch=groups.epoch)
 
         def arrived(path: Path) -> None:
-            self._tell(Saved(*moment, before, peers.size, str(path), 0.0))
+            self._tell_of(Saved(*moment, before, peers.size, str(path), 0.0))
 
         self._copies.exchange(slot, arrived)

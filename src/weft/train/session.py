@@ -121,8 +121,13 @@ class Session:
         self._section_since = time.monotonic()
         self._reported_seconds = time.monotonic()
         self._total = 0
-        self._control = Control(contact, self._pulse) if contact else None
+        self._control = Control(contact, self._pulse, self._cut) if contact else None
         self._saving = self._made_saving()
+
+    def _cut(self, epoch: int) -> None:
+        """The agent has halted that epoch: nobody waits in it for one who may never answer."""
+        if self._groups.epoch <= epoch:
+            self._groups.cut()
 
     def _made_saving(self) -> Saving | None:
         if self.contact is None or self._control is None:
@@ -450,6 +455,7 @@ class Session:
         if transfer is None:
             return
         transfer.join()
+        passing("handed-over")
         if isinstance(transfer, Receiving):
             self.book.load_facts(transfer.facts["state"])
             self.committed = int(transfer.facts["committed"])

@@ -43,10 +43,15 @@ class Roles:
 
 
 class Transfer:
-    """A side thread that sends or receives; what went wrong is raised by `join`."""
+    """A side thread that sends or receives; what went wrong is raised by `join`.
 
-    def __init__(self, name: str) -> None:
+    Who fails closes the group at once: one newcomer may be dead, and another waits for a part that
+    will not come.
+    """
+
+    def __init__(self, name: str, group: Group) -> None:
         self.failure: BaseException | None = None
+        self._group = group
         self._thread = threading.Thread(target=self._run, name=f"weft-{name}", daemon=True)
 
     def start(self) -> None:
@@ -66,6 +71,7 @@ class Transfer:
             self.carry_out()
         except Exception as error:
             self.failure = error
+            self._group.close()
 
     def carry_out(self) -> None:
         raise NotImplementedError
@@ -77,8 +83,8 @@ class Sending(Transfer):
     def __init__(
         self, group: Group, roles: Roles, tensors: Tensors, facts: object, changing: frozenset[str]
     ) -> None:
-        super().__init__("sending")
-        self._group, self._roles = group, roles
+        super().__init__("sending", group)
+        self._roles = roles
         small, self._large = _sorted(tensors, changing)
         self._facts = torch.frombuffer(bytearray(json.dumps(facts).encode()), dtype=torch.uint8)
         self._packed = _pack([tensors[name] for name in small])
@@ -113,8 +119,8 @@ class Receiving(Transfer):
     def __init__(
         self, group: Group, roles: Roles, make_room: MakeRoom, changing: frozenset[str]
     ) -> None:
-        super().__init__("receiving")
-        self._group, self._roles = group, roles
+        super().__init__("receiving", group)
+        self._roles = roles
         self._make_room, self._changing = make_room, changing
         self.facts: Any = None
 

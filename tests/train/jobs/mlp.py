@@ -7,17 +7,20 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+import weft
+from weft import crash
+from weft.train import transfer
+from weft.train.api import current
+
 worker = os.environ.get("WEFT_WORKER", "alone")
-os.environ["WEFT_CRASH"] = os.environ.get(f"CRASH_{worker}", "")  # read when weft is imported
-
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils.data import Dataset  # noqa: E402
-
-import weft  # noqa: E402
-from weft.train.api import current  # noqa: E402
+crash._PLAN.__init__(os.environ.get(f"CRASH_{worker}", ""))  # type: ignore[misc]
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--total", type=int, default=40)
@@ -34,6 +37,7 @@ parser.add_argument("--digest", action="store_true")
 parser.add_argument("--clip", type=float, default=0.0)
 parser.add_argument("--fault", help="what to do once, before the step of --at: hang, stop, fail")
 parser.add_argument("--at", type=int, default=10)
+parser.add_argument("--late", type=float, default=0.0, help="seconds by which state comes late")
 parser.add_argument("--watch", action="store_true", help="look out for what should not happen")
 options = parser.parse_args()
 folder = Path(os.environ.get("WEFT_TEST_OUT", "."))
@@ -79,6 +83,15 @@ def misbehave(step: int) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     else:
         raise SystemExit(3)
+
+
+def unpack_late(packed: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    """As on a slow network: the step is summed long before its newcomers have the state."""
+    time.sleep(options.late)
+    unpack(packed, tensors)
+
+
+unpack, transfer._unpack = transfer._unpack, unpack_late
 
 
 class Watch:
@@ -152,7 +165,8 @@ for mb in weft.steps(loader, total=options.total):
 
 if watch:
     write(late=watch.late, unpickled=watch.unpickled)
+digest = current().book.digest()  # of a sharded model, before a forward pass gathers it
 model.eval()
 with torch.no_grad():
     loss = nn.functional.mse_loss(model(table.x), table.y)
-write(final=True, digest=current().book.digest(), loss=loss.item())
+write(final=True, digest=digest, loss=loss.item())

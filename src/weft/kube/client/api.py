@@ -59,6 +59,7 @@ class Api:
 
     def __init__(self, credentials: Credentials, *, user_agent: str = USER_AGENT) -> None:
         self.namespace = credentials.namespace
+        self.context = credentials.context
         self.write_gate: Callable[[], None] | None = None
         self.calls: Counter[tuple[str, str]] = Counter()
         self._credentials = credentials

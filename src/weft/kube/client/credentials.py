@@ -34,6 +34,7 @@ class Credentials:
     tls: ssl.SSLContext | None = None
     server_name: str | None = None  # where the certificate has another name than the address
     proxy: str | None = None
+    context: str = ""  # the kubeconfig's own name for it
     _read: Callable[[], Awaitable["Configuration"]] | None = None
     _files: tuple[str | None, str | None] = (None, None)
     _read_at: float = field(default_factory=time.monotonic)
@@ -100,8 +101,11 @@ async def _from_kubeconfig(path: str, context: str | None) -> Credentials:
         await loader.load_and_set(configuration)
         return configuration
 
-    chosen = (loader.current_context or {}).get("context", {})
-    return await _credentials(configuration, chosen.get("namespace") or "default", read)
+    named = loader.current_context or {}
+    chosen = named.get("context", {})
+    made = await _credentials(configuration, chosen.get("namespace") or "default", read)
+    made.context = named.get("name") or ""
+    return made
 
 
 async def _from_account() -> Credentials:

@@ -1,35 +1,62 @@
 """What the brain believes of one job, in the words of a step and of a status."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from weft.brain.brain import Brain
 from weft.brain.event import Past
+from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.state import BrainState
 from weft.kube.operator.progress import Told
 from weft.kube.operator.sight import PodSight
 from weft.kube.operator.status import Standing
-from weft.kube.operator.step import Belief
+from weft.kube.operator.step import Belief, Resizing
 from weft.model.ids import JobId
 from weft.model.state import State
 
 WAITING = (State.QUEUED, State.ADMITTED)
 
 
-def belief_of(state: BrainState, job: JobId, why: str) -> Belief:
+def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
     """Where the job stands; `why` is what was last said about stopping it."""
     slot = state.slot_of.get(job)
     if slot is None:
         closed = state.closed.get(job)
         return Belief() if closed is None else Belief(state=closed.state)
-    now = state.state_of(slot)
+    where = state.state_of(slot)
     return Belief(
-        state=now,
+        state=where,
         epoch=int(state.jobs.epoch[slot]),
         assignment=state.assignments[slot],
-        cancelling=now is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
-        work_done=float(state.jobs.work_done[slot]),
+        cancelling=where is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
+        work_done=work_done(state, slot, now),
         why=why,
+        live=bool(state.jobs.live[slot]),
+        resizing=_resizing(state, slot),
     )
+
+
+def work_done(state: BrainState, slot: int, now: float) -> float:
+    """Work up to now: what is settled, and what has been done since at the present speed."""
+    jobs = state.jobs
+    since = max(now - float(jobs.mark[slot]), 0.0)
+    return float(jobs.work_done[slot]) + float(jobs.speed[slot]) * since
+
+
+def _resizing(state: BrainState, slot: int) -> Resizing | None:
+    under_way = state.resizes.get(slot)
+    if under_way is None or state.state_of(slot) is not State.RESIZING:
+        return None
+    target = under_way.target.placement
+    return Resizing(int(state.jobs.serial[slot]), under_way.before, target)
+
+
+def why_of(instruction: Start | Stop | Preempt | Resize) -> str:
+    """What is said about it in logs, and to the owner of a job that is stopped."""
+    if isinstance(instruction, Preempt):
+        return f"preempted for {instruction.beneficiary}"
+    if isinstance(instruction, Resize):
+        return f"resized to {instruction.assignment.width} GPUs"
+    return instruction.why if isinstance(instruction, Stop) else ""
 
 
 def standing_of(
@@ -37,6 +64,7 @@ def standing_of(
 ) -> Standing:
     """All there is to tell of a job that stands so."""
     slot = brain.state.slot_of.get(job)
+    epoch = None if slot is None else int(brain.state.jobs.epoch[slot])
     return Standing(
         state=state,
         gpus=0 if slot is None or state in WAITING else int(brain.state.jobs.width[slot]),
@@ -46,6 +74,7 @@ def standing_of(
         progress=told.percent if told else None,
         work=told.work if told else None,
         metrics=told.metrics if told else None,
+        live=told.live if told and told.epoch == epoch else None,
     )
 
 
@@ -68,14 +97,36 @@ def past_of(brain: Brain, job: JobId) -> Past | None:
     )
 
 
-def slow_start(belief: Belief, pods: Iterable[PodSight]) -> str:
-    """What a start waits for; empty where the job is not starting, or all its workers run."""
-    if belief.state is not State.STARTING:
-        return ""
-    mine = sorted((pod for pod in pods if pod.epoch == belief.epoch), key=lambda pod: pod.rank)
+def slow_change(belief: Belief, pods: Iterable[PodSight]) -> str:
+    """What a start or a resize waits for; empty where there is none, or all its workers run."""
+    mine = sorted((pod for pod in pods if pod.epoch == belief.epoch), key=lambda pod: pod.seat)
+    if belief.state is State.STARTING:
+        return _slow_start(mine)
+    if belief.state is State.RESIZING and belief.resizing is not None:
+        return _slow_resize(belief.resizing, mine)
+    return ""
+
+
+def _slow_start(mine: Sequence[PodSight]) -> str:
     late = [pod for pod in mine if pod.live and not pod.running]
     if not late:
         return ""
-    first = late[0]
-    what = first.unschedulable or first.stuck or ("starting" if first.node else "not bound yet")
-    return f"{len(mine) - len(late)} of {len(mine)} workers run; {first.name}: {what}"
+    return f"{len(mine) - len(late)} of {len(mine)} workers run; {_what_is_with(late[0])}"
+
+
+def _slow_resize(resizing: Resizing, mine: Sequence[PodSight]) -> str:
+    wanted = resizing.target.numbers
+    late = [
+        pod
+        for pod in mine
+        if pod.live and (pod.seat not in wanted or not (pod.running or pod.seat in resizing.before))
+    ]
+    on_its_way = f"on its way to {resizing.target.width} GPUs"
+    return f"{on_its_way}; {_what_is_with(late[0])}" if late else on_its_way
+
+
+def _what_is_with(pod: PodSight) -> str:
+    if pod.deleting:
+        return f"{pod.name}: leaving"
+    what = pod.unschedulable or pod.stuck or ("starting" if pod.node else "not bound yet")
+    return f"{pod.name}: {'leaving' if pod.running else what}"

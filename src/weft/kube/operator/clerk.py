@@ -41,7 +41,9 @@ CODES = 64
 
 STATE_OF_TITLE = {title(state): state for state in State}
 ROW_OF_SLUG = {code.slug: REASON_ROW[code] for code in ReasonCode}
-OWN = (State.QUEUED, State.ADMITTED, State.STARTING, State.RUNNING)
+OWN = (State.QUEUED, State.ADMITTED, State.STARTING, State.RUNNING, State.RESIZING)
+# The hands write these down at once; the clerk adds what such a change waits for.
+CHANGING = (State.STARTING, State.RESIZING)
 
 
 class Office(Protocol):
@@ -55,7 +57,7 @@ class Office(Protocol):
     def identity(self) -> str: ...
     def now(self) -> float: ...
     def standing(self, key: str, state: State, message: str) -> Standing: ...
-    def slow_start(self, key: str) -> str: ...
+    def slow_change(self, key: str) -> str: ...
     def took_job(self, raw: dict[str, Any]) -> None: ...
     def is_busy(self, key: str) -> bool: ...
     def backlog(self) -> int: ...
@@ -118,7 +120,7 @@ class Clerk:
         waits = jobs.state[:size] <= State.ADMITTED
         lasted = ~waits | (now - self._changed_at[:size] >= SETTLED_SECONDS)
         spaced = now - self._written_at[:size] >= SPACING_SECONDS
-        starts = jobs.state[:size] == State.STARTING
+        starts = np.isin(jobs.state[:size], CHANGING)
         rows = np.flatnonzero(differs & lasted & spaced & ~starts)
         rows = rows[np.lexsort((self._changed_at[rows], waits[rows]))][:most]
         told = active & known & ~differs
@@ -166,7 +168,7 @@ class Clerk:
         if sight is None or sight.final or standing_state not in OWN:
             return
         now = office.now()
-        standing = office.standing(spec.id, standing_state, office.slow_start(spec.id))
+        standing = office.standing(spec.id, standing_state, office.slow_change(spec.id))
         self._written_at[slot] = now
         if _is_told(sight, standing):
             return
@@ -225,6 +227,7 @@ def _is_told(sight: JobSight, standing: Standing) -> bool:
         and status.get("message") == text
         and (standing.progress is None or status.get("progress") == standing.progress)
         and (standing.work is None or status.get("work") == standing.work)
+        and (standing.live is None or sight.is_live == standing.live)
     )
 
 

@@ -10,7 +10,7 @@ The order *decide, record, act* stands in `_start` and `_stop`: no pod is create
 decision is on record, none is deleted before the job is recorded as stopping.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from weft.brain.event import (
@@ -25,8 +25,10 @@ from weft.brain.event import (
     JobSubmitted,
     Phase,
     Verb,
-    WorkerLost,
 )
+from weft.kube.names import HEAD_SEAT
+from weft.kube.operator.patience import patience
+from weft.kube.operator.running import run
 from weft.kube.operator.sight import NO_PAST, JobSight, PodSight
 from weft.kube.operator.step import (
     AddFinalizer,
@@ -41,37 +43,22 @@ from weft.kube.operator.step import (
     Settle,
     Step,
 )
+from weft.kube.operator.workers import (
+    asked_to_leave,
+    divided,
+    failed,
+    fenced,
+    have_finished,
+    is_guilty,
+    to_delete,
+    work_kept,
+)
 from weft.model.errors import ProtocolError, SpecError
-from weft.model.ids import NodeId, TenantId
-from weft.model.placement import Seat
+from weft.model.ids import TenantId
 from weft.model.state import State
 from weft.spec.job import to_job
 
-INFRASTRUCTURE = frozenset(
-    {
-        "Evicted",
-        "NodeLost",
-        "NodeShutdown",
-        "NodeAffinity",
-        "Preempting",
-        "Shutdown",
-        "Terminated",
-        "UnexpectedAdmissionError",
-    }
-)
 NO_IMAGE = "the job names no image and the operator has no default one: add image to the job file"
-KILLED_FROM_OUTSIDE = frozenset({130, 143})
-HOPELESS = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RunContainerError",
-    }
-)
 
 
 def next_step(look: Look) -> Step:
@@ -94,12 +81,18 @@ def phase_seen(job: JobSight, pods: Sequence[PodSight], *, has_pods: bool = True
     live = any(pod.live for pod in mine)
     if job.state == "Starting":
         return Phase.STARTING
-    if job.state in ("Running", "Resizing", "Migrating"):
-        placement = job.placement
-        seats = len(placement.seats) if placement else 0
-        if not has_pods or (seats and len({pod.rank for pod in mine}) == seats):
-            return Phase.RUNNING
+    if job.state in ("Running", "Resizing", "Migrating") and (
+        not has_pods or _are_there(job, {pod.seat for pod in mine})
+    ):
+        return Phase.RUNNING
     return Phase.STOPPING if live else Phase.ABSENT
+
+
+def _are_there(job: JobSight, present: Collection[int]) -> bool:
+    """All that were not still on their way; of a job that outlives its workers, the head."""
+    seats = job.placement.numbers - job.joining if job.placement else frozenset()
+    needed = {HEAD_SEAT} if job.is_live else seats
+    return bool(seats) and needed <= set(present)
 
 
 # --- jobs that the brain does not work on -----------------------------------------------------
@@ -108,7 +101,7 @@ def phase_seen(job: JobSight, pods: Sequence[PodSight], *, has_pods: bool = True
 def _without_object(look: Look) -> Step:
     """The object is gone: its pods must go, then the brain may forget the name."""
     state = look.belief.state
-    if (leaving := _to_delete(look.live)) is not None:
+    if (leaving := to_delete(look.live)) is not None:
         return look.deeds(leaving)
     if state is None or (look.live and state.final):
         return look.waiting()
@@ -117,7 +110,7 @@ def _without_object(look: Look) -> Step:
     if not look.belief.cancelling:
         return look.events(JobCancelled(look.now, look.id))
     if look.live:
-        return _fenced(look, look.live)
+        return fenced(look, look.live)
     return look.events(InstructionDone(look.now, look.id, look.belief.epoch, Verb.STOP, 0.0))
 
 
@@ -138,7 +131,18 @@ def _introduce(look: Look, job: JobSight) -> Step:
         phase = phase_seen(job, look.pods, has_pods=look.rules.pods)
         placement = None if phase is Phase.ABSENT else job.placement
         events.append(
-            JobReported(look.now, look.id, job.epoch, phase, job.work_saved, placement, job.past)
+            JobReported(
+                look.now,
+                look.id,
+                job.epoch,
+                phase,
+                job.work_saved,
+                placement,
+                job.past,
+                serial=job.serial,
+                next_seat=job.next_seat,
+                live=job.is_live,
+            )
         )
     return look.events(*events)
 
@@ -147,7 +151,7 @@ def _epitaph(look: Look, state: State) -> str:
     """Why a job failed, as far as its last pods tell."""
     if state is not State.FAILED:
         return ""
-    guilty = [pod for pod in look.pods if _guilty(pod)]
+    guilty = [pod for pod in look.pods if is_guilty(pod)]
     if not guilty:
         return "its workers failed"
     last = max(guilty, key=lambda pod: pod.epoch)
@@ -156,7 +160,7 @@ def _epitaph(look: Look, state: State) -> str:
 
 def _afterlife(look: Look, job: JobSight) -> Step:
     """The job is over: nothing of it may live, and its object goes when it has been kept enough."""
-    if (leaving := _to_delete(look.live)) is not None:
+    if (leaving := to_delete(look.live)) is not None:
         return look.deeds(leaving)
     if job.deleting:
         held = job.finalizer and not look.live
@@ -204,7 +208,7 @@ def _ended_by_others(look: Look, job: JobSight) -> Step:
 
 def _wait(look: Look, job: JobSight) -> Step:
     """It holds no seat, so nothing of it may live."""
-    leaving = _to_delete(look.live)
+    leaving = to_delete(look.live)
     return look.waiting() if leaving is None else look.deeds(leaving)
 
 
@@ -216,9 +220,9 @@ def _start(look: Look, job: JobSight) -> Step:
             f"job {look.key} is on record with epoch {job.epoch}, believed {epoch}",
             hint="another operator decides for this cluster; the brain is rebuilt",
         )
-    mine, strays = _divided(look, job)
+    mine, strays = divided(look, job)
     if live_strays := [pod for pod in strays if pod.live]:
-        leaving = _to_delete(live_strays)
+        leaving = to_delete(live_strays)
         return look.waiting() if leaving is None else look.deeds(leaving)
     if job.epoch < epoch:
         record = Record(epoch, assignment)
@@ -237,10 +241,10 @@ def _gather(
     assert assignment is not None
     if (given_up := _given_up(look, job, mine)) is not None:
         return given_up
-    seats = range(len(assignment.placement.seats))
-    if missing := tuple(rank for rank in seats if rank not in mine):
+    placement = assignment.placement
+    if missing := tuple(seat.number for seat in placement.seats if seat.number not in mine):
         old = (DeletePods(tuple(strays)),) if strays else ()
-        return look.deeds(*old, CreatePods(epoch, assignment, missing))
+        return look.deeds(*old, CreatePods(epoch, placement, missing))
     if not all(pod.running or pod.succeeded for pod in mine.values()):
         return _not_yet(look, mine)
     if all(pod.succeeded for pod in mine.values()):
@@ -253,28 +257,17 @@ def _given_up(look: Look, job: JobSight, mine: Mapping[int, PodSight]) -> Step |
 
     Rejections are refusals and not losses, so that a doomed placement backs off and yields.
     """
-    if look.note.refusal is not None and look.note.refusal[0] == look.belief.epoch:
-        return _refuse(look, mine, look.note.refusal[1])
-    if any(_guilty(pod) for pod in mine.values()):
-        return _fail(look, job, mine)
+    if look.note.refusal is not None and look.note.refusal[:2] == (look.belief.epoch, 0):
+        return _refuse(look, mine, look.note.refusal[2])
+    if any(is_guilty(pod) for pod in mine.values()):
+        return failed(look, job, mine.values())
     if rejected := [pod for pod in mine.values() if pod.deleting or pod.failed]:
         return _refuse(look, mine, f"{rejected[0].name}: {rejected[0].reason or 'taken away'}")
     return None
 
 
 def _run(look: Look, job: JobSight) -> Step:
-    epoch = look.belief.epoch
-    if not look.rules.pods:
-        return _run_elsewhere(look, job)
-    mine, strays = _divided(look, job)
-    if (broken := _broken(look, job, mine)) is not None:
-        return broken
-    if (gone := _missing(look, mine)) is not None:
-        return look.events(WorkerLost(look.now, look.id, epoch, gone.node))
-    if all(pod.succeeded for pod in mine.values()):
-        return look.events(JobFinished(look.now, look.id, epoch))
-    leaving = _to_delete(pod for pod in strays if pod.live)
-    return look.waiting() if leaving is None else look.deeds(leaving)
+    return run(look, job) if look.rules.pods else _run_elsewhere(look, job)
 
 
 def _run_elsewhere(look: Look, job: JobSight) -> Step:
@@ -290,21 +283,38 @@ def _run_elsewhere(look: Look, job: JobSight) -> Step:
 
 def _stop(look: Look, job: JobSight) -> Step:
     epoch = look.belief.epoch
-    mine, strays = _divided(look, job)
+    mine, strays = divided(look, job)
     live = [pod for pod in (*mine.values(), *strays) if pod.live]
     on_record = job.epoch == epoch and job.state == "Stopping"
-    if job.epoch == epoch and not on_record and (live or not look.rules.pods):
-        return look.deeds(RecordStopping(epoch, look.belief.why))
-    if (leaving := _to_delete(live)) is not None:
+    drained = asked_to_leave(mine)
+    if job.epoch == epoch and not on_record and (live or drained or not look.rules.pods):
+        return look.deeds(RecordStopping(epoch, _why_stopped(look, drained)))
+    if (leaving := to_delete(_first_to_leave(look, mine, live))) is not None:
         return look.deeds(leaving)
     if live:
-        return _fenced(look, live)
-    assignment = look.belief.assignment
-    seats = len(assignment.placement.seats) if assignment else 0
-    if seats and len(mine) == seats and all(pod.succeeded for pod in mine.values()):
+        return fenced(look, live)
+    if have_finished(job, mine):
         return look.events(JobFinished(look.now, look.id, epoch))
-    kept = _kept(look, job, drained=True)
+    kept = work_kept(look, job, drained=True)
     return look.events(InstructionDone(look.now, look.id, epoch, Verb.STOP, kept))
+
+
+def _why_stopped(look: Look, drained: PodSight | None) -> str:
+    """What the brain gives as its reason, unless somebody else took a worker away before."""
+    if drained is None:
+        return look.belief.why
+    where = f" on {drained.node}" if drained.node else ""
+    return f"drained: {drained.name}{where} was asked to leave"
+
+
+def _first_to_leave(
+    look: Look, mine: Mapping[int, PodSight], live: Sequence[PodSight]
+) -> Sequence[PodSight]:
+    """A live job is drained by its head: the others leave with it, all at the end of one step."""
+    head = mine.get(HEAD_SEAT)
+    if not look.belief.live or head is None or not head.live or head.node in look.lost:
+        return live
+    return (head,)
 
 
 _STEPS: dict[State, Callable[[Look, JobSight], Step]] = {
@@ -321,137 +331,18 @@ _STEPS: dict[State, Callable[[Look, JobSight], Step]] = {
 # --- helpers ----------------------------------------------------------------------------------
 
 
-def _divided(look: Look, job: JobSight) -> tuple[dict[int, PodSight], list[PodSight]]:
-    """Pods of the present incarnation by rank, and all others."""
-    mine: dict[int, PodSight] = {}
-    strays = []
-    for pod in look.pods:
-        if pod.epoch == look.belief.epoch and pod.owner == job.uid:
-            mine[pod.rank] = pod
-        else:
-            strays.append(pod)
-    return mine, strays
-
-
-def _to_delete(pods: Iterable[PodSight]) -> DeletePods | None:
-    """Those that nobody has asked to leave yet."""
-    staying = tuple(pod for pod in pods if not pod.deleting)
-    return DeletePods(staying) if staying else None
-
-
-def _fenced(look: Look, live: Sequence[PodSight]) -> Step:
-    """Pods of a node that is out of reach never confirm their end; their epoch fences them."""
-    waits = [
-        look.lost[pod.node] + look.rules.fence_seconds for pod in live if pod.node in look.lost
-    ]
-    if not waits:
-        return look.waiting()
-    if min(waits) > look.now:
-        return look.waiting(min(waits))
-    dead = [
-        pod
-        for pod in live
-        if pod.node in look.lost and look.lost[pod.node] + look.rules.fence_seconds <= look.now
-    ]
-    return look.deeds(DeletePods(tuple(dead), now=True))
-
-
-def _broken(look: Look, job: JobSight, mine: Mapping[int, PodSight]) -> Step | None:
-    """What follows from a worker that failed or was taken away; None while all is well."""
-    if any(_guilty(pod) for pod in mine.values()):
-        return _fail(look, job, mine)
-    taken = [pod for pod in mine.values() if pod.deleting or pod.failed]
-    if not taken:
-        return None
-    node = NodeId(taken[0].node or _seat_of(look, taken[0].rank).node)
-    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node))
-
-
-def _guilty(pod: PodSight) -> bool:
-    """The program failed by itself; nothing took it away."""
-    if not pod.failed or pod.deleting or pod.reason in INFRASTRUCTURE:
-        return False
-    if pod.reason.startswith("OutOf"):
-        return False
-    return pod.exit_code is not None and pod.exit_code not in KILLED_FROM_OUTSIDE
-
-
-def _fail(look: Look, job: JobSight, mine: Mapping[int, PodSight]) -> Step:
-    """A worker failed: the others must go before the brain may hear of it."""
-    live = [pod for pod in mine.values() if pod.live]
-    if (leaving := _to_delete(live)) is not None:
-        return look.deeds(leaving)
-    if live:
-        return _fenced(look, live)
-    kept = _kept(look, job, drained=False)
-    return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept))
-
-
-def _missing(look: Look, mine: Mapping[int, PodSight]) -> Seat | None:
-    assignment = look.belief.assignment
-    assert assignment is not None
-    for rank, seat in enumerate(assignment.placement.seats):
-        if rank not in mine:
-            return seat
-    return None
-
-
-def _seat_of(look: Look, rank: int) -> Seat:
-    assert look.belief.assignment is not None
-    return look.belief.assignment.placement.seats[rank]
-
-
 def _refuse(look: Look, mine: Mapping[int, PodSight], why: str) -> Step:
     """Undo what was begun; refused means that nothing of it is left."""
-    look = replace(look, note=Note(refusal=(look.belief.epoch, why)))
+    look = replace(look, note=Note(refusal=(look.belief.epoch, 0, why)))
     live = [pod for pod in mine.values() if pod.live]
-    if (leaving := _to_delete(live)) is not None:
+    if (leaving := to_delete(live)) is not None:
         return look.deeds(leaving)
     if live:
-        return _fenced(look, live)
+        return fenced(look, live)
     refused = InstructionRefused(look.now, look.id, look.belief.epoch, Verb.START, why)
     return Step(events=(refused,))
 
 
 def _not_yet(look: Look, mine: Mapping[int, PodSight]) -> Step:
-    """Pods that nobody can bind are withdrawn after a while, images that cannot be had as well."""
-    homeless = [pod for pod in mine.values() if not pod.node and pod.unschedulable]
-    stuck = [pod for pod in mine.values() if pod.stuck in HOPELESS]
-    note = replace(
-        look.note,
-        unschedulable_since=_since(look.note.unschedulable_since, bool(homeless), look.now),
-        stuck_since=_since(look.note.stuck_since, bool(stuck), look.now),
-    )
-    due = [
-        *_deadline(note.unschedulable_since, look.rules.unschedulable_seconds, homeless),
-        *_deadline(note.stuck_since, look.rules.stuck_seconds, stuck),
-    ]
-    passed = [why for at, why in due if at <= look.now]
-    if passed:
-        return _refuse(look, mine, passed[0])
-    return Step(note=note, look_at=min((at for at, _ in due), default=None))
-
-
-def _since(before: float | None, goes_on: bool, now: float) -> float | None:
-    if not goes_on:
-        return None
-    return now if before is None else before
-
-
-def _deadline(
-    since: float | None, patience_seconds: float, pods: Sequence[PodSight]
-) -> list[tuple[float, str]]:
-    if since is None:
-        return []
-    first = pods[0]
-    return [(since + patience_seconds, f"{first.name}: {first.unschedulable or first.stuck}")]
-
-
-def _kept(look: Look, job: JobSight, *, drained: bool) -> float:
-    """Work that a later incarnation can go on from, as told by the job or else as estimated."""
-    spec = job.spec
-    if spec is None or spec.checkpoint is None:
-        return 0.0
-    if job.work_saved > 0.0 or not drained:
-        return job.work_saved
-    return look.belief.work_done
+    note, again, why = patience(look, tuple(mine.values()))
+    return _refuse(look, mine, why) if why else Step(note=note, look_at=again)

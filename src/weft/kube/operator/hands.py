@@ -9,6 +9,7 @@ about to be created can be missed by whoever counts what is there.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -29,7 +30,7 @@ from weft.kube.operator import crash
 from weft.kube.operator.course import next_step
 from weft.kube.operator.events import tell
 from weft.kube.operator.sight import JobSight, PodSight
-from weft.kube.operator.status import Standing, decision_patch, standing_patch
+from weft.kube.operator.status import Standing, decision_patch, seats_patch, standing_patch
 from weft.kube.operator.step import (
     AddFinalizer,
     CreatePods,
@@ -39,6 +40,7 @@ from weft.kube.operator.step import (
     Look,
     Note,
     Record,
+    RecordSeats,
     RecordStopping,
     RemoveFinalizer,
     Settle,
@@ -178,7 +180,7 @@ class Hands:
             if self._scene.changes(key) == before and self._notes.get(key) == step.note:
                 self.touch_at(key, self._backoff(key).next_seconds())
                 return
-            if isinstance(deed, RecordStopping):
+            if isinstance(deed, RecordStopping | RecordSeats):
                 break  # who else must go is put on record before anybody's pods are deleted
         self.touch(key)
 
@@ -213,6 +215,25 @@ class Hands:
         )
         await self._patch_status(job, patch)
         crash.passing("recorded")
+
+    async def _record_seats(self, look: Look, deed: RecordSeats) -> None:
+        job, under_way = self._job(look), deed.state is State.RESIZING
+        crash.passing("before-resize" if under_way else "before-resized")
+        standing = self._scene.standing(look.key, deed.state, deed.why)
+        if not under_way:
+            standing = replace(standing, gpus=deed.placement.width, message="")
+        patch = seats_patch(
+            job,
+            standing,
+            deed.placement,
+            serial=deed.serial,
+            joining=deed.joining,
+            now=look.now,
+        )
+        written = await self._patch_status(job, patch)
+        crash.passing("resize-recorded" if under_way else "resized")
+        if written and deed.why:
+            await self._tell(look, "Resizing" if under_way else "Shrunk", deed.why, bad=False)
 
     async def _record_stopping(self, look: Look, deed: RecordStopping) -> None:
         job = self._job(look)
@@ -258,22 +279,22 @@ class Hands:
     async def _create_pods(self, look: Look, deed: CreatePods) -> None:
         job = self._job(look)
         maker = self._maker(job)
-        seats = deed.assignment.placement.seats
-        if len(seats) > 1:
+        seats = deed.placement.seats
+        if maker.is_named(seats):
             await self._create_service(job, maker)
         leader = self._scene.leader
         bodies = {
-            rank: maker.pod(epoch=deed.epoch, seats=seats, rank=rank, leader=leader)
-            for rank in deed.ranks
+            number: maker.pod(epoch=deed.epoch, seats=seats, number=number, leader=leader)
+            for number in deed.numbers
         }
         refusals = await self._all(
-            self._create_pod(job, pod_name(job.name, deed.epoch, rank), body)
-            for rank, body in bodies.items()
+            self._create_pod(job, pod_name(job.name, deed.epoch, number), body)
+            for number, body in bodies.items()
         )
         why = next((refusal for refusal in refusals if refusal), None)
         if why:
-            self._notes[look.key] = Note(refusal=(deed.epoch, why))
-        crash.passing("gathered")
+            self._notes[look.key] = Note(refusal=(deed.epoch, deed.serial, why))
+        crash.passing("joined" if deed.serial else "gathered")
 
     async def _create_pod(self, job: JobSight, name: str, body: dict[str, Any]) -> str | None:
         """What speaks against the pod, if the API server will not have it."""
@@ -375,6 +396,7 @@ class Hands:
 
 _DEEDS: dict[type, Callable[[Hands, Look, Any], Awaitable[None]]] = {
     Record: Hands._record,
+    RecordSeats: Hands._record_seats,
     RecordStopping: Hands._record_stopping,
     Settle: Hands._settle,
     CreatePods: Hands._create_pods,

@@ -20,16 +20,21 @@ from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.signpost import point_to
+from weft.kube.operator.status import title
 from weft.kube.operator.step import Rules
 from weft.kube.operator.term import OpenJournal, Term, TermSettings
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.listener import Address, TlsFiles
+from weft.kube.reports.meeting import Meetings
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import ReportServer, WorkerIdentity
 from weft.kube.reports.tokens import Tokens
 from weft.model.errors import NotLeading, WeftError
 from weft.model.ids import JobId
 from weft.model.state import State
+
+FORGET_SECONDS = 5.0
+HOLDING = frozenset(title(state) for state in State if state.holds_seats)
 
 log = Log("operator")
 
@@ -48,6 +53,7 @@ class Operator:
         self._open_journal = open_journal
         self._metrics = Metrics()
         self._term: Term | None = None
+        self._meetings = Meetings()
         self._stop = asyncio.Event()
 
     async def serve(self) -> None:
@@ -108,14 +114,19 @@ class Operator:
         self._term = term
         try:
             async with asyncio.TaskGroup() as beside:
-                pointing = beside.create_task(self._point_here(api, term), name="signpost")
+                tasks = [
+                    beside.create_task(self._point_here(api, term), name="signpost"),
+                    beside.create_task(self._forget_heads(term), name="meetings"),
+                ]
                 ending = await term.run()
-                pointing.cancel()
+                for task in tasks:
+                    task.cancel()
             return ending.value
         except BaseExceptionGroup as group:
             raise _first(group) from group
         finally:
             self._term = None
+            self._meetings.keep(lambda job, epoch: False)
             self._metrics.api_calls_are(api.calls)
 
     # --- reports ------------------------------------------------------------------------------
@@ -138,7 +149,7 @@ class Operator:
         sight = None if term is None else term.pods.items.get(f"{namespace}/{pod_name}")
         if sight is None or sight.uid != pod_uid:
             return None
-        return WorkerIdentity(namespace, sight.job, sight.epoch, sight.rank)
+        return WorkerIdentity(namespace, sight.job, sight.epoch, sight.seat, sight.owner)
 
     def epoch_of(self, namespace: str, job: str) -> int | None:
         term = self._term
@@ -151,25 +162,36 @@ class Operator:
         if term is None:
             return
         key, now = f"{worker.namespace}/{worker.job}", term.now()
-        told = term.progress.hear(key, worker.epoch, report, now)
+        before = term.progress.live(key, worker.epoch)
+        told = term.progress.hear(key, worker, report, now)
         term.clerk.report_came(key)
+        if told.live != before:
+            term.hands.touch(key)
         slot = term.brain.state.slot_of.get(JobId(key))
         if slot is None or told.fraction is None or not term.progress.is_due(key, now):
             return
         spec, state = term.brain.state.spec(slot), term.brain.state.state_of(slot)
-        if spec.work.known and state is State.RUNNING:
+        if spec.work.known and state in (State.RUNNING, State.RESIZING):
             done = told.fraction * spec.work.amount
             term.deliver(JobReported(now, spec.id, worker.epoch, Phase.RUNNING, done))
 
+    async def _forget_heads(self, term: Term) -> None:
+        """Where a head listened is nobody's business once its incarnation is over."""
+        while True:
+            await asyncio.sleep(FORGET_SECONDS)
+            self._meetings.keep(lambda job, epoch: _holds_seats(term, job, epoch))
+
     def _server(self, api: Api, leadership: Leadership) -> ReportServer:
         tokens = Tokens(api, reviewed=self._metrics.token_reviewed)
-        return ReportServer(
+        server = ReportServer(
             tokens,
             self,
             self.hear,
             lambda: leadership.leading and self._term is not None and self._term.begun,
             metrics=self._metrics,
         )
+        self._meetings = server.meetings
+        return server
 
     async def _listen(self, server: ReportServer) -> None:
         options = self._options
@@ -218,6 +240,14 @@ def settings_of(options: OperatorOptions) -> TermSettings:
         ),
         brain=Settings(backoff_seconds=options.backoff_seconds),
     )
+
+
+def _holds_seats(term: Term, job: str, epoch: int) -> bool:
+    key, _, uid = job.rpartition("/")
+    sight = term.jobs.items.get(key)
+    if sight is None or (sight.uid, sight.epoch) != (uid, epoch):
+        return False
+    return sight.state in HOLDING
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,10 +6,13 @@ own status, and is taken in as soon as it fits.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from weft.kube.gpu_names import short_name
 from weft.kube.operator.sight import QueueSight
 from weft.model.errors import SpecError
-from weft.model.ids import QueueId
+from weft.model.ids import GpuType, QueueId
+from weft.model.job import GpuSpeed, Job
 from weft.model.queue import Queue, QueueTree
 
 
@@ -59,3 +62,13 @@ def admits(sight: QueueSight | None, namespace: str) -> bool:
     if sight is None or sight.spec is None or not sight.spec.namespaces:
         return True
     return namespace in sight.spec.namespaces
+
+
+def as_meant(job: Job, queues: Mapping[str, QueueSight]) -> Job:
+    """GPU types by their short names; a queue closed to the namespace is no queue for it."""
+    if job.gpu_types:
+        short = dict.fromkeys(GpuType(short_name(accepted.type)) for accepted in job.gpu_types)
+        job = replace(job, gpu_types=tuple(GpuSpeed(name) for name in short))
+    if admits(queues.get(job.queue), job.tenant):
+        return job
+    return replace(job, queue=QueueId(f"{job.queue} for {job.tenant}"))

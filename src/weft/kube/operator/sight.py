@@ -53,7 +53,7 @@ class PodSight:
     name: str
     job: str
     epoch: int
-    rank: int
+    seat: int
     owner: str
     node: str
     phase: str
@@ -162,8 +162,32 @@ class JobSight:
 
     @property
     def placement(self) -> Placement | None:
+        """The seats on record, those that are still to be joined among them."""
         seats = self.status.get("decision", {}).get("seats", ())
-        return Placement(tuple(_seat(seat) for seat in seats)) if seats else None
+        found = tuple(_seat(seat, place) for place, seat in enumerate(seats))
+        return Placement(found) if found else None
+
+    @property
+    def serial(self) -> int:
+        """Of the last resize on record in this epoch; 0 before the first."""
+        return int(self.status.get("decision", {}).get("serial", 0))
+
+    @property
+    def joining(self) -> frozenset[int]:
+        """Seats whose workers are on their way: a resize under way has added them."""
+        return frozenset(self.status.get("decision", {}).get("joining", ()))
+
+    @property
+    def next_seat(self) -> int:
+        """A number that no seat of this epoch has had."""
+        highest = max(self.placement.numbers) if self.placement else -1
+        return max(int(self.status.get("decision", {}).get("nextSeat", 0)), highest + 1)
+
+    @property
+    def is_live(self) -> bool | None:
+        """Whether its head said that it can be resized while it trains; None before it spoke."""
+        found = self.status.get("decision", {}).get("live")
+        return None if found is None else bool(found)
 
     @property
     def past(self) -> Past:
@@ -224,7 +248,7 @@ def see_pod(raw: Raw) -> PodSight:
         name=meta["name"],
         job=labels.get(JOB_LABEL, ""),
         epoch=_number(labels.get(EPOCH_LABEL)),
-        rank=_number(labels.get(RANK_LABEL)),
+        seat=_number(labels.get(RANK_LABEL)),
         owner=_owner(meta),
         node=spec.get("nodeName", ""),
         phase=status.get("phase", ""),
@@ -322,12 +346,13 @@ def _read_spec(raw: Raw) -> tuple[TrainingJobSpec | None, str]:
         return None, f"{error}: {error.hint}"
 
 
-def _seat(raw: Raw) -> Seat:
+def _seat(raw: Raw, place: int) -> Seat:
     return Seat(
         NodeId(raw["node"]),
         int(raw.get("gpus", 0)),
         float(raw.get("cpus", 0.0)),
         float(raw.get("memoryGib", 0.0)),
+        number=int(raw.get("number", place)),
     )
 
 

@@ -4,7 +4,7 @@ All are merge patches that carry the version they were made from, so a patch mad
 is refused by the API server and never undoes a newer one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +12,15 @@ from typing import Any
 from weft.brain.event import Past
 from weft.kube.operator.sight import JobSight
 from weft.model.decision import Assignment
+from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
 
 Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
+# What is said of a decision after it was made, and does not hold for the next one.
+OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Standing:
     progress: str | None = None
     work: Mapping[str, Any] | None = None
     metrics: Mapping[str, float] | None = None
+    live: bool | None = None
 
 
 def decision_patch(
@@ -47,11 +51,32 @@ def decision_patch(
         # Null takes away what an earlier decision said; every field costs the API server time.
         "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
         "group": None if assignment.group is None else assignment.group.id,
-        "seats": [
-            {"node": s.node, "gpus": s.gpus, "cpus": s.cpus, "memoryGib": s.memory_gib}
-            for s in assignment.placement.seats
-        ],
+        "seats": [_seat(seat) for seat in assignment.placement.seats],
+        **{name: None for name in OF_AN_EPOCH if name in job.status.get("decision", {})},
     }
+    return _guarded(job, status)
+
+
+def seats_patch(
+    job: JobSight,
+    standing: Standing,
+    placement: Placement,
+    *,
+    serial: int,
+    joining: Collection[int],
+    now: float,
+) -> Patch:
+    """The seats that the incarnation has from now on; its epoch stays."""
+    status = _standing(job, standing, now)
+    status.setdefault("decision", {}).update(
+        {
+            "width": placement.width,
+            "serial": serial,
+            "seats": [_seat(seat) for seat in placement.seats],
+            "joining": sorted(joining) or None,
+            "nextSeat": max(job.next_seat, max(placement.numbers) + 1),
+        }
+    )
     return _guarded(job, status)
 
 
@@ -75,6 +100,16 @@ def _guarded(job: JobSight, status: Patch) -> Patch:
     return {"metadata": {"resourceVersion": str(job.version)}, "status": status}
 
 
+def _seat(seat: Seat) -> Patch:
+    return {
+        "number": seat.number,
+        "node": seat.node,
+        "gpus": seat.gpus,
+        "cpus": seat.cpus,
+        "memoryGib": seat.memory_gib,
+    }
+
+
 def _standing(job: JobSight, standing: Standing, now: float) -> Patch:
     state, reasons = standing.state, standing.reasons
     status: Patch = {
@@ -94,6 +129,8 @@ def _standing(job: JobSight, standing: Standing, now: float) -> Patch:
             status[name] = value
     if standing.metrics:
         status["metrics"] = dict(standing.metrics)
+    if standing.live is not None and state.holds_seats:
+        status["decision"] = {"live": standing.live}
     return status | _times(job, state, now)
 
 

@@ -11,6 +11,7 @@ from weft.brain.event import Event
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
+from weft.model.placement import Placement
 from weft.model.state import State
 
 
@@ -22,12 +23,25 @@ class Rules:
     default_image: str = ""
     unschedulable_seconds: float = 30.0
     stuck_seconds: float = 120.0
+    join_seconds: float = 300.0
     fence_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class Resizing:
+    """A resize that the brain waits for: the seats before it, and those that are to be."""
+
+    serial: int
+    before: frozenset[int]
+    target: Placement
+
+
+@dataclass(frozen=True, slots=True)
 class Belief:
-    """What the brain thinks of a job; `state` is None where it has never heard of it."""
+    """What the brain thinks of a job; `state` is None where it has never heard of it.
+
+    The assignment of a job that is being resized holds both what it had and what it is to get.
+    """
 
     state: State | None = None
     epoch: int = 0
@@ -35,15 +49,25 @@ class Belief:
     cancelling: bool = False
     work_done: float = 0.0
     why: str = ""
+    live: bool = False
+    resizing: Resizing | None = None
+
+    @property
+    def seats(self) -> frozenset[int]:
+        return self.assignment.placement.numbers if self.assignment else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is remembered of a job between two looks. Losing it costs time and nothing else."""
+    """What is remembered of a job between two looks. Losing it costs time and nothing else.
 
-    refusal: tuple[int, str] | None = None
+    `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why.
+    """
+
+    refusal: tuple[int, int, str] | None = None
     unschedulable_since: float | None = None
     stuck_since: float | None = None
+    joining_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,20 @@ class Record:
 
     epoch: int
     assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSeats:
+    """Write the seats that an incarnation has from now on, those that are to be joined among them.
+
+    `state` says whether the change is under way or over; `why` is for people.
+    """
+
+    placement: Placement
+    serial: int
+    joining: frozenset[int] = frozenset()
+    state: State = State.RESIZING
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +110,12 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Create these ranks of an epoch; those that exist already count as created."""
+    """Create pods for these of the seats of an epoch; those that exist already count as created."""
 
     epoch: int
-    assignment: Assignment
-    ranks: tuple[int, ...]
+    placement: Placement
+    numbers: tuple[int, ...]
+    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +143,7 @@ class DeleteJob:
 
 Deed = (
     Record
+    | RecordSeats
     | RecordStopping
     | Settle
     | CreatePods
@@ -130,7 +170,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at one job. `lost` maps nodes that are out of reach to the time of their loss."""
+    """One look at one job. `lost` maps nodes that are out of reach to the time of their loss.
+
+    `said_live` is what the head of the present epoch last said of itself, if it has spoken.
+    """
 
     key: str
     job: JobSight | None
@@ -140,6 +183,7 @@ class Look:
     now: float
     rules: Rules
     lost: Mapping[str, float]
+    said_live: bool | None = None
 
     @property
     def id(self) -> JobId:

@@ -26,19 +26,18 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
-from weft.brain.instruction import Instruction, Preempt, Probe, Start, Stop, Wake
+from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.brain.state import BrainState
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
 from weft.kube.client.lease import Leadership
-from weft.kube.gpu_names import short_name
 from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
 from weft.kube.names import JOB_LABEL, jobs_path, pods_path, queues_path
 from weft.kube.operator import crash
-from weft.kube.operator.beliefs import belief_of, slow_start, standing_of
+from weft.kube.operator.beliefs import belief_of, slow_change, standing_of, why_of
 from weft.kube.operator.clerk import Clerk
 from weft.kube.operator.course import next_step
 from weft.kube.operator.hands import Hands
@@ -46,7 +45,7 @@ from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.nodebook import NodeBook
 from weft.kube.operator.progress import Progress
 from weft.kube.operator.queuebook import QueueBook, measure
-from weft.kube.operator.queues import admits, build_tree, recipe_of
+from weft.kube.operator.queues import as_meant, build_tree, recipe_of
 from weft.kube.operator.sight import (
     JobEyes,
     JobSight,
@@ -60,8 +59,7 @@ from weft.kube.operator.sight import (
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Belief, Look, Note, Rules, Step
 from weft.kube.pods import WorkerSettings
-from weft.model.ids import GpuType, JobId, QueueId
-from weft.model.job import GpuSpeed
+from weft.model.ids import JobId
 from weft.model.queue import QueueTree
 from weft.model.state import State
 from weft.spec.recipe import make_recipe
@@ -71,6 +69,17 @@ FOREIGN_PODS = {
     "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
 }
 WAITING = (State.QUEUED, State.ADMITTED)
+
+UNDER_WAY: dict[State | None, Phase] = {
+    State.STARTING: Phase.STARTING,
+    State.RESIZING: Phase.RUNNING,
+    State.STOPPING: Phase.STOPPING,
+}
+ACKNOWLEDGED = {
+    Verb.START: "acknowledged",
+    Verb.STOP: "stopped",
+    Verb.RESIZE: "resize-acknowledged",
+}
 
 OpenJournal = Callable[[str, QueueTree, Settings], Journal]
 
@@ -212,7 +221,7 @@ class Term:
     def deliver(self, event: Event) -> None:
         """One event into the brain; its instructions touch the jobs that they speak of."""
         if isinstance(event, JobSubmitted):
-            event = self._as_meant(event)
+            event = replace(event, job=as_meant(event.job, self.queues.items))
             crash.passing("observed")
         began = time.perf_counter()
         instructions = self.brain.handle(event)
@@ -226,14 +235,14 @@ class Term:
                 self._take(instruction)
         self._see_standing(event)
         if isinstance(event, InstructionDone):
-            crash.passing("acknowledged" if event.verb is Verb.START else "stopped")
+            crash.passing(ACKNOWLEDGED[event.verb])
 
     def _decided(self, seconds: float) -> None:
         decision = self.brain.decision
         assert decision is not None
         crash.passing("decided")
         self._metrics.round_took(seconds)
-        if not decision.grants and not decision.preemptions:
+        if not (decision.grants or decision.preemptions or decision.resizes):
             return
         breaches = invariants.check(self.brain.state, decision)
         if breaches:
@@ -241,6 +250,7 @@ class Term:
         invariants.demand(breaches)
         self._metrics.decided("started", len(decision.grants))
         self._metrics.decided("preempted", len(decision.preemptions))
+        self._metrics.decided("resized", len(decision.resizes))
         log.debug("round", grants=len(decision.grants), preempted=len(decision.preemptions))
 
     def _take(self, instruction: Instruction) -> None:
@@ -248,8 +258,8 @@ class Term:
             self._wake_at(instruction.at)
         elif isinstance(instruction, Probe):
             asyncio.get_running_loop().call_soon(self._answer, instruction)
-        elif isinstance(instruction, Start | Stop | Preempt):
-            why = self._whys[instruction.job] = _why(instruction)
+        elif isinstance(instruction, Start | Stop | Preempt | Resize):
+            why = self._whys[instruction.job] = why_of(instruction)
             log.info(
                 f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
             )
@@ -270,33 +280,25 @@ class Term:
     def _answer(self, probe: Probe) -> None:
         """Nobody answered an instruction yet: the hands are at it."""
         belief = self._belief(probe.job)
-        if belief.epoch == probe.epoch and belief.state in (State.STARTING, State.STOPPING):
-            phase = Phase.STARTING if belief.state is State.STARTING else Phase.STOPPING
+        phase = UNDER_WAY.get(belief.state) if belief.epoch == probe.epoch else None
+        if phase is not None:
             self.hands.touch(probe.job)
             self.deliver(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
-
-    def _as_meant(self, event: JobSubmitted) -> JobSubmitted:
-        """GPU types by their short names; a queue closed to the namespace is no queue for it."""
-        job = event.job
-        if job.gpu_types:
-            short = dict.fromkeys(GpuType(short_name(accepted.type)) for accepted in job.gpu_types)
-            job = replace(job, gpu_types=tuple(GpuSpeed(name) for name in short))
-        if not admits(self.queues.items.get(job.queue), job.tenant):
-            job = replace(job, queue=QueueId(f"{job.queue} for {job.tenant}"))
-        return event if job is event.job else replace(event, job=job)
 
     # --- what the hands and the clerk see -----------------------------------------------------
 
     def look(self, key: str, note: Note) -> Look:
+        belief = self._belief(JobId(key))
         return Look(
             key=key,
             job=self.jobs.items.get(key),
             pods=tuple(self._pods_of.get(key, {}).values()),
-            belief=self._belief(JobId(key)),
+            belief=belief,
             note=note,
             now=self.now(),
             rules=self._settings.rules,
             lost=self.nodebook.lost,
+            said_live=self.progress.live(key, belief.epoch),
         )
 
     def now(self) -> float:
@@ -337,11 +339,11 @@ class Term:
     def standing(self, key: str, state: State, message: str) -> Standing:
         return standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
 
-    def slow_start(self, key: str) -> str:
-        return slow_start(self._belief(JobId(key)), self._pods_of.get(key, {}).values())
+    def slow_change(self, key: str) -> str:
+        return slow_change(self._belief(JobId(key)), self._pods_of.get(key, {}).values())
 
     def _belief(self, job: JobId) -> Belief:
-        return belief_of(self.brain.state, job, self._whys.get(job, ""))
+        return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
 
     def _stands_behind(self, pod: PodSight) -> bool:
         """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
@@ -349,9 +351,12 @@ class Term:
             return False
         belief = self._belief(JobId(pod.key))
         if belief.state is not None:
-            return belief.state.holds_seats and belief.epoch == pod.epoch
+            held = belief.state.holds_seats and belief.epoch == pod.epoch
+            return held and pod.seat in belief.seats
         job = self.jobs.items.get(pod.key)
-        return job is not None and (job.uid, job.epoch) == (pod.owner, pod.epoch)
+        if job is None or (job.uid, job.epoch) != (pod.owner, pod.epoch):
+            return False
+        return job.placement is not None and pod.seat in job.placement.numbers
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -482,12 +487,6 @@ class Term:
         return Cache(
             api, path, trim=trim, on_change=on_change, params=params, backoff=backoff, name=name
         )
-
-
-def _why(instruction: Start | Stop | Preempt) -> str:
-    if isinstance(instruction, Preempt):
-        return f"preempted for {instruction.beneficiary}"
-    return instruction.why if isinstance(instruction, Stop) else ""
 
 
 async def _first_of(tasks: set[Any]) -> None:

@@ -7,7 +7,6 @@ carries the one thing to do about it.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.kube.client.errors import ApiError, Forbidden, NotFound
@@ -16,6 +15,7 @@ from weft.kube.reading.fields import count, moment, part
 from weft.kube.reading.nodes import NODES
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.queues import list_queues
+from weft.view.health import Finding, Verdict
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
@@ -25,24 +25,6 @@ LEASES: Final = "/apis/coordination.k8s.io/v1"
 OLDEST_MINOR: Final = 34
 SKEW_WARN_SECONDS: Final = 2.0
 SKEW_FAIL_SECONDS: Final = 30.0
-
-
-class Verdict(StrEnum):
-    """How a check came out."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the diagnosis."""
-
-    check: str
-    verdict: Verdict
-    text: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
-"""Training jobs as their owners see them: a line of a list, and one job in full."""
+"""Training jobs, read from a cluster: a list of them, and one job in full."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Collection
 from datetime import datetime
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from weft.kube.client.errors import Forbidden, NotFound
 from weft.kube.names import CANCEL_ANNOTATION, jobs_path
@@ -13,115 +11,11 @@ from weft.kube.reading.fields import Plain, condition, moment, part
 from weft.kube.reading.following import kept_up
 from weft.kube.reading.paging import PAGE, list_all
 from weft.model.errors import UnknownName
-from weft.model.state import State
+from weft.view.jobs import JobDetail, JobLine, JobPage, ReasonLine, SeatLine, nearest
+from weft.view.states import HOLDING, STATES, WAITING
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
-
-STATES: Final = tuple(state.name.capitalize() for state in State)
-FINISHED: Final = frozenset(state.name.capitalize() for state in State if state.final)
-WAITING: Final = frozenset({"Queued", "Admitted"})
-HOLDING: Final = frozenset(state.name.capitalize() for state in State if state.holds_seats)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobLine:
-    """A job in a list. `state` is empty until an operator has looked at the job."""
-
-    namespace: str
-    name: str
-    uid: str
-    version: int
-    state: str
-    gpus: int
-    asked_gpus: str
-    queue: str
-    priority: int
-    progress: str | None
-    remaining_seconds: float | None
-    reason: str | None
-    message: str | None
-    nodes: tuple[str, ...]
-    ending: bool
-    submitted_at: datetime | None
-    waiting_since: datetime | None
-    started_at: datetime | None
-    ended_at: datetime | None
-
-    @property
-    def finished(self) -> bool:
-        return self.state in FINISHED
-
-    @property
-    def waiting(self) -> bool:
-        return not self.state or self.state in WAITING
-
-    def waited_seconds(self, now: datetime) -> float:
-        """How long the present wait has lasted, or the one before its first start."""
-        begun = self.waiting_since
-        if begun is None:
-            return 0.0
-        until = now if self.waiting else self.started_at or self.ended_at or now
-        return max(0.0, (until - begun).total_seconds())
-
-    def ran_seconds(self, now: datetime) -> float | None:
-        """Since its first start; None where it never did or waits again."""
-        if self.started_at is None or self.waiting:
-            return None
-        return max(0.0, ((self.ended_at or now) - self.started_at).total_seconds())
-
-
-@dataclass(frozen=True, slots=True)
-class JobPage:
-    """Jobs of a list, its version, and how many more there are that were not read."""
-
-    jobs: tuple[JobLine, ...]
-    version: str
-    left: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReasonLine:
-    """Why a job waits, as the operator wrote it down."""
-
-    code: str
-    cause: str
-    text: str
-    remedy: str
-    anchor: str
-
-
-@dataclass(frozen=True, slots=True)
-class SeatLine:
-    """What a job holds on one node."""
-
-    node: str
-    gpus: int
-    cpus: float
-    memory_gib: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDetail:
-    """One job in full. `spec` is the job file as it was submitted, without its name."""
-
-    line: JobLine
-    spec: dict[str, Any]
-    reasons: tuple[ReasonLine, ...]
-    epoch: int
-    seats: tuple[SeatLine, ...]
-    work: dict[str, Any]
-    metrics: dict[str, float]
-    past: dict[str, float]
-    conditions: tuple[dict[str, Any], ...]
-
-    @property
-    def uid(self) -> str:
-        return self.line.uid
-
-    @property
-    def version(self) -> int:
-        return self.line.version
 
 
 async def list_jobs(
@@ -233,16 +127,6 @@ def job_detail(thing: Plain) -> JobDetail:
         past=dict(part(status, "past")),
         conditions=tuple(status.get("conditions") or ()),
     )
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint that names what was perhaps meant."""
-    near = get_close_matches(name, names, n=3)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    if not names:
-        return "there are no jobs; weft ls --all-namespaces looks everywhere"
-    return f"there are {len(names)} jobs, such as {', '.join(names[:3])}; see weft ls"
 
 
 def _cancelled(meta: Plain) -> bool:

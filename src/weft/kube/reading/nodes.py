@@ -22,8 +22,10 @@ from weft.kube.names import (
     pods_path,
 )
 from weft.kube.reading.fields import Plain, condition, count, part
-from weft.kube.reading.jobs import HOLDING, selecting
+from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
+from weft.view.nodes import NodeLine, NodePage
+from weft.view.states import HOLDING
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
@@ -36,32 +38,6 @@ FOREIGN = {
 BARRING = frozenset({"NoSchedule", "NoExecute"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLine:
-    """A node. `foreign_gpus` is None where the reader may not see other people's pods."""
-
-    name: str
-    state: str
-    gpu_type: str | None
-    gpu_memory_mib: int | None
-    gpus: int
-    used_gpus: int
-    foreign_gpus: int | None
-    rack: str | None
-    pool: str | None
-    cpus: str
-    memory: str
-    jobs: tuple[str, ...]
-
-    @property
-    def ready(self) -> bool:
-        return self.state == "Ready"
-
-    @property
-    def free_gpus(self) -> int:
-        return max(0, self.gpus - self.used_gpus - (self.foreign_gpus or 0))
-
-
 @dataclass(frozen=True, slots=True)
 class NodeSize:
     """The little of a node that a sum over all of them needs."""
@@ -70,14 +46,6 @@ class NodeSize:
     version: int
     gpus: int
     ready: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NodePage:
-    """All nodes, and what could not be counted."""
-
-    nodes: tuple[NodeLine, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,18 @@ pods; following goes on in them, until the job itself has ended.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from weft.kube.client.errors import Invalid, NotFound, TooManyRequests, Unavailable
 from weft.kube.names import EPOCH_LABEL, JOB_LABEL, pods_path
-from weft.kube.reading.jobs import JobDetail, follow_job
-from weft.kube.reading.workers import WorkerLine, worker_line
+from weft.kube.reading.jobs import follow_job
+from weft.kube.reading.workers import worker_line
+from weft.view.jobs import JobDetail
+from weft.view.logs import Which
+from weft.view.workers import WorkerLine
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
@@ -24,32 +27,6 @@ AGAIN_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 10.0
 
 Emit = Callable[[WorkerLine, bytes], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Which:
-    """Whose log: these ranks (None: all) of this epoch (None: the present one and later ones)."""
-
-    ranks: frozenset[int] | None = frozenset({0})
-    epoch: int | None = None
-    tail: int | None = None
-
-    def wants(self, worker: WorkerLine, present_epoch: int) -> bool:
-        """A worker that still runs belongs to the present, whenever it joined."""
-        if self.ranks is not None and worker.rank not in self.ranks:
-            return False
-        if self.epoch is not None:
-            return worker.epoch == self.epoch
-        return worker.exit_code is None or worker.epoch >= present_epoch
-
-    def latest(self, workers: Iterable[WorkerLine]) -> list[WorkerLine]:
-        """Of each rank the last pod."""
-        by_rank = {
-            worker.rank: worker
-            for worker in sorted(workers, key=lambda worker: (worker.rank, worker.epoch))
-            if self.wants(worker, 0)
-        }
-        return list(by_rank.values())
 
 
 async def read_log(

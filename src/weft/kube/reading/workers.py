@@ -1,44 +1,15 @@
 """The worker pods of a job, and what the cluster said about the job lately."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from weft.kube.client.errors import Forbidden
 from weft.kube.names import EPOCH_LABEL, JOB_KIND, JOB_LABEL, RANK_LABEL, pods_path
 from weft.kube.reading.fields import Plain, count, moment, part
 from weft.kube.reading.paging import list_all
+from weft.view.workers import EventLine, WorkerLine
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerLine:
-    """A worker pod. `phase` is the pod's, or the reason that its container does not run."""
-
-    pod: str
-    uid: str
-    version: int
-    epoch: int
-    rank: int
-    node: str | None
-    phase: str
-    started: bool
-    exit_code: int | None
-    message: str | None
-    created_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventLine:
-    """Something that happened to a job, as Kubernetes recorded it."""
-
-    at: datetime | None
-    reason: str
-    message: str
-    times: int
-    warning: bool
 
 
 async def list_workers(

@@ -42,7 +42,10 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was said; None is what was not said. `left_out` names metrics that were not taken."""
+    """What was said; None is what was not said. `left_out` names metrics that were not taken.
+
+    `live` is whether the job can be resized while it trains.
+    """
 
     unit: Unit = Unit.STEPS
     done: float | None = None
@@ -52,6 +55,7 @@ class Report:
     metrics: Mapping[str, float] = field(default_factory=dict)
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     message: str = ""
+    live: bool | None = None
     left_out: tuple[str, ...] = ()
 
     @property
@@ -62,11 +66,16 @@ class Report:
         return self.done / self.total
 
 
-class _Closed(BaseModel):
+class Closed(BaseModel):
+    """A part of a body: unknown fields are refused, and no value is bent into another kind."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class StageTimes(_Closed):
+Shape = TypeVar("Shape", bound=Closed)
+
+
+class StageTimes(Closed):
     """Seconds of one training step, by the resource that they were spent on."""
 
     storage: Amount | None = None
@@ -75,8 +84,8 @@ class StageTimes(_Closed):
     network: Amount | None = None
 
 
-class WeftReport(_Closed):
-    """Weft's own shape; only the step is required."""
+class WeftReport(Closed):
+    """Weft's own shape; only the step is required. `width` is the number of workers that train."""
 
     step: Count
     total_steps: Annotated[int, Field(ge=1, le=MOST_COUNT)] | None = None
@@ -86,6 +95,8 @@ class WeftReport(_Closed):
     throughput: Amount | None = None
     stages: StageTimes = StageTimes()
     message: Text = ""
+    width: Count | None = None
+    live: bool | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> "WeftReport":
@@ -96,14 +107,14 @@ class WeftReport(_Closed):
         return self
 
 
-class KubeflowMetric(_Closed):
+class KubeflowMetric(Closed):
     """A metric as Kubeflow sends it: the value is a string, and need not be a number."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     value: Annotated[str, Field(max_length=64)]
 
 
-class KubeflowTrainerStatus(_Closed):
+class KubeflowTrainerStatus(Closed):
     """`lastUpdatedTime` is taken and not used: the time of arrival counts."""
 
     progressPercentage: Annotated[int, Field(ge=0, le=100)] | None = None  # noqa: N815
@@ -112,7 +123,7 @@ class KubeflowTrainerStatus(_Closed):
     lastUpdatedTime: Annotated[str, Field(max_length=64)] | None = None  # noqa: N815
 
 
-class KubeflowReport(_Closed):
+class KubeflowReport(Closed):
     """The body of Kubeflow's status update; an empty one is allowed and says nothing."""
 
     trainerStatus: KubeflowTrainerStatus | None = None  # noqa: N815
@@ -120,8 +131,13 @@ class KubeflowReport(_Closed):
 
 def read_weft(body: bytes) -> Report:
     """A report in Weft's own shape, or a `Refusal`."""
-    said = _checked(WeftReport, body)
-    named = {"samples": said.samples, "loss": said.loss, "throughput": said.throughput}
+    said = checked(WeftReport, body)
+    named = {
+        "samples": said.samples,
+        "loss": said.loss,
+        "throughput": said.throughput,
+        "width": said.width,
+    }
     return Report(
         unit=Unit.STEPS,
         done=said.step,
@@ -130,6 +146,7 @@ def read_weft(body: bytes) -> Report:
         metrics=_present(named),
         stage_seconds=_present(dict(said.stages)),
         message=said.message,
+        live=said.live,
     )
 
 
@@ -139,7 +156,7 @@ def read_kubeflow(body: bytes) -> Report:
     Metrics that are not finite numbers, whose names are not plain, or that are too many are left
     out and named in the answer: a loss that became NaN must not hide how far the training is.
     """
-    said = _checked(KubeflowReport, body).trainerStatus or KubeflowTrainerStatus()
+    said = checked(KubeflowReport, body).trainerStatus or KubeflowTrainerStatus()
     metrics, left_out = _numbers(said.metrics or [])
     unit, done, total = _progress(said.progressPercentage, metrics)
     return Report(
@@ -152,21 +169,8 @@ def read_kubeflow(body: bytes) -> Report:
     )
 
 
-NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*", re.ASCII)
-NUMERAL: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
-# Hugging Face's callback sends these two beside a percentage that it rounds down.
-STEP: Final = "current_step"
-STEPS: Final = "total_steps"
-FAULTS: Final[Mapping[str, str]] = {
-    "extra_forbidden": "unknown field",
-    "string_pattern_mismatch": "not printable text",
-    "model_type": "not an object",
-}
-
-Shape = TypeVar("Shape", bound=_Closed)
-
-
-def _checked(shape: type[Shape], body: bytes) -> Shape:
+def checked(shape: type[Shape], body: bytes) -> Shape:
+    """A body in this shape, or a `Refusal` that repeats nothing of what was sent."""
     try:
         return shape.model_validate(orjson.loads(body))
     except orjson.JSONDecodeError as error:
@@ -179,6 +183,18 @@ def _checked(shape: type[Shape], body: bytes) -> Shape:
         raise Refusal(
             422, _faults(error), hint="Send only known fields, with finite numbers in range."
         ) from error
+
+
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*", re.ASCII)
+NUMERAL: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,4})?", re.ASCII)
+# Hugging Face's callback sends these two beside a percentage that it rounds down.
+STEP: Final = "current_step"
+STEPS: Final = "total_steps"
+FAULTS: Final[Mapping[str, str]] = {
+    "extra_forbidden": "unknown field",
+    "string_pattern_mismatch": "not printable text",
+    "model_type": "not an object",
+}
 
 
 def _faults(error: ValidationError) -> str:

@@ -1,7 +1,7 @@
-"""The operator's door for workers: they report how their training goes, and nothing else.
+"""The operator's door for workers: they report how their training goes, and find their head.
 
 Nobody is heard without a token, whatever the route and the method, except for two questions about
-health. A token names a pod, the operator knows the pod's job, epoch and rank, and so a worker can
+health. A token names a pod, the operator knows the pod's job, epoch and seat, and so a worker can
 speak for its own job in its present epoch only. Metrics are served on a port of their own, which
 a network policy keeps from workers.
 
@@ -22,9 +22,11 @@ from aiohttp.typedefs import Handler
 
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
+from weft.kube.names import HEAD_SEAT
 from weft.kube.reports.answers import answer, refused
 from weft.kube.reports.limits import USUAL, Crowd, Limits, Rates
 from weft.kube.reports.listener import Address, Listener, TlsFiles
+from weft.kube.reports.meeting import Meetings, read_head
 from weft.kube.reports.payload import MOST_BODY_BYTES, Report, read_kubeflow, read_weft
 from weft.kube.reports.refusal import Refusal
 from weft.kube.reports.tokens import Caller, Tokens, bearer
@@ -36,18 +38,20 @@ READY: Final = "/readyz"
 METRICS: Final = "/metrics"
 RETRY_SECONDS: Final = 2.0
 OK: Final = 200
+NOT_FOUND: Final = 404
 
 log = Log("reports")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Whose worker a pod is."""
+    """Whose worker a pod is; `owner` is the uid of its job, and seat 0 holds the job's head."""
 
     namespace: str
     job: str
     epoch: int
-    rank: int
+    seat: int
+    owner: str = ""
 
 
 class Directory(Protocol):
@@ -82,11 +86,18 @@ KUBEFLOW_ROUTE: Final = ReportRoute(
     frozenset({JSON, FORM}),
 )
 ROUTES: Final = (WEFT_ROUTE, KUBEFLOW_ROUTE)
+MEETING: Final = f"{WEFT_ROUTE.path}/head"
+JSON_ONLY: Final = frozenset({JSON})
 
 
 def report_path(namespace: str, job: str) -> str:
     """Where a worker of this job sends reports in Weft's shape."""
     return WEFT_ROUTE.path.format(namespace=namespace, name=job)
+
+
+def meeting_path(namespace: str, job: str) -> str:
+    """Where the workers of this job find their head."""
+    return MEETING.format(namespace=namespace, name=job)
 
 
 def kubeflow_path(namespace: str, job: str) -> str:
@@ -108,6 +119,7 @@ class ReportServer:
         ready: Callable[[], bool] = lambda: True,
         limits: Limits = USUAL,
     ) -> None:
+        self.meetings = Meetings()
         self._tokens = tokens
         self._directory = directory
         self._sink = sink
@@ -144,6 +156,8 @@ class ReportServer:
         app = web.Application(middlewares=[self._answered, self._guarded])
         for route in ROUTES:
             app.router.add_post(route.path, partial(self._report, route))
+        app.router.add_post(MEETING, self._say_where)
+        app.router.add_get(MEETING, self._ask_where, allow_head=False)
         return self._with_health(app)
 
     def metrics_app(self) -> web.Application:
@@ -173,7 +187,7 @@ class ReportServer:
         except Exception as error:
             log.error("report_failed", trace=error, path=request.path)
             response = refused(Refusal(500, "the operator failed", hint="See its log."))
-        if request.path not in (HEALTH, READY, METRICS):
+        if _is_report(request, response):
             self._metrics.report_answered(RESULTS.get(response.status, "invalid"))
         return response
 
@@ -198,14 +212,35 @@ class ReportServer:
 
     async def _report(self, route: ReportRoute, request: web.Request) -> web.Response:
         identity = self._identity(_caller.get(), request.match_info)
-        # The first rank is the one that usually reports: the others do not use up its share.
-        self._reports.take((identity.namespace, identity.job, identity.rank == 0))
+        # The head is the one that usually reports: the others do not use up its share.
+        self._reports.take((identity.namespace, identity.job, identity.seat == HEAD_SEAT))
         with self._tenants.one_more(identity.namespace):
-            report = route.read(await self._body(request, route))
+            report = route.read(await self._body(request, route.media_types))
         # Reading took its time: look again whether it still may be heard.
         self._check_leading()
         self._sink(self._identity(_caller.get(), request.match_info), report)
         return answer({"accepted": True, "left_out": report.left_out})
+
+    async def _say_where(self, request: web.Request) -> web.Response:
+        """The head of a job tells where it listens."""
+        identity = self._identity(_caller.get(), request.match_info)
+        if identity.seat != HEAD_SEAT:
+            raise Refusal(
+                403, "this pod is not the head of its job", hint="Ask for the head by GET."
+            )
+        self._reports.take((identity.namespace, identity.job, MEETING))
+        with self._tenants.one_more(identity.namespace):
+            body = await self._body(request, JSON_ONLY)
+        self._check_leading()
+        present = self._identity(_caller.get(), request.match_info)
+        self.meetings.say(_incarnated(present), read_head(body, epoch=present.epoch))
+        return answer({"accepted": True})
+
+    async def _ask_where(self, request: web.Request) -> web.Response:
+        """A worker of the same job and epoch asks for its head."""
+        identity = self._identity(_caller.get(), request.match_info)
+        self._reports.take((identity.namespace, identity.job, MEETING, identity.seat))
+        return answer(self.meetings.head(_incarnated(identity), identity.epoch).answer)
 
     def _identity(self, caller: Caller, named: Mapping[str, str]) -> WorkerIdentity:
         found = self._directory.pod(caller.namespace, caller.pod, caller.pod_uid)
@@ -230,8 +265,8 @@ class ReportServer:
             )
         return found
 
-    async def _body(self, request: web.Request, route: ReportRoute) -> bytes:
-        if request.content_type not in route.media_types:
+    async def _body(self, request: web.Request, media_types: frozenset[str]) -> bytes:
+        if request.content_type not in media_types:
             raise Refusal(415, "the body has to be JSON", hint=f"Send 'Content-Type: {JSON}'.")
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Refusal(415, "the body must not be compressed", hint="Send it as it is.")
@@ -288,6 +323,20 @@ RESULTS: Final[Mapping[int, str]] = {
     500: "failed",
     503: "unavailable",
 }
+
+
+def _is_report(request: web.Request, response: web.StreamResponse) -> bool:
+    """Whether it counts as one: a worker that meets its head, or has to ask again, says nothing."""
+    if request.path in (HEALTH, READY, METRICS):
+        return False
+    found = request.match_info.route.resource
+    met = found is not None and found.canonical == MEETING
+    return not (met and response.status in (OK, NOT_FOUND))
+
+
+def _incarnated(identity: WorkerIdentity) -> str:
+    """Which job it is: another one may come to have the same name."""
+    return f"{identity.namespace}/{identity.job}/{identity.owner}"
 
 
 def _routing(error: web.HTTPException) -> web.Response:

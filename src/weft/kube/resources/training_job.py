@@ -59,8 +59,11 @@ class Plan(Status):
 
 
 class SeatStatus(Status):
-    """What the job holds on one node; its place in the list is its rank."""
+    """What one of the job's pods holds; its place in the list is its rank."""
 
+    number: Count | None = Field(
+        None, description="Names the seat, and its pod, as long as the epoch lasts."
+    )
     node: Word = Field(description="Name of the node.")
     gpus: Count = Field(description="GPUs held there.")
     cpus: Amount = Field(0.0, description="CPU cores held there.")
@@ -78,6 +81,16 @@ class Decision(Status):
     group: Word = Field("", description="Jobs it is interleaved with; empty if alone.")
     seats: Annotated[list[SeatStatus], Field(max_length=MAX_SEATS)] = Field(
         [], description="Where it runs, in rank order."
+    )
+    serial: Count | None = Field(None, description="Counts the resizes of this epoch.")
+    joining: Annotated[list[Count], Field(max_length=MAX_SEATS)] = Field(
+        [], description="Numbers of the seats whose workers are on their way."
+    )
+    next_seat: Count | None = Field(
+        None, description="A number that no seat of this epoch has had."
+    )
+    live: bool | None = Field(
+        None, description="Whether it can be resized while it trains, by its own word."
     )
 
 

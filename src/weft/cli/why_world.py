@@ -1,31 +1,24 @@
-"""`weft why` for a job of a cluster: the reasons that the operator wrote down."""
+"""`weft why` for a job of a world: the reasons that whoever decides wrote down."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.age import lasting, now
-from weft.cli.cluster import Cluster, Place
+from weft.cli.place import Place
 from weft.cli.screen import cell, coloured, print_json, say, stdout
 from weft.cli.show import reason_lines
+from weft.cli.world import located
 
 if TYPE_CHECKING:
-    from weft.kube.reading.jobs import JobDetail
-    from weft.kube.reading.queues import QueueLine
+    from weft.view.jobs import JobDetail, Standing
+    from weft.view.queues import QueueLine
 
 SCHEMA = "weft-waiting/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A job and, where the reader may see it, the queue that it stands in."""
-
-    detail: "JobDetail"
-    queue: "QueueLine | None"
-
-
-def why_in_cluster(place: Place, job: str, output: str) -> None:
-    standing = place.run(lambda cluster: standing_of(cluster, job))
+def why_in_world(place: Place, job: str, output: str) -> None:
+    standing = place.run(lambda world: world.why(located(job, world)))
     at = now()
     if output == "json":
         print_json(as_dict(standing, at))
@@ -40,20 +33,7 @@ def why_in_cluster(place: Place, job: str, output: str) -> None:
         say("hint: weft doctor tells whether an operator is at work")
 
 
-async def standing_of(cluster: Cluster, job: str) -> Standing:
-    from weft.kube.client.errors import Forbidden, NotFound
-    from weft.kube.names import queues_path
-    from weft.kube.reading.jobs import get_job
-    from weft.kube.reading.queues import queue_line
-
-    detail = await get_job(cluster.api, *cluster.locate(job))
-    try:
-        return Standing(detail, queue_line(await cluster.api.get(queues_path(detail.line.queue))))
-    except (Forbidden, NotFound):
-        return Standing(detail, None)
-
-
-def first_line(standing: Standing, at: datetime) -> str:
+def first_line(standing: "Standing", at: datetime) -> str:
     line, queue = standing.detail.line, standing.queue
     parts = [coloured(line.state) if line.state else "New"]
     parts.append(f"waited {lasting(line.waited_seconds(at))}")
@@ -62,7 +42,7 @@ def first_line(standing: Standing, at: datetime) -> str:
     return f"[bold]{cell(line.namespace)}/{cell(line.name)}[/bold]: " + " · ".join(parts)
 
 
-def as_dict(standing: Standing, at: datetime) -> dict[str, Any]:
+def as_dict(standing: "Standing", at: datetime) -> dict[str, Any]:
     line, queue = standing.detail.line, standing.queue
     return {
         "schema": SCHEMA,

@@ -1,0 +1,117 @@
+"""What an agent is told when it is started: by a command line, or by the pod that it runs in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from weft.agent.courier import Destination
+from weft.agent.cpus import Cpus
+from weft.agent.limits import Limits
+from weft.agent.places import HEAD_SEAT
+from weft.model.errors import SpecError
+
+MASTER_PORT: Final = 29500  # where the ranks of a plain script meet, on the head's pod
+VAULT: Final = "weft"  # below the folder for checkpoints, which a script may use for its own
+DEFAULT_GRACE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """What a pod is told of itself and of the job's range."""
+
+    seat: int
+    gpus: int
+    host: str
+    least_gpus: int = 1
+    most_gpus: int | None = None
+    destination: Destination | None = None
+
+    @property
+    def is_head(self) -> bool:
+        return self.seat == HEAD_SEAT
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an agent is told."""
+
+    command: tuple[str, ...]
+    width: int
+    job: str = "job"
+    incarnation: int = 1
+    shard: int = 1
+    folder: Path | None = None
+    checkpoints: Path | None = None
+    save_every_seconds: float = 0.0
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+    threads: int = 1
+    devices: tuple[int, ...] = ()
+    cpus: Cpus = ()
+    pod: Pod | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def shared_slots(self) -> Path | None:
+        """Where other pods put snapshots for the head to read; None where nothing is shared."""
+        if self.checkpoints is None or self.pod is None:
+            return None
+        return self.checkpoints / ".slots" / f"inc-{self.incarnation}"
+
+
+def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> Settings:
+    """As the pod is told by its variables."""
+    told = _Told(variables)
+    seat = told.count("WEFT_SEAT", HEAD_SEAT, least=0)
+    gpus = told.count("WEFT_SEAT_GPUS", 1)
+    width = told.count("WEFT_WIDTH", gpus)
+    path = variables.get("WEFT_CHECKPOINT_PATH")
+    folder = variables.get("WEFT_FOLDER")
+    destination = Destination.from_environment(variables)
+    if destination is None and (seat != HEAD_SEAT or width > gpus):
+        raise SpecError(
+            "this pod does not know where to meet the others",
+            hint="WEFT_REPORT_URL and WEFT_TOKEN_FILE tell it",
+        )
+    return Settings(
+        command=command,
+        width=width,
+        job=variables.get("WEFT_JOB", "job"),
+        incarnation=told.count("WEFT_EPOCH", 1, least=0),
+        shard=told.count("WEFT_SHARD", 1),
+        folder=Path(folder) if folder else None,
+        checkpoints=Path(path) / VAULT if path else None,
+        save_every_seconds=told.seconds("WEFT_CHECKPOINT_EVERY_SECONDS", 0.0),
+        grace_seconds=told.seconds("WEFT_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
+        threads=told.count("OMP_NUM_THREADS", 1),
+        pod=Pod(
+            seat=seat,
+            gpus=gpus,
+            host=variables.get("WEFT_POD_IP") or "127.0.0.1",
+            least_gpus=told.count("WEFT_MIN_GPUS", 1),
+            most_gpus=told.count("WEFT_MAX_GPUS", 0, least=0) or None,
+            destination=destination,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Variables as numbers."""
+
+    variables: Mapping[str, str]
+
+    def count(self, name: str, otherwise: int, *, least: int = 1) -> int:
+        text = self.variables.get(name, "")
+        if not text:
+            return otherwise
+        if not text.isdecimal() or int(text) < least:
+            raise SpecError(f"{name} is {text!r}", hint=f"it is a number, at least {least}")
+        return int(text)
+
+    def seconds(self, name: str, otherwise: float) -> float:
+        text = self.variables.get(name, "")
+        try:
+            return float(text) if text else otherwise
+        except ValueError as error:
+            raise SpecError(f"{name} is {text!r}", hint="it is a number of seconds") from error

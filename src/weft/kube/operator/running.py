@@ -1,0 +1,257 @@
+"""A job that runs: workers that come and go while it trains, and those that are lost.
+
+What is on record says which seats the incarnation has. A resize is recorded first; then pods are
+made to follow: those of seats that the record does not name go, those of seats that are to be
+joined are created, and when all are where they belong the brain hears of it. Whoever comes after a
+crash finds the record and does the same, with nobody waiting for the answer.
+
+A job whose head says that it can be resized while it trains (it is *live*) outlives workers that
+are drained or lost with their node, as long as its head is there and it is no narrower than it may
+be: the record is cut to what is left, and the brain lets the other seats go. Any other job stops
+when it loses a worker.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from weft.brain.event import (
+    InstructionDone,
+    InstructionRefused,
+    JobFinished,
+    JobReported,
+    Phase,
+    Verb,
+    WorkerLost,
+)
+from weft.kube.names import HEAD_SEAT, pod_name
+from weft.kube.operator.patience import patience
+from weft.kube.operator.sight import JobSight, PodSight
+from weft.kube.operator.step import CreatePods, Look, Note, RecordSeats, Step
+from weft.kube.operator.workers import (
+    divided,
+    failed,
+    fenced,
+    have_finished,
+    is_guilty,
+    to_delete,
+)
+from weft.model.ids import NodeId
+from weft.model.placement import Placement
+from weft.model.state import State
+
+MOST_NAMES = 3
+
+
+def run(look: Look, job: JobSight) -> Step:
+    """The next step for a job that trains, whether it is being resized or not."""
+    if look.said_live is not None and look.said_live != look.belief.live:
+        return look.events(_seen(look, job, placement=None, live=look.said_live))
+    crew = _crew(look, job)
+    if any(is_guilty(pod) for pod in crew.settled.values()):
+        return failed(look, job, crew.all)
+    if have_finished(job, crew.settled):
+        return _finish(look, crew)
+    for change in (_record_order, _give_up_joiners, _lose):
+        if (step := change(look, job, crew)) is not None:
+            return step
+    return _converge(look, job, crew)
+
+
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """Pods of the present incarnation by seat, and those that have to go.
+
+    `settled` were there before the last resize, `joiners` come with it.
+    """
+
+    seats: Placement
+    settled: Mapping[int, PodSight]
+    joiners: Mapping[int, PodSight]
+    leaving: tuple[PodSight, ...]
+
+    @property
+    def all(self) -> tuple[PodSight, ...]:
+        return (*self.settled.values(), *self.joiners.values(), *self.leaving)
+
+
+def _crew(look: Look, job: JobSight) -> _Crew:
+    mine, strays = divided(look, job)
+    seats = job.placement
+    assert seats is not None, f"{look.key} runs and has no seats on record"
+    steady = seats.numbers - job.joining
+    leaving = [pod for number, pod in mine.items() if number not in seats.numbers]
+    return _Crew(
+        seats,
+        {number: pod for number, pod in mine.items() if number in steady},
+        {number: pod for number, pod in mine.items() if number in job.joining},
+        tuple(pod for pod in (*leaving, *strays) if pod.live),
+    )
+
+
+def _finish(look: Look, crew: _Crew) -> Step:
+    """All is done; whoever was about to join, or to leave, is not needed any more."""
+    live = [pod for pod in crew.all if pod.live]
+    if (leaving := to_delete(live)) is not None:
+        return look.deeds(leaving)
+    if live:
+        return fenced(look, live)
+    return look.events(JobFinished(look.now, look.id, look.belief.epoch))
+
+
+# --- what has to be on record first -----------------------------------------------------------
+
+
+def _record_order(look: Look, job: JobSight, crew: _Crew) -> Step | None:
+    """A resize that the brain has ordered and nobody has written down."""
+    order = look.belief.resizing
+    if order is None or job.serial >= order.serial:
+        return None
+    added = order.target.numbers - crew.seats.numbers
+    joining = added | (job.joining & order.target.numbers)
+    why = f"from {crew.seats.width} to {order.target.width} GPUs"
+    return look.deeds(RecordSeats(order.target, order.serial, joining, why=why))
+
+
+def _give_up_joiners(look: Look, job: JobSight, crew: _Crew) -> Step | None:
+    """New workers that cannot come are called off, all of them: the job stays as it was."""
+    if not job.joining:
+        return None
+    why = _refused_before(look, job) or _broken_joiner(crew) or _overdue(look, crew)
+    if not why:
+        return None
+    note = Note(refusal=(look.belief.epoch, job.serial, why))
+    left = crew.seats.only(crew.seats.numbers - job.joining)
+    return Step(deeds=(RecordSeats(left, job.serial, why=why),), note=note)
+
+
+def _refused_before(look: Look, job: JobSight) -> str:
+    refusal = look.note.refusal
+    if refusal is None or refusal[:2] != (look.belief.epoch, job.serial):
+        return ""
+    return refusal[2]
+
+
+def _broken_joiner(crew: _Crew) -> str:
+    for pod in crew.joiners.values():
+        if pod.failed:
+            ended = pod.reason or f"ended with exit code {pod.exit_code}"
+            return f"{pod.name}: {ended}"
+        if pod.deleting:
+            return f"{pod.name}: taken away"
+    return ""
+
+
+def _overdue(look: Look, crew: _Crew) -> str:
+    """Why joiners that do not run yet are waited for no longer."""
+    late = _late(crew)
+    _, _, why = patience(look, late)
+    since = look.note.joining_since
+    if why or not late or since is None or look.now < since + look.rules.join_seconds:
+        return why
+    return f"{late[0].name}: not started within {look.rules.join_seconds:.0f} s"
+
+
+def _late(crew: _Crew) -> list[PodSight]:
+    return [pod for pod in crew.joiners.values() if not (pod.running or pod.succeeded)]
+
+
+def _lose(look: Look, job: JobSight, crew: _Crew) -> Step | None:
+    """What follows from workers that were taken away; None while all is well."""
+    steady = crew.seats.numbers - job.joining
+    gone = {number for number in steady if number not in crew.settled}
+    gone |= {number for number, pod in crew.settled.items() if pod.failed}
+    fading = {number for number, pod in crew.settled.items() if pod.deleting}
+    if not gone | fading:
+        return None
+    left = crew.seats.only(steady - gone - fading)
+    if not look.belief.live or HEAD_SEAT not in left.numbers or not _is_enough(job, left):
+        return _worker_lost(look, crew, gone | fading)
+    if not gone:
+        return None  # they leave at the end of a step, and then they are gone
+    state = State.RESIZING if look.belief.resizing or job.joining else State.RUNNING
+    kept = crew.seats.only(crew.seats.numbers - gone)
+    why = f"{_named(look, crew, gone)} left; {left.width} GPUs train on"
+    return look.deeds(RecordSeats(kept, job.serial, job.joining, state, why))
+
+
+def _is_enough(job: JobSight, left: Placement) -> bool:
+    return job.spec is not None and left.width >= job.spec.resources.width.least
+
+
+def _worker_lost(look: Look, crew: _Crew, numbers: Collection[int]) -> Step:
+    number = min(numbers)
+    pod = crew.settled.get(number)
+    (seat,) = crew.seats.only({number}).seats
+    node = NodeId(pod.node) if pod is not None and pod.node else seat.node
+    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node))
+
+
+def _named(look: Look, crew: _Crew, numbers: Collection[int]) -> str:
+    job = look.key.partition("/")[2]
+    named = [
+        f"{pod_name(job, look.belief.epoch, seat.number)} on {seat.node}"
+        for seat in crew.seats.only(numbers).seats
+    ]
+    more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
+    return ", ".join(named[:MOST_NAMES]) + more
+
+
+# --- what follows from the record -------------------------------------------------------------
+
+
+def _converge(look: Look, job: JobSight, crew: _Crew) -> Step:
+    """Let those go that the record does not name, let those come that it does, then tell."""
+    if (leaving := to_delete(crew.leaving)) is not None:
+        return look.deeds(leaving)
+    if missing := tuple(sorted(job.joining - crew.joiners.keys())):
+        return look.deeds(CreatePods(look.belief.epoch, crew.seats, missing, job.serial))
+    if late := _late(crew):
+        return _wait_for(look, late)
+    if crew.leaving:
+        return fenced(look, crew.leaving)
+    if job.joining or job.state == "Resizing":
+        return look.deeds(RecordSeats(crew.seats, job.serial, state=State.RUNNING))
+    return _tell(look, job, crew.seats)
+
+
+def _wait_for(look: Look, joiners: list[PodSight]) -> Step:
+    note, again, _ = patience(look, joiners)
+    since = look.now if note.joining_since is None else note.joining_since
+    until = since + look.rules.join_seconds
+    return Step(note=replace(note, joining_since=since), look_at=min(again or until, until))
+
+
+def _tell(look: Look, job: JobSight, seats: Placement) -> Step:
+    """The brain hears what has become of its order, or what it has to let go."""
+    order = look.belief.resizing
+    if order is None:
+        lacks = look.belief.seats - seats.numbers
+        return look.events(_seen(look, job, placement=seats)) if lacks else look.waiting()
+    if seats.numbers == order.target.numbers:
+        done = InstructionDone(
+            look.now, look.id, look.belief.epoch, Verb.RESIZE, serial=order.serial
+        )
+        return Step(events=(done,))
+    if seats.numbers == order.before:
+        why = _refused_before(look, job) or "its workers could not be changed"
+        refused = InstructionRefused(
+            look.now, look.id, look.belief.epoch, Verb.RESIZE, why, serial=order.serial
+        )
+        return Step(events=(refused,))
+    return Step(events=(_seen(look, job, placement=seats),))
+
+
+def _seen(
+    look: Look, job: JobSight, *, placement: Placement | None, live: bool | None = None
+) -> JobReported:
+    return JobReported(
+        look.now,
+        look.id,
+        look.belief.epoch,
+        Phase.RUNNING,
+        look.belief.work_done,
+        placement,
+        serial=job.serial,
+        next_seat=job.next_seat,
+        live=live,
+    )

@@ -1,0 +1,109 @@
+"""The pods of one job as its workers: which are of now, who is to blame, who has to go.
+
+A worker that ends has done so by itself or was taken away. What took it (an eviction, a node, a
+preemption, `kubectl drain`) shows in the pod, or in the exit code: 143 is the answer of a worker
+that was asked to leave and left, 75 that of one whose surroundings failed. Only the others count as
+failures of the job.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from weft.brain.event import JobFailed
+from weft.kube.operator.sight import JobSight, PodSight
+from weft.kube.operator.step import DeletePods, Look, Step
+
+INFRASTRUCTURE: Final = frozenset(
+    {
+        "Evicted",
+        "NodeLost",
+        "NodeShutdown",
+        "NodeAffinity",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+DRAINED: Final = 143
+SURROUNDINGS_FAILED: Final = 75
+KILLED_FROM_OUTSIDE: Final = frozenset({130, DRAINED, SURROUNDINGS_FAILED})
+
+
+def divided(look: Look, job: JobSight) -> tuple[dict[int, PodSight], list[PodSight]]:
+    """Pods of the present incarnation by seat, and all others."""
+    mine: dict[int, PodSight] = {}
+    strays = []
+    for pod in look.pods:
+        if pod.epoch == look.belief.epoch and pod.owner == job.uid:
+            mine[pod.seat] = pod
+        else:
+            strays.append(pod)
+    return mine, strays
+
+
+def to_delete(pods: Iterable[PodSight]) -> DeletePods | None:
+    """Those that nobody has asked to leave yet."""
+    staying = tuple(pod for pod in pods if not pod.deleting)
+    return DeletePods(staying) if staying else None
+
+
+def fenced(look: Look, live: Sequence[PodSight]) -> Step:
+    """Pods of a node that is out of reach never confirm their end; their epoch fences them."""
+    waits = [
+        look.lost[pod.node] + look.rules.fence_seconds for pod in live if pod.node in look.lost
+    ]
+    if not waits:
+        return look.waiting()
+    if min(waits) > look.now:
+        return look.waiting(min(waits))
+    dead = [
+        pod
+        for pod in live
+        if pod.node in look.lost and look.lost[pod.node] + look.rules.fence_seconds <= look.now
+    ]
+    return look.deeds(DeletePods(tuple(dead), now=True))
+
+
+def is_guilty(pod: PodSight) -> bool:
+    """The program failed by itself; nothing took it away."""
+    if not pod.failed or pod.deleting or pod.reason in INFRASTRUCTURE:
+        return False
+    if pod.reason.startswith("OutOf"):
+        return False
+    return pod.exit_code is not None and pod.exit_code not in KILLED_FROM_OUTSIDE
+
+
+def asked_to_leave(mine: Mapping[int, PodSight]) -> PodSight | None:
+    """The first that somebody other than the operator takes away, or has taken away."""
+    for _, pod in sorted(mine.items()):
+        if pod.deleting or (pod.failed and pod.exit_code == DRAINED):
+            return pod
+    return None
+
+
+def failed(look: Look, job: JobSight, pods: Iterable[PodSight]) -> Step:
+    """A worker failed: the others must go before the brain may hear of it."""
+    live = [pod for pod in pods if pod.live]
+    if (leaving := to_delete(live)) is not None:
+        return look.deeds(leaving)
+    if live:
+        return fenced(look, live)
+    kept = work_kept(look, job, drained=False)
+    return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept))
+
+
+def have_finished(job: JobSight, mine: Mapping[int, PodSight]) -> bool:
+    """Whether all its workers have succeeded; those that were still to join do not count."""
+    numbers = job.placement.numbers - job.joining if job.placement else frozenset()
+    return bool(numbers) and all(number in mine and mine[number].succeeded for number in numbers)
+
+
+def work_kept(look: Look, job: JobSight, *, drained: bool) -> float:
+    """Work that a later incarnation can go on from, as told by the job or else as estimated."""
+    spec = job.spec
+    if spec is None or spec.checkpoint is None:
+        return 0.0
+    if job.work_saved > 0.0 or not drained:
+        return job.work_saved
+    return look.belief.work_done

@@ -1,0 +1,161 @@
+"""The clerk writes down at leisure what people read and what a later brain could not know.
+
+How far a job has come, what it has received so far, and why it waits: nothing of this is needed to
+act, so it is gathered and written together, about once a second, in one transaction. What the brain
+should hear (progress, and whether a job can be resized) it is told every few seconds, and at once
+where something is new.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from weft.brain.brain import Brain
+from weft.brain.event import JobReported, Past, Phase
+from weft.local.asking import Asked
+from weft.local.book import Book
+from weft.local.entry import Entry, Happening, Progress
+from weft.local.sight import AgentSight, Status
+from weft.model.errors import WorldError
+from weft.model.ids import JobId
+from weft.model.reason import Reason
+from weft.model.state import State
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 5.0
+REFRESH_SECONDS: Final = 60.0
+EXPLAINED_AT_ONCE: Final = 20
+WAITING: Final = (State.QUEUED, State.ADMITTED)
+TRAINING: Final = (State.RUNNING, State.RESIZING)
+
+
+class Office(Protocol):
+    """What the clerk reads, and whom it tells."""
+
+    brain: Brain
+
+    def now(self) -> float: ...
+    def sight(self, entry: Entry) -> AgentSight: ...
+    def asked(self, entry: Entry) -> tuple[Asked | None, str]: ...
+    def past(self, entry: Entry) -> Past | None: ...
+    def report(self, event: JobReported) -> None: ...
+
+
+class Clerk:
+    """Compares what is on record with what is so."""
+
+    def __init__(self, office: Office, book: Book) -> None:
+        self._office = office
+        self._book = book
+        self._reported: dict[str, float] = {}
+        self._explained: dict[str, tuple[int, float]] = {}
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS)
+            changes, happenings = self.due()
+            if not changes:
+                continue
+            try:
+                await self._book.change_all(changes, happenings)
+            except WorldError as error:
+                log.warning("%s", error)
+
+    def due(self) -> tuple[dict[str, dict[str, Any]], dict[str, list[Happening]]]:
+        """What is to be written now, by job."""
+        changes: dict[str, dict[str, Any]] = {}
+        happenings: dict[str, list[Happening]] = {}
+        explained = 0
+        for entry in self._book:
+            if entry.state in TRAINING:
+                self.heard(entry)
+                if changed := self._progress(entry):
+                    changes[entry.uid] = changed
+            elif entry.state in WAITING and explained < EXPLAINED_AT_ONCE and self._is_due(entry):
+                explained += 1
+                told = tuple(map(as_json, self._office.brain.explain(entry.id)))
+                if told != entry.reasons:
+                    changes[entry.uid] = {"reasons": told}
+                    happenings[entry.uid] = self._news(entry, told)
+        return changes, happenings
+
+    def heard(self, entry: Entry) -> None:
+        """Tell the brain what the job says of itself: seldom, but news at once."""
+        status, now = self._office.sight(entry).status, self._office.now()
+        slot = self._office.brain.state.slot_of.get(entry.id)
+        if status is None or slot is None:
+            return
+        state = self._office.brain.state
+        if state.state_of(slot) not in TRAINING or int(state.jobs.epoch[slot]) != entry.epoch:
+            return
+        is_news = bool(status.live) != bool(state.jobs.live[slot])
+        due = now - self._reported.get(entry.uid, float("-inf")) >= REPORT_SECONDS
+        if not is_news and not due:
+            return
+        self._reported[entry.uid] = now
+        done = self._work_done(entry, status.progress, float(state.jobs.work_done[slot]))
+        live = bool(status.live) if is_news else None
+        self._office.report(JobReported(now, entry.id, entry.epoch, Phase.RUNNING, done, live=live))
+
+    def forget(self, uid: str) -> None:
+        self._reported.pop(uid, None)
+        self._explained.pop(uid, None)
+
+    def _work_done(self, entry: Entry, progress: Progress, otherwise: float) -> float:
+        found, _ = self._office.asked(entry)
+        fraction = progress.fraction
+        if found is None or fraction is None or not found.job.work.known:
+            return otherwise
+        return fraction * found.job.work.amount
+
+    def _progress(self, entry: Entry) -> dict[str, Any]:
+        status = self._office.sight(entry).status
+        if status is None:
+            return {}
+        ranks = _with_ranks(entry, status)
+        if status.progress == entry.progress and ranks == entry.ranks:
+            return {}
+        past = self._office.past(entry) or entry.past
+        return {"progress": status.progress, "past": past, "ranks": ranks}
+
+    def _is_due(self, entry: Entry) -> bool:
+        """Whether another reason holds than the one written down, or its numbers may be old."""
+        slot = self._office.brain.state.slot_of.get(JobId(entry.id))
+        if slot is None:
+            return False
+        reason, now = int(self._office.brain.state.jobs.reason[slot]), self._office.now()
+        known, at = self._explained.get(entry.uid, (-1, float("-inf")))
+        if reason == known and now - at < REFRESH_SECONDS:
+            return False
+        self._explained[entry.uid] = reason, now
+        return True
+
+    def _news(self, entry: Entry, told: tuple[dict[str, Any], ...]) -> list[Happening]:
+        """A change of the first reason belongs into the job's history; fresh numbers do not."""
+        if not told or (entry.reasons and entry.reasons[0]["code"] == told[0]["code"]):
+            return []
+        first = told[0]
+        text = f"{first['text']} Remedy: {first['remedy']}"
+        return [Happening(self._office.now(), first["code"].replace(".", ""), text, entry.epoch)]
+
+
+def _with_ranks(entry: Entry, status: Status) -> Mapping[str, Mapping[str, int]]:
+    """What was known of who trained under which rank, and what the agent says now."""
+    epoch = str(entry.epoch)
+    told = {str(one.number): one.rank for one in status.workers if one.rank is not None}
+    return {**entry.ranks, epoch: {**entry.ranks.get(epoch, {}), **told}}
+
+
+def as_json(reason: Reason) -> dict[str, Any]:
+    """A reason as it is written down and shown."""
+    code = reason.code
+    return {
+        "code": code.slug,
+        "cause": code.cause.label,
+        "text": reason.text,
+        "remedy": reason.remedy,
+        "anchor": code.anchor,
+    }

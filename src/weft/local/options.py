@@ -1,0 +1,30 @@
+"""What `weft local up` was told on its command line."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DEFAULT_RECIPE: Final = "maxmin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """Options of one daemon.
+
+    `slots` None means every GPU that is found, or a slot for each CPU. `group` may open the socket
+    besides its owner; without it everybody may where root serves, and nobody else otherwise. What
+    jobs leave behind is removed `keep_days` after their end, and earlier where it is more than
+    `keep_gib`.
+    """
+
+    folder: Path
+    socket: Path
+    slots: int | None = None
+    recipe: str = DEFAULT_RECIPE
+    foreground: bool = False
+    group: str | None = None
+    journal: Path | None = None
+    keep_days: float = 30.0
+    keep_gib: float = 50.0
+    backoff_seconds: float = 10.0
+    log_level: str = "INFO"

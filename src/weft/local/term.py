@@ -1,0 +1,297 @@
+"""One term of the local world: a brain, built from the record, and the wires around it.
+
+A term begins with nothing in mind but what is on record and what runs on this machine. Whatever
+nobody expected ends it, and the next one begins with a fresh look; agents and their jobs notice
+nothing of that.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from weft.brain import invariants
+from weft.brain.brain import Brain, Settings
+from weft.brain.event import (
+    Event,
+    InstructionDone,
+    JobFailed,
+    JobFinished,
+    JobReported,
+    JobSubmitted,
+    NodeAdded,
+    NodeLost,
+    Past,
+    Phase,
+    Tick,
+    Verb,
+)
+from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
+from weft.brain.journal import Journal
+from weft.local import crash
+from weft.local.agents import Agents
+from weft.local.asking import Asked, asked
+from weft.local.beliefs import belief_of, past_of
+from weft.local.book import Book
+from weft.local.clerk import Clerk
+from weft.local.course import next_step
+from weft.local.entry import Entry
+from weft.local.hands import Hands
+from weft.local.launch import Launcher
+from weft.local.machine import Machine
+from weft.local.sight import AgentSight
+from weft.local.step import NOTHING, Belief, Look, Note, Rules, Step
+from weft.local.store import Store
+from weft.model.errors import SpecError
+from weft.model.ids import JobId
+from weft.model.state import State
+from weft.spec.recipe import make_recipe
+
+log = logging.getLogger(__name__)
+
+RULES: Final = Rules()
+
+OpenJournal = Callable[[str, Settings], Journal]
+Told = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermSettings:
+    """What does not change from term to term."""
+
+    recipe: str
+    brain: Settings
+    rules: Rules = RULES
+
+
+class Term:
+    """Book, agents, brain, hands and clerk; `told` hears whenever something looks otherwise."""
+
+    def __init__(
+        self,
+        store: Store,
+        launcher: Launcher,
+        settings: TermSettings,
+        *,
+        open_journal: OpenJournal,
+        told: Told,
+    ) -> None:
+        self._settings = settings
+        self._told = told
+        self._open_journal = open_journal
+        self._launcher = launcher
+        self.brain = Brain(make_recipe(settings.recipe), settings=settings.brain)
+        self.book = Book(store, self._entry_changed)
+        self.agents = Agents(launcher, self._agent_changed)
+        self.hands = Hands(self, self.book, self.agents, launcher.machine)
+        self.clerk = Clerk(self, self.book)
+        self._journal = Journal()
+        self._asked: dict[str, tuple[Asked | None, str]] = {}
+        self._whys: dict[JobId, str] = {}
+        self._wake: asyncio.TimerHandle | None = None
+        self._leaving: float | None = None
+        self._changes = asyncio.Event()
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def machine(self) -> Machine:
+        return self._launcher.machine
+
+    async def run(self) -> None:
+        """Until cancelled, or until something breaks."""
+        clerk = asyncio.create_task(self.clerk.run(), name="clerk")
+        try:
+            self._begin()
+            await asyncio.wait({clerk, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+            for ended in (self._broken, clerk):
+                if ended.done():
+                    ended.result()
+        finally:
+            clerk.cancel()
+            await asyncio.gather(clerk, return_exceptions=True)
+            await self._end()
+
+    async def clear(self, *, at_once: bool) -> None:
+        """Have every job save and leave, or leave at once; they wait for a later daemon."""
+        self._leaving = 0.0 if at_once else float("inf")
+        holding = {entry.id for entry in self.book if entry.held}
+        self.report(NodeLost(self.now(), self.machine.node.id))
+        for job in holding:
+            self._whys[job] = "the machine is given back"
+        while any(entry.held for entry in self.book):
+            self._changes.clear()
+            await self._changes.wait()
+
+    # --- the brain ------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """The node, then those whose end is on record, for others may have their devices by now."""
+        self._journal = self._open_journal(self._settings.recipe, self._settings.brain)
+        self._deliver(NodeAdded(self.now(), self.machine.node))
+        entries = sorted(self.book, key=lambda entry: entry.end is None)
+        for entry in entries:
+            self._meet(entry)
+        for entry in entries:
+            self.hands.touch(entry.uid)
+        log.info("%d jobs on record, recipe %s", len(entries), self._settings.recipe)
+
+    def _meet(self, entry: Entry) -> None:
+        """All that the record says of a job, before any other job is spoken of."""
+        for _ in range(2):
+            step = next_step(self.look(entry, NOTHING))
+            if not step.events:
+                return
+            self.deliver(step)
+            if entry.end is None:
+                return
+
+    async def _end(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        await self.hands.close()
+        self.agents.close()
+        await self.book.close()
+
+    def deliver(self, step: Step) -> None:
+        for event in step.events:
+            self._deliver(event)
+
+    def _deliver(self, event: Event) -> None:
+        """One event into the brain; its instructions touch the jobs that they speak of."""
+        instructions = self.brain.handle(event)
+        self._journal.record(event, instructions)
+        if self.brain.decision is not None:
+            crash.passing("decided")
+            invariants.demand(invariants.check(self.brain.state, self.brain.decision))
+        for instruction in instructions:
+            self._take(instruction)
+        self._told()
+        _pass(event)
+
+    def _take(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Wake):
+            self._wake_at(instruction.at)
+        elif isinstance(instruction, Probe):
+            asyncio.get_running_loop().call_soon(self._answer, instruction)
+        elif isinstance(instruction, Start | Stop | Preempt | Resize):
+            log.info("%s", instruction.id)
+            if isinstance(instruction, Stop | Preempt):
+                self._whys[instruction.job] = _why(instruction)
+            self._touch(instruction.job)
+
+    def _touch(self, job: JobId) -> None:
+        entry = self.book.named(job)
+        if entry is not None:
+            self.hands.touch(entry.uid)
+
+    def _wake_at(self, at: float) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+        loop = asyncio.get_running_loop()
+        self._wake = loop.call_later(max(at - time.time(), 0.0), self._tick, at)
+
+    def _tick(self, at: float) -> None:
+        """Never before the time that was asked for, though timers may be a hair early."""
+        self._wake = None
+        self.report(Tick(max(self.now(), at)))
+
+    def _answer(self, probe: Probe) -> None:
+        """Nobody answered an instruction yet: the hands are at it."""
+        belief = self._belief(probe.job)
+        self._touch(probe.job)
+        if belief.epoch == probe.epoch and belief.state in (State.STARTING, State.STOPPING):
+            phase = Phase.STARTING if belief.state is State.STARTING else Phase.STOPPING
+            self.report(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
+
+    # --- what the hands and the clerk see -------------------------------------------------------
+
+    def look(self, entry: Entry, note: Note) -> Look:
+        found, fault = self.asked(entry)
+        rules = self._settings.rules
+        grace = float(found.spec.grace_seconds) if found else 0.0
+        if self._leaving is not None:
+            grace = min(grace, self._leaving)
+            rules = rules if self._leaving else Rules(kill_after_seconds=0.0)
+        return Look(
+            entry=entry,
+            job=found.job if found else None,
+            fault=fault,
+            agent=self.sight(entry),
+            belief=self._belief(entry.id),
+            note=note,
+            now=self.now(),
+            rules=rules,
+            grace_seconds=grace,
+        )
+
+    def asked(self, entry: Entry) -> tuple[Asked | None, str]:
+        """What the job's file asks for; None, and why, where it cannot be used."""
+        found = self._asked.get(entry.uid)
+        if found is None:
+            try:
+                found = asked(entry, self.machine), ""
+            except SpecError as error:
+                found = None, str(error)
+            self._asked[entry.uid] = found
+        return found
+
+    def sight(self, entry: Entry) -> AgentSight:
+        return self.agents.look(entry)
+
+    def past(self, entry: Entry) -> Past | None:
+        return past_of(self.brain, entry.id)
+
+    def now(self) -> float:
+        """Seconds since 1970; never before what the brain has seen."""
+        return max(time.time(), self.brain.now)
+
+    def report(self, event: Event) -> None:
+        """An event out of nobody's task: what it breaks is noticed all the same."""
+        try:
+            self._deliver(event)
+        except Exception as error:  # whatever it is, the next term begins with a fresh look
+            self.broke(error)
+
+    def broke(self, error: Exception) -> None:
+        """A defect: this term is over."""
+        if not self._broken.done():
+            self._broken.set_exception(error)
+
+    def _belief(self, job: JobId) -> Belief:
+        return belief_of(self.brain.state, job, self._whys.get(job, ""))
+
+    # --- changes --------------------------------------------------------------------------------
+
+    def _entry_changed(self, entry: Entry) -> None:
+        self._changes.set()
+        self._told()
+        if entry.state.final:
+            self._asked.pop(entry.uid, None)
+            self._whys.pop(entry.id, None)
+        self.hands.touch(entry.uid)
+
+    def _agent_changed(self, uid: str) -> None:
+        entry = self.book.get(uid)
+        if entry is not None:
+            self.clerk.heard(entry)
+            self.hands.touch(uid)
+        self._told()
+
+
+def _why(instruction: Stop | Preempt) -> str:
+    if isinstance(instruction, Stop):
+        return instruction.why
+    return f"gives way to {instruction.beneficiary}"
+
+
+def _pass(event: Event) -> None:
+    """The brain has heard: a moment at which a test may let the daemon die."""
+    if isinstance(event, JobSubmitted):
+        crash.passing("introduced")
+    elif isinstance(event, JobFinished | JobFailed):
+        crash.passing("ended")
+    elif isinstance(event, InstructionDone):
+        labels = {Verb.START: "acknowledged", Verb.RESIZE: "resized"}
+        crash.passing(labels.get(event.verb, "ended"))

@@ -1,0 +1,61 @@
+"""What a pod's variables say, and what they must say."""
+
+from pathlib import Path
+
+import pytest
+
+from weft.agent.settings import from_environment
+from weft.model.errors import SpecError
+
+COMMAND = ("python", "train.py")
+TOLD = {
+    "WEFT_JOB": "lab/llama",
+    "WEFT_EPOCH": "7",
+    "WEFT_SEAT": "2",
+    "WEFT_SEAT_GPUS": "4",
+    "WEFT_POD_IP": "10.0.0.9",
+    "WEFT_MIN_GPUS": "4",
+    "WEFT_MAX_GPUS": "16",
+    "WEFT_WIDTH": "12",
+    "WEFT_REPORT_URL": "http://operator/report",
+    "WEFT_TOKEN_FILE": "/var/run/weft/token",
+    "WEFT_CHECKPOINT_PATH": "/ckpt",
+    "WEFT_CHECKPOINT_EVERY_SECONDS": "600",
+    "WEFT_GRACE_SECONDS": "90",
+}
+
+
+def test_everything_is_taken_from_the_pod() -> None:
+    found = from_environment(COMMAND, TOLD)
+    assert (found.job, found.incarnation, found.width, found.shard) == ("lab/llama", 7, 12, 1)
+    assert (found.save_every_seconds, found.grace_seconds) == (600.0, 90.0)
+    assert found.checkpoints == Path("/ckpt/weft")
+    assert found.shared_slots == Path("/ckpt/weft/.slots/inc-7")
+    pod = found.pod
+    assert pod is not None
+    assert (pod.seat, pod.gpus, pod.host, pod.is_head) == (2, 4, "10.0.0.9", False)
+    assert (pod.least_gpus, pod.most_gpus) == (4, 16)
+    assert pod.destination is not None
+    assert pod.destination.epoch == 7
+
+
+def test_a_pod_may_be_told_nothing() -> None:
+    found = from_environment(COMMAND, {})
+    assert (found.width, found.checkpoints, found.shared_slots) == (1, None, None)
+    assert found.pod is not None
+    assert found.pod.is_head
+
+
+@pytest.mark.parametrize("variables", [{"WEFT_SEAT": "1"}, {"WEFT_WIDTH": "2"}])
+def test_who_is_not_alone_must_know_where_to_meet(variables: dict[str, str]) -> None:
+    with pytest.raises(SpecError, match="where to meet"):
+        from_environment(COMMAND, variables)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"WEFT_SEAT": "-1"}, {"WEFT_SEAT_GPUS": "0"}, {"WEFT_GRACE_SECONDS": "soon"}],
+)
+def test_what_is_no_number_is_told(variables: dict[str, str]) -> None:
+    with pytest.raises(SpecError, match=next(iter(variables))):
+        from_environment(COMMAND, variables)

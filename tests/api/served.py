@@ -1,0 +1,59 @@
+"""A world in memory behind the real app on a real Unix socket, in a thread of its own."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.api.memory import MemoryWorld
+from weft.api.app import create_app
+from weft.api.serving import serve_on
+from weft.api.socket_file import EVERYBODY, listen_at
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 20.0
+
+
+@dataclass
+class Served:
+    """The world, where it listens, and a way to do something in its loop."""
+
+    world: MemoryWorld
+    socket: Path
+    loop: asyncio.AbstractEventLoop
+    stop: asyncio.Event
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_SECONDS)
+
+
+@contextmanager
+def serving(path: Path, *, admins: tuple[int, ...] = (os.geteuid(),)) -> Iterator[Served]:
+    """While inside, the world answers."""
+    ready: list[Served] = []
+    up = threading.Event()
+
+    async def serve() -> None:
+        file = listen_at(path, mode=EVERYBODY)
+        world = MemoryWorld()
+        served = Served(world, path, asyncio.get_running_loop(), asyncio.Event())
+        ready.append(served)
+        up.set()
+        try:
+            await serve_on(create_app(world, admins=admins), file.listening, served.stop)
+        finally:
+            file.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert up.wait(PATIENCE_SECONDS)
+    try:
+        yield ready[0]
+    finally:
+        ready[0].loop.call_soon_threadsafe(ready[0].stop.set)
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()

@@ -1,0 +1,88 @@
+"""The head of a job as the operator hears it: a test speaks for an agent that nobody runs."""
+
+import socket
+import threading
+from http import HTTPStatus
+from http.client import HTTPConnection
+from typing import Any, Final
+
+from tools.testcluster import ControlPlane
+from tools.testcluster.rest import Rest
+from weft.kube.names import jobs_path, pod_name, pods_path
+from weft.kube.reports.server import report_path
+
+EVERY_SECONDS: Final = 0.3
+LIVE: Final = b'{"step": 1, "live": true}'
+
+
+class Head:
+    """Reports again and again that the job can be resized, with the token of the head's pod."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str, job: str, port: int) -> None:
+        self._api = cluster.connect()
+        self._namespace, self._job, self._port = namespace, job, port
+        self._token = ("", "")
+        self._epoch = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Head":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._api.close()
+
+    def _run(self) -> None:
+        while not self._over.wait(EVERY_SECONDS):
+            uid = self._uid_of_head()
+            if uid:
+                self._say(self._token_of(uid))
+
+    def _uid_of_head(self) -> str:
+        job = self._seen(jobs_path(self._namespace, self._job))
+        self._epoch = int(job.get("status", {}).get("decision", {}).get("epoch", 0))
+        pod = self._seen(pods_path(self._namespace, self._pod))
+        runs = pod.get("status", {}).get("phase") == "Running"
+        return str(pod["metadata"]["uid"]) if runs else ""
+
+    def _seen(self, path: str) -> dict[str, Any]:
+        answer = self._api.send("GET", path)
+        return answer.body if answer.status == HTTPStatus.OK else {}
+
+    @property
+    def _pod(self) -> str:
+        return pod_name(self._job, self._epoch, 0)
+
+    def _token_of(self, uid: str) -> str:
+        """As the kubelet asks for it; the same for as long as the pod is the same."""
+        if self._token[0] != uid:
+            self._token = (uid, token_for(self._api, self._namespace, self._pod, uid))
+        return self._token[1]
+
+    def _say(self, token: str) -> None:
+        door = HTTPConnection("127.0.0.1", self._port, timeout=5.0)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        try:
+            door.request("POST", report_path(self._namespace, self._job), LIVE, headers)
+            door.getresponse().read()
+        except OSError:
+            return  # the operator is down, and hears it the next time
+        finally:
+            door.close()
+
+
+def token_for(api: Rest, namespace: str, pod: str, uid: str) -> str:
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
+    spec = {"audiences": ["weft"], "expirationSeconds": 600, "boundObjectRef": bound}
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
+    return str(api.must("POST", path, {"spec": spec})["status"]["token"])
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,269 @@
+"""The daemon as a process of its own, so that it can be killed as a machine kills it.
+
+It is a fork of the test's own process: what it needs is imported already, and a start costs little.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.local.users import open_to_others
+from weft.api.backend import Farewell, Origin, Selection
+from weft.api.client import Client
+from weft.api.peer import user_name
+from weft.crash import _PLAN, CrashPlan
+from weft.local.daemon import Daemon
+from weft.local.entry import Entry, Happening
+from weft.local.journals import Journals
+from weft.local.options import LocalOptions
+from weft.local.places import Places
+from weft.local.processes import MARK
+from weft.local.step import Rules
+from weft.local.store import Store
+from weft.model.errors import WorldError
+
+PATIENCE_SECONDS: Final = 60.0
+RULES: Final = Rules(kill_after_seconds=1.0)
+RECIPE: Final = "fair(spacing=0.1, min_run=0.0)"
+
+
+class Lab:
+    """One folder with its daemon, and what a user does there."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slots: int = 2,
+        recipe: str = RECIPE,
+        agent: str = "tests.local.model_agent",
+        for_all: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.socket = folder / "weft.sock"
+        self.client = Client(self.socket)
+        self.log = folder / "daemon.log"
+        self.options = LocalOptions(
+            folder=folder, socket=self.socket, slots=slots, recipe=recipe, backoff_seconds=0.2
+        )
+        self._agent = agent
+        self._for_all = for_all
+        self._reading = threading.Lock()
+        self.status: int | None = None
+        self.pid = 0
+
+    def start(self, crash: str = "") -> None:
+        """Until it answers, or has died of its crash."""
+        self.status = None
+        with self._reading:  # an open database does not survive a fork
+            self.pid = forked(lambda: self._serve(crash), self.log)
+        wait_until(lambda: not self.alive or self._answers(), "the daemon to answer", self.log)
+
+    @property
+    def alive(self) -> bool:
+        if self.pid and self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(status) if pid else None
+        return bool(self.pid) and self.status is None
+
+    def kill(self) -> None:
+        """As if it had never been."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def down(self, farewell: Farewell) -> None:
+        self.client.stop(farewell)
+        self.wait_until_dead()
+
+    def wait_until_dead(self, seconds: float = PATIENCE_SECONDS) -> int:
+        wait_until(lambda: not self.alive, "the daemon to end", self.log, seconds)
+        assert self.status is not None
+        return self.status
+
+    def submit(self, name: str, run: str, gpus: int | str = 1, **spec: Any) -> None:
+        asked = {"run": run, "resources": {"gpus": gpus}, **spec}
+        self.client.submit(asked, name, origin=Origin(str(self.folder)))
+
+    def state(self, name: str) -> str:
+        return self.client.job(name).detail.line.state
+
+    def states(self) -> dict[str, str]:
+        return {line.name: line.state for line in self.client.jobs(Selection()).jobs}
+
+    def wait_for(self, name: str, *states: str, seconds: float = PATIENCE_SECONDS) -> None:
+        wait_until(lambda: self._state(name) in states, f"{name} to be {states}", self.log, seconds)
+
+    def entry(self, name: str, user: str = "") -> Entry:
+        """What is on record, read beside the daemon."""
+        with self._store() as store:
+            found = store.newest(user or _me(), name)
+        assert found is not None, name
+        return found
+
+    def history(self, name: str, user: str = "") -> list[Happening]:
+        """What happened to it, the first thing first."""
+        with self._store() as store:
+            entry = store.newest(user or _me(), name)
+            assert entry is not None, name
+            return store.history(entry.uid)[::-1]
+
+    def places(self) -> Places:
+        return Places(self.folder)
+
+    def leftovers(self) -> list[str]:
+        """What is still there of jobs, besides their folders."""
+        with self._store() as store:
+            instance = store.setting("instance", "")
+        found = [f"process {pid}" for pid in marked(f"{instance}:")]
+        found += [str(path) for path in self.folder.glob("jobs/*/*/agent.sock")]
+        found += [str(path) for path in self.folder.glob("jobs/*/*/key")]
+        return found + [str(path) for path in self.slots_in_memory() if path.exists()]
+
+    def slots_in_memory(self) -> list[Path]:
+        """Where agents of this lab kept snapshots."""
+        cards = self.folder.glob("jobs/*/*/agent.json")
+        return [Path(json.loads(card.read_text())["slots"]) for card in cards]
+
+    @contextmanager
+    def _store(self) -> Iterator[Store]:
+        with self._reading:
+            store = Store.at(self.folder / "weft.db")
+            try:
+                yield store
+            finally:
+                store.close()
+
+    def _state(self, name: str) -> str:
+        try:
+            return self.state(name)
+        except WorldError:
+            return ""
+
+    def _answers(self) -> bool:
+        try:
+            self.client.queues()
+        except WorldError:
+            return False
+        return True
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.alive:
+            os.kill(self.pid, number)
+        self.wait_until_dead()
+
+    def _serve(self, crash: str) -> None:
+        plan = CrashPlan(crash)
+        _PLAN.label, _PLAN.left = plan.label, plan.left
+        if self._for_all:
+            open_to_others()
+        journals = Journals(self.folder / "journal.jsonl")
+        asyncio.run(_served(self.options, journals, self._agent))
+
+
+async def _served(options: LocalOptions, journals: Journals, agent: str) -> None:
+    await Daemon(options, journals, agent=agent, rules=RULES).serve()
+
+
+def forked(run: Callable[[], None], log: Path) -> int:
+    """The number of a process that does this, and says what it has to say into a log."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of a test runner do no harm
+        pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        _speak_into(log)
+        run()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _speak_into(log: Path) -> None:
+    handle = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
+    for stream in (1, 2):
+        os.dup2(handle, stream)
+    sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    os.chdir("/")
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, force=True)
+
+
+@contextmanager
+def a_lab(**given: Any) -> Iterator[Lab]:
+    """In a folder whose path is short enough for sockets; nothing of it is left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="wl-"))
+    folder.chmod(0o755)
+    lab = Lab(folder, **given)
+    try:
+        yield lab
+    finally:
+        if lab.alive:
+            lab.kill()
+        if (folder / "weft.db").exists():
+            for line in lab.leftovers():
+                if line.startswith("process "):
+                    os.kill(int(line.split()[1]), signal.SIGKILL)
+        for path in lab.slots_in_memory():
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def marked(prefix: str) -> list[int]:
+    """Living processes of any incarnation of one daemon."""
+    wanted = f"{MARK}={prefix}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (path / "environ").read_bytes().split(b"\0")
+            state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in "ZX" and any(variable.startswith(wanted) for variable in variables):
+            found.append(int(path.name))
+    return found
+
+
+def wait_until(
+    true: Callable[[], bool],
+    what: str,
+    log: Path | None = None,
+    seconds: float = PATIENCE_SECONDS,
+) -> float:
+    """Seconds until it was true."""
+    began = time.monotonic()
+    while not true():
+        waited = time.monotonic() - began
+        assert waited < seconds, f"waited {waited:.0f} s for {what}\n{_said(log)}"
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def _said(log: Path | None) -> str:
+    """The last words of a daemon and of its agents."""
+    if log is None:
+        return ""
+    files = [log, *sorted(log.parent.glob("jobs/*/*/agent.log"))[-4:]]
+    return "\n".join(f"--- {path}\n{path.read_text()[-2500:]}" for path in files if path.exists())
+
+
+def _me() -> str:
+    return user_name(os.getuid())

@@ -1,0 +1,43 @@
+"""Real nodes for tests of the whole: where they cannot run a test is skipped, but in CI it fails.
+
+All of them run in the worker that has the other control planes: two at a time are slower than one.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.realnodes.site import Site
+from tools.testcluster import ControlPlane
+from tools.testcluster.real_nodes import RealNodes, unmet
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "site" in getattr(item, "fixturenames", ()):
+            item.add_marker("realnodes")
+            item.add_marker("slow")
+            item.add_marker("enable_socket")
+            item.add_marker(pytest.mark.timeout(300))  # the first one may have to make the images
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Two real nodes of two GPUs with the chart installed; the times are told at the end."""
+    if lacking := unmet():
+        reason = f"not found: {', '.join(lacking)}; run tools/testcluster/build"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with (
+        ControlPlane(real=True) as plane,
+        RealNodes(plane, count=2, gpus=2) as nodes,
+        Site(plane, nodes) as made,
+    ):
+        yield made
+        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:  # a worker of xdist has none
+            for line in ("", *made.table(), "", *made.watched().splitlines()):
+                reporter.write_line(line)

@@ -1,0 +1,56 @@
+"""A job of a few parameters whose every step leaves a line beside its checkpoints.
+
+One line for each step that counts, from the worker that is first then: its number, how many train,
+the start they belong to, and when. Whoever reads them knows whether a step was lost or done twice.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import weft
+from weft.train.api import current
+from weft.train.session import Session
+
+PAUSE_SECONDS = 0.1
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=100)
+options = parser.parse_args()
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+inputs = torch.randn(256, 8)
+model, opt = weft.prepare(
+    nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)),
+    lambda parameters: torch.optim.AdamW(parameters, 1e-2),
+)
+loader = weft.loader(TensorDataset(inputs, inputs.sum(1, keepdim=True).sin()), global_batch=12)
+folder = Path(os.environ["WEFT_CHECKPOINT_PATH"])
+log = (folder / "steps.txt").open("a", buffering=1)
+
+
+def line(session: Session) -> str:
+    """What is known of the step that was just done."""
+    return (
+        f"{session.committed} {session.width} {os.environ['WEFT_INCARNATION']} {time.time():.3f}\n"
+    )
+
+
+for mb in weft.steps(loader, total=options.steps):
+    x, y = mb.x, mb.y
+    loss = nn.functional.mse_loss(model(x), y)
+    weft.backward(loss)
+    if not (folder / "hurry").exists():
+        time.sleep(PAUSE_SECONDS)
+    opt.step()
+    opt.zero_grad()
+    if weft.stepped() and not mb.warmup:
+        weft.metric(loss=loss.item())
+        if weft.first():
+            log.write(line(current()))

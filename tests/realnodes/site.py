@@ -1,0 +1,193 @@
+"""A cluster of two real nodes with the chart installed, and what is done and seen there.
+
+The operator runs as the chart has it: two pods with an account of their own in a namespace that is
+`restricted`. So is the namespace of the jobs.
+"""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tests.kube.installed import CHART, NAMESPACE, helm
+from tests.kube.operators import Lab, wait_until
+from tests.realnodes import steps
+from tests.realnodes.steps import Step
+from tools.testcluster import ControlPlane
+from tools.testcluster.binaries import find
+from tools.testcluster.real_nodes import OPERATOR_IMAGE, TRAIN_IMAGE, RealNodes
+from tools.testcluster.volumes import add_shared_volume
+from weft.kube.names import LEASE
+
+TEAM: Final = "team-a"
+RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
+CLAIM: Final = "ckpt"
+MOUNT: Final = "/ckpt"
+SCRIPT: Final = Path(__file__).parent / "jobs" / "tiny.py"
+REPOSITORY, _, TAG = OPERATOR_IMAGE.partition(":")
+VALUES: Final[dict[str, Any]] = {
+    "image": {"repository": REPOSITORY, "tag": TAG, "pullPolicy": "Never"},
+    "workers": {"defaultImage": TRAIN_IMAGE},
+    "recipe": "maxmin(hold=2, spacing=0.5, min_run=0)",
+    "fenceSeconds": 5,
+    # Two nodes of two cores have to carry this and the training.
+    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+}
+CHECKPOINT_SECONDS: Final = 5
+PATIENCE_SECONDS: Final = 120.0
+LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
+
+
+class Site:
+    """`times` are rows of a table: the phase, what took time, and how long."""
+
+    def __init__(self, plane: ControlPlane, nodes: RealNodes) -> None:
+        self.plane, self.nodes = plane, nodes
+        self.lab = Lab(plane, TEAM, RESTRICTED)
+        self.times: list[tuple[str, str, float]] = []
+        self._folder = add_shared_volume(plane, TEAM, CLAIM)
+        (self._folder / SCRIPT.name).write_text(SCRIPT.read_text())
+        self._watch: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.plane.add_namespace(NAMESPACE, RESTRICTED)
+        with self.timed("set up", "helm install --wait"):
+            self._helm("install", VALUES)
+        with (self._folder / "watch.txt").open("w") as file:
+            words = ["get", "trainingjobs", "-n", TEAM, "-w", "-o", "wide"]
+            self._watch = subprocess.Popen(self._kubectl(*words), stdout=file, text=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch.wait()
+
+    # ------------------------------------------------------------------ what is done
+
+    def upgrade(self, change: Mapping[str, Any]) -> None:
+        self._helm("upgrade", {**VALUES, **change})
+
+    def submit(self, name: str, gpus: int | str, *, total: int) -> None:
+        """A job that trains, and leaves its checkpoints and steps on the shared volume."""
+        own = self._folder / name
+        own.mkdir()
+        own.chmod(0o777)
+        self.lab.submit(
+            name,
+            gpus,
+            run=f"exec python {MOUNT}/{SCRIPT.name} --steps {total}",
+            checkpoint={"path": f"{MOUNT}/{name}", "every": f"{CHECKPOINT_SECONDS}s"},
+            volumes=[{"claim": CLAIM, "path": MOUNT}],
+            grace="20s",
+        )
+
+    def hurry(self, name: str) -> None:
+        """Let its steps take no longer than they need."""
+        (self._folder / name / "hurry").touch()
+
+    def spread_operators(self) -> None:
+        """Pods that had to leave a node do not come back by themselves."""
+        self.plane.kubectl("rollout", "restart", "-n", NAMESPACE, f"deployment/{LEASE}")
+        words = ("rollout", "status", "-n", NAMESPACE, f"deployment/{LEASE}", "--timeout=60s")
+        self.plane.kubectl(*words)
+
+    def drain(self, node: str) -> None:
+        """As an administrator does, with everything on it."""
+        options = ("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=90s")
+        self.plane.kubectl("drain", node, *options)
+
+    def uncordon(self, node: str) -> None:
+        self.plane.kubectl("uncordon", node)
+
+    # ------------------------------------------------------------------ what is seen
+
+    def steps(self, name: str, since: float = 0.0) -> list[Step]:
+        return [step for step in steps.read(self._folder / name / "steps.txt") if step.at >= since]
+
+    def decision(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.lab.job(name).get("status", {}).get("decision", {})
+        return found
+
+    def seats(self, name: str) -> dict[int, str]:
+        """Numbers and nodes of the seats on record."""
+        return {seat["number"]: seat["node"] for seat in self.decision(name).get("seats", ())}
+
+    def uids(self, name: str) -> dict[str, str]:
+        """Pods that run and are not leaving."""
+        return {
+            pod: found["metadata"]["uid"]
+            for pod, found in self.lab.pods(name).items()
+            if found["status"].get("phase") == "Running"
+            and "deletionTimestamp" not in found["metadata"]
+        }
+
+    def restarts(self, name: str) -> int:
+        """Of all containers of its pods."""
+        return sum(
+            container["restartCount"]
+            for pod in self.lab.pods(name).values()
+            for container in pod["status"].get("containerStatuses", ())
+        )
+
+    def leader(self) -> str:
+        return str(self.plane.api.must("GET", LEASES)["spec"].get("holderIdentity") or "")
+
+    def watched(self) -> str:
+        """What `kubectl get trainingjobs -w` has printed."""
+        return (self._folder / "watch.txt").read_text()
+
+    def await_width(self, name: str, width: int, seconds: float = PATIENCE_SECONDS) -> float:
+        """Until so many train, and nothing is on its way; how long that took."""
+
+        def settled() -> bool:
+            status = self.lab.job(name).get("status", {})
+            done = self.steps(name)
+            held = len(status.get("decision", {}).get("seats", ()))
+            return bool(
+                done
+                and status["state"] == "Running"
+                and (held, done[-1].width) == (width, width)
+                and time.time() - done[-1].at < 2.0
+            )
+
+        return wait_until(settled, f"{name} to train {width} wide", seconds)
+
+    def await_step(self, name: str, number: int) -> float:
+        def done() -> bool:
+            found = self.steps(name)
+            return bool(found) and found[-1].number >= number
+
+        return wait_until(done, f"{name} to come to step {number}", PATIENCE_SECONDS)
+
+    def until(
+        self, phase: str, what: str, true: Callable[[], bool], since: float | None = None
+    ) -> None:
+        """Wait, and put into the table how long it took, or how long ago `since` is."""
+        seconds = wait_until(true, what, PATIENCE_SECONDS)
+        self.note(phase, what, seconds if since is None else time.time() - since)
+
+    @contextmanager
+    def timed(self, phase: str, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.note(phase, what, time.monotonic() - began)
+
+    def note(self, phase: str, what: str, seconds: float) -> None:
+        self.times.append((phase, what, seconds))
+
+    def table(self) -> list[str]:
+        return [f"{phase:<9} {what:<58} {seconds:7.2f} s" for phase, what, seconds in self.times]
+
+    # ------------------------------------------------------------------ helpers
+
+    def _helm(self, verb: str, values: Mapping[str, Any]) -> None:
+        where = ("--kubeconfig", str(self.plane.kubeconfig()), "--namespace", NAMESPACE)
+        wait = ("--wait", "--timeout", "120s", "--values", "-")
+        helm(verb, "weft", str(CHART), *where, *wait, text=json.dumps(values))
+
+    def _kubectl(self, *words: str) -> list[str]:
+        return [str(find("kubectl")), f"--kubeconfig={self.plane.kubeconfig()}", *words]

@@ -1,0 +1,207 @@
+"""A training job on real nodes, and what befalls it there.
+
+One job trains over both nodes all the while; each test is something that happens to it, and leaves
+it training as before. The steps that it writes down tell whether one was lost or done twice.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.installed import NAMESPACE
+from tests.kube.operators import wait_until
+from tests.realnodes.site import CHECKPOINT_SECONDS, TEAM, Site
+from tests.realnodes.steps import Step, follow_on, longest_pause_seconds, redone
+from tools.testcluster.rest import MERGE_PATCH
+from weft.kube.operator.sight import parse_time
+
+WIDE = "wide"
+WIDTH = 3
+SHORT_STEPS = 2_000
+BUDGETS = f"/apis/policy/v1/namespaces/{TEAM}/poddisruptionbudgets"
+
+
+@pytest.fixture(scope="module")
+def training(site: Site) -> Site:
+    """A job of one to three GPUs that has all three, one of them on the other node."""
+    site.lab.submit("huge", 64)
+    site.submit(WIDE, f"1..{WIDTH}", total=20_000)
+    site.note("set up", "submitted to the first steps, three wide", site.await_width(WIDE, WIDTH))
+    return site
+
+
+@pytest.fixture
+def wide(training: Site) -> Iterator[Site]:
+    """The job as it trains; afterwards it does so again, in whatever incarnation."""
+    yield training
+    training.await_width(WIDE, WIDTH)
+
+
+def test_pods_leave_and_join_while_it_trains(wide: Site) -> None:
+    """Another job needs half of the GPUs, and goes again."""
+    began, before = time.time(), wide.uids(WIDE)
+    wide.lab.submit("late", 2, run="exec sleep 600", grace="5s")
+    wide.until("a", "another job's submission to its pod running", lambda: bool(wide.uids("late")))
+    wide.await_width(WIDE, WIDTH - 1)
+    stayed = wide.uids(WIDE)
+    assert stayed.items() < before.items()
+    wide.lab.cancel("late")
+    wide.until("a", "its cancellation to a new pod running", lambda: len(wide.uids(WIDE)) == WIDTH)
+    wide.note("a", "until the new pod trains too", wide.await_width(WIDE, WIDTH))
+    assert stayed.items() < wide.uids(WIDE).items()
+    check_went_on(wide, "a", began)
+
+
+def test_the_operator_is_not_needed_for_training(wide: Site) -> None:
+    began, before, leader = time.time(), wide.uids(WIDE), wide.leader()
+    wide.plane.kubectl("delete", "pod", "-n", NAMESPACE, leader, "--wait=false")
+    wide.until("b", "the leader's deletion to another leader", lambda: _leads(wide, leader), began)
+    wide.until("b", "until it has heard of the job", lambda: _reported(wide) > began)
+    assert wide.uids(WIDE) == before
+    check_went_on(wide, "b", began)
+
+
+def test_an_upgrade_of_the_chart_is_noticed_by_no_job(wide: Site) -> None:
+    began, before, operators = time.time(), wide.uids(WIDE), _operators(wide)
+    with wide.timed("e", "helm upgrade --wait"):
+        wide.upgrade({"podAnnotations": {"upgraded": "true"}})
+    wide.until("e", "until a new operator leads", lambda: _leads(wide, *operators))
+    led = time.time()
+    wide.until("e", "until it has heard of the job", lambda: _reported(wide) > led)
+    wait_until(lambda: not _operators(wide) & operators, "the old operators to be gone")
+    assert wide.uids(WIDE) == before
+    assert wide.restarts(WIDE) == 0
+    check_went_on(wide, "e", began)
+
+
+def test_a_budget_is_honoured_and_an_eviction_costs_no_step(wide: Site) -> None:
+    selector = {"matchLabels": {"weft.dev/job": WIDE}}
+    budget = {"metadata": {"name": WIDE}, "spec": {"minAvailable": WIDTH, "selector": selector}}
+    wide.plane.api.must("POST", BUDGETS, budget)
+    began, last = time.time(), max(wide.seats(WIDE))
+    pod = f"{WIDE}-{wide.decision(WIDE)['epoch']}-{last}"
+    wait_until(lambda: wide.lab.evict(pod) == 429, "the budget to hold")
+    fewer = {"spec": {"minAvailable": WIDTH - 1}}
+    wide.plane.api.must("PATCH", f"{BUDGETS}/{WIDE}", fewer, MERGE_PATCH)
+    wait_until(lambda: wide.lab.evict(pod) == 201, "the budget to allow it")
+    wide.until("f", "the eviction to the seat let go", lambda: last not in wide.seats(WIDE))
+    wide.plane.api.must("DELETE", f"{BUDGETS}/{WIDE}")
+    check_went_on(wide, "f", began)
+
+
+def test_a_drained_node_costs_no_step(wide: Site) -> None:
+    """Of the node without the head nobody stops; with the head's node the whole job moves."""
+    began, seats = time.time(), wide.seats(WIDE)
+    other = next(node for node in seats.values() if node != seats[0])
+    with wide.timed("d", "kubectl drain of a node without the head"):
+        wide.drain(other)
+    wide.await_width(WIDE, WIDTH - 1)
+    assert wide.decision(WIDE)["epoch"] == 1
+    check_went_on(wide, "d", began)
+    wide.uncordon(other)
+    wide.await_width(WIDE, WIDTH)
+
+
+def test_a_drained_head_moves_the_job_without_losing_a_step(wide: Site) -> None:
+    began, head = time.time(), wide.seats(WIDE)[0]
+    epoch = wide.decision(WIDE)["epoch"]
+    with wide.timed("d", "kubectl drain of the head's node"):
+        wide.drain(head)
+    wide.note("d", "until the job trains on the other node", wide.await_width(WIDE, WIDTH - 1))
+    status = wide.lab.job(WIDE)["status"]
+    assert (status["decision"]["epoch"], status["past"]["failures"]) == (epoch + 1, 0)
+    assert "drained" in wide.lab.told(WIDE)["Stopping"]
+    done = wide.steps(WIDE, since=began)
+    assert follow_on(done), redone(done)
+    wide.note("d", "longest pause between two steps", longest_pause_seconds(done))
+    wide.uncordon(head)
+
+
+def test_a_killed_node_costs_at_most_a_checkpoint_interval(training: Site) -> None:
+    """First the one without the head, which costs nobody anything; then the head's own."""
+    site, name = training, "short"
+    site.lab.cancel(WIDE)
+    site.submit(name, "1..4", total=SHORT_STEPS)
+    site.note("c", "submitted to the first steps, four wide", site.await_width(name, 4))
+    site.spread_operators()
+    seats = site.seats(name)
+    other = next(node for node in seats.values() if node != seats[0])
+    began = _kill(site, other)
+    site.until("c", "the node's death to steps without it", lambda: _width(site, name) == 2, began)
+    assert site.decision(name)["epoch"] == 1
+    site.until("c", "its death to its seats let go", lambda: other not in _nodes(site, name), began)
+    assert follow_on(site.steps(name, since=began))
+    began = time.time()
+    site.nodes.start(other)
+    site.await_width(name, 4)
+    site.note("c", "the node's return to four wide", time.time() - began)
+    site.spread_operators()
+    began = _kill(site, seats[0])
+    site.until("c", "the head's death to the next start", lambda: _epoch(site, name) == 2, began)
+    site.hurry(name)
+    site.until("c", "until it has finished", lambda: site.lab.state(name) == "Succeeded")
+    done = site.steps(name)
+    assert {step.number for step in done} == set(range(SHORT_STEPS))
+    assert site.lab.job(name)["status"]["past"]["failures"] == 0
+    check_lost_little(site, done)
+
+
+def test_progress_and_reasons_were_seen(training: Site) -> None:
+    """By whoever looked with `kubectl get trainingjobs -w` all the while."""
+    seen = training.watched()
+    for words in ("Running", "Resizing", "Stopping", "Succeeded", "Cancelled", "Constraint.", "1%"):
+        assert words in seen, words
+    assert "drained: " in seen
+
+
+def check_went_on(site: Site, phase: str, began: float) -> None:
+    """No step was lost or done twice, and the epoch is the same."""
+    done = site.steps(WIDE, since=began)
+    assert follow_on(done)
+    assert len({step.epoch for step in done}) == 1
+    site.note(phase, "longest pause between two steps", longest_pause_seconds(done))
+
+
+def check_lost_little(site: Site, done: list[Step]) -> None:
+    lost = redone(done)
+    spent = max(step.at for step in lost) - min(step.at for step in lost) if lost else 0.0
+    site.note("c", f"training lost with the head ({len(lost)} steps)", spent)
+    assert spent <= CHECKPOINT_SECONDS + 2.0  # a save takes a while, and so does its report
+
+
+def _kill(site: Site, node: str) -> float:
+    """As by a loss of power; says whether the operator that leads was there. When it was done."""
+    wait_until(lambda: _leads(site), "an operator to lead")
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{site.leader()}"
+    led = site.plane.api.must("GET", path)["spec"]["nodeName"] == node
+    began = time.time()
+    site.nodes.kill(node)
+    site.note("c", f"node killed, the leading operator {'with it' if led else 'elsewhere'}", 0.0)
+    return began
+
+
+def _nodes(site: Site, name: str) -> set[str]:
+    return set(site.seats(name).values())
+
+
+def _leads(site: Site, *not_these: str) -> bool:
+    return site.leader() not in ("", *not_these)
+
+
+def _operators(site: Site) -> set[str]:
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    return {pod["metadata"]["name"] for pod in site.plane.api.must("GET", path)["items"]}
+
+
+def _reported(site: Site) -> float:
+    work = site.lab.job(WIDE)["status"].get("work", {})
+    return parse_time(work["updatedAt"]) if work else 0.0
+
+
+def _width(site: Site, name: str) -> int:
+    return site.steps(name)[-1].width
+
+
+def _epoch(site: Site, name: str) -> int:
+    return site.steps(name)[-1].epoch

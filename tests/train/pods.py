@@ -1,0 +1,231 @@
+"""Pods of one job on this machine: each an agent with an address of its own, and an operator."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import IO, Any
+
+from tests.train.cradle import ROOT, Forked, begin
+from tests.train.driving import FOLDERS, JOBS, PATIENCE_SECONDS
+from tests.train.lines import Line, read_lines
+
+Event = dict[str, Any]
+
+
+class Operator:
+    """Stands in for the operator's door: where the head is, and what was reported."""
+
+    def __init__(self) -> None:
+        self.head: dict[str, Any] | None = None
+        self.reports: list[dict[str, Any]] = []
+        self.tokens: list[str] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/report"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        operator = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                operator.tokens.append(self.headers["Authorization"])
+                if operator.head is None:
+                    self._answer(404, {"error": "no head yet"})
+                else:
+                    self._answer(200, operator.head)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path.endswith("/head"):
+                    operator.head = body
+                else:
+                    operator.reports.append(body)
+                self._answer(200, {})
+
+            def _answer(self, status: int, body: dict[str, Any]) -> None:
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        return Handler
+
+
+@dataclass
+class Pod:
+    """One pod's first process, and what it has told."""
+
+    seat: int
+    process: Forked
+    folder: Path
+    events: list[Event] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self._threads = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in (self.process.stdout, self.process.stderr)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def until(self, found: Callable[[Event], bool], seconds: float = PATIENCE_SECONDS) -> Event:
+        """The first event, past or to come, that is wanted."""
+        deadline = time.monotonic() + seconds
+        with self.changed:
+            while True:
+                for event in self.events:
+                    if found(event):
+                        return event
+                if not self.changed.wait(max(deadline - time.monotonic(), 0.0)):
+                    raise AssertionError(f"it did not happen on seat {self.seat}: {self.tail()}")
+
+    def named(self, what: str) -> list[Event]:
+        return [event for event in self.events if event["event"] == what]
+
+    def steady(self, width: int, after: int = 0) -> Event:
+        return self.until(
+            lambda e: e["event"] == "steady" and e["width"] == width and e["epoch"] > after
+        )
+
+    def signal(self, number: int = signal.SIGTERM) -> float:
+        self.process.send_signal(number)
+        return time.monotonic()
+
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+        code = self.process.wait(seconds)
+        for thread in self._threads:
+            thread.join(5)
+        return code
+
+    def clear_up(self) -> None:
+        """What goes with a pod that was killed."""
+        card = json.loads((self.folder / "agent.json").read_text())
+        shutil.rmtree(card["slots"], ignore_errors=True)
+        for name in ("key", "agent.sock"):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def tail(self) -> str:
+        return "\n".join([*map(str, self.events[-30:]), *self.printed[-60:]])
+
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            event = None
+            with suppress(ValueError):
+                event = json.loads(line)
+            with self.changed:
+                if isinstance(event, dict) and "event" in event:
+                    self.events.append(event)
+                else:
+                    self.printed.append(line.rstrip("\n"))
+                self.changed.notify_all()
+
+
+class Fleet:
+    """The pods of one job, and those of its later starts."""
+
+    def __init__(self, folder: Path, operator: Operator, command: tuple[str, ...]) -> None:
+        self.folder, self.operator, self.command = folder, operator, command
+        self.pods: list[Pod] = []
+        self.variables: dict[str, str] = {}
+        (folder / "token").write_text("a-token")
+
+    def pod(self, seat: int, gpus: int = 1, *, epoch: int = 1, **variables: str) -> Pod:
+        """Start one, as the operator would."""
+        folder = self.folder / f"pod-{epoch}-{seat}"
+        process = begin(
+            ["pod", "--", *self.command],
+            agent=True,
+            folder=self.folder,
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+                "WEFT_TEST_OUT": str(self.folder),
+                "WEFT_AGENT_JSON": "1",
+                "WEFT_JOB": "lab/job",
+                "WEFT_EPOCH": str(epoch),
+                "WEFT_SEAT": str(seat),
+                "WEFT_SEAT_GPUS": str(gpus),
+                "WEFT_POD_IP": f"127.0.0.{seat + 1}",
+                "WEFT_FOLDER": str(folder),
+                "WEFT_REPORT_URL": self.operator.url,
+                "WEFT_TOKEN_FILE": str(self.folder / "token"),
+                "WEFT_TERMINATION_LOG": str(self._termination_log(epoch, seat)),
+                **({"WEFT_HEAD": "1"} if seat == 0 else {}),
+                **self.variables,
+                **variables,
+            },
+        )
+        self.pods.append(Pod(seat, process, folder))
+        return self.pods[-1]
+
+    def last_words(self, seat: int, epoch: int = 1) -> str:
+        return (self.folder / f"last-{epoch}-{seat}").read_text()
+
+    def lines(self, worker: int | str = "*") -> list[Line]:
+        return read_lines(self.folder, worker)
+
+    @property
+    def newest_step(self) -> int:
+        return max((line["step"] for line in self.lines() if line.get("stepped")), default=-1)
+
+    def reached(self, step: int, seconds: float = PATIENCE_SECONDS) -> None:
+        deadline = time.monotonic() + seconds
+        while self.newest_step < step:
+            assert time.monotonic() < deadline, f"step {step} was not reached\n{self.tails()}"
+            time.sleep(0.02)
+
+    def tails(self) -> str:
+        return "\n\n".join(f"seat {pod.seat}: {pod.tail()}" for pod in self.pods)
+
+    def close(self) -> None:
+        for pod in self.pods:
+            if pod.process.poll() is None:
+                pod.process.send_signal(signal.SIGCONT)
+                pod.process.kill()
+            pod.wait()
+            for stream in (pod.process.stdin, pod.process.stdout, pod.process.stderr):
+                stream.close()
+            if pod.process.returncode == -signal.SIGKILL:
+                pod.clear_up()
+
+    def _termination_log(self, epoch: int, seat: int) -> Path:
+        path = self.folder / f"last-{epoch}-{seat}"
+        path.touch()
+        return path
+
+
+@contextmanager
+def fleet(folder: Path, script: str, *options: str, **variables: str) -> Iterator[Fleet]:
+    """A job of `tests/train/jobs`, whose pods are ended at the latest with the test."""
+    folder.mkdir(exist_ok=True)
+    FOLDERS.append(folder)
+    operator = Operator()
+    pods = Fleet(folder, operator, (str(JOBS / script), *options))
+    pods.variables = variables
+    try:
+        yield pods
+    finally:
+        pods.close()
+        operator.close()
