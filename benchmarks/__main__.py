@@ -34,6 +34,7 @@ class Suite:
 SUITES = {
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
+    "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),
     "runtime": Suite("benchmarks.runtime", "training that is resized", False, tuple("abcdef")),

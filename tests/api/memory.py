@@ -105,6 +105,7 @@ class MemoryWorld:
         try:
             sent = 0
             while True:
+                seen = self.version
                 fresh = self.printed.get(job, [])[sent:]
                 for line in fresh[-which.tail :] if which.tail and not sent else fresh:
                     if which.ranks is None or line.rank in which.ranks:
@@ -112,7 +113,7 @@ class MemoryWorld:
                 sent += len(fresh)
                 if not follow or job not in self.pictures or self._found(job).detail.line.finished:
                     return
-                await self._turn()
+                await self._turn(seen)
         finally:
             self.following -= 1
 
@@ -120,8 +121,9 @@ class MemoryWorld:
         self._note("changes", who)
         self._found(job)
         while job in self.pictures:
+            seen = self.version
             yield self.pictures[job].detail
-            await self._turn()
+            await self._turn(seen)
         yield None
 
     async def news(self, who: Identity) -> AsyncGenerator[int, None]:
@@ -129,8 +131,9 @@ class MemoryWorld:
         self.following += 1
         try:
             while True:
-                yield self.version
-                await self._turn()
+                seen = self.version
+                yield seen
+                await self._turn(seen)
         finally:
             self.following -= 1
 
@@ -196,9 +199,10 @@ class MemoryWorld:
             self.version += 1
             self.changed.notify_all()
 
-    async def _turn(self) -> None:
+    async def _turn(self, seen: int) -> None:
+        """Until something has changed since then: a reader may have been away meanwhile."""
         async with self.changed:
-            await self.changed.wait()
+            await self.changed.wait_for(lambda: self.version != seen)
 
     def _found(self, job: JobKey) -> JobPicture:
         if job not in self.pictures:

@@ -13,6 +13,7 @@ from tests.api.memory import MemoryWorld
 from weft.api.app import create_app
 from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, listen_at
+from weft.view.jobs import JobPicture
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 20.0
@@ -32,14 +33,18 @@ class Served:
 
 
 @contextmanager
-def serving(path: Path, *, admins: tuple[int, ...] = (os.geteuid(),)) -> Iterator[Served]:
-    """While inside, the world answers."""
+def serving(
+    path: Path, *jobs: JobPicture, admins: tuple[int, ...] = (os.geteuid(),)
+) -> Iterator[Served]:
+    """While inside, the world answers; these jobs are in it before it does."""
     ready: list[Served] = []
     up = threading.Event()
 
     async def serve() -> None:
         file = listen_at(path, mode=EVERYBODY)
         world = MemoryWorld()
+        for job in jobs:
+            await world.put(job)
         served = Served(world, path, asyncio.get_running_loop(), asyncio.Event())
         ready.append(served)
         up.set()

@@ -16,7 +16,7 @@ from weft.api import connection
 from weft.api.backend import JobKey, Selection
 from weft.api.client import Client
 from weft.api.errors import NoAnswer, NoSuchJob, Taken
-from weft.model.errors import ProtocolError, UnknownName, WorldError
+from weft.model.errors import InfeasibleSpec, ProtocolError, UnknownName, WorldError
 from weft.view.logs import LogLine, Which
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -183,6 +183,18 @@ def test_a_stream_that_breaks_off_is_no_end(tmp_path: Path, rest: bytes, words: 
             list(client.logs("llama", Which()))
         with pytest.raises(NoAnswer):
             list(client.changes("llama"))
+
+
+def test_an_error_on_the_way_is_what_it_was(tmp_path: Path) -> None:
+    told = b'{"error":"the disk is full","hint":"empty it","code":"infeasible"}'
+    for form, ask in ((b"%s\n", "logs"), (b"event: error\ndata: %s\n\n", "changes")):
+        body = form % told
+        answer = STREAM + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        with a_stranger(tmp_path / ask, answer) as client:
+            stream = client.logs("x", Which()) if ask == "logs" else client.changes("x")
+            with pytest.raises(InfeasibleSpec, match="the disk is full") as raised:
+                list(stream)
+            assert raised.value.hint == "empty it"
 
 
 def test_silence_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

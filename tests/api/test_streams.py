@@ -82,19 +82,29 @@ def test_what_goes_wrong_is_the_last_thing_said(error: Exception, words: bytes) 
     assert b'"code"' in last
 
 
-def test_a_reader_who_leaves_closes_the_source() -> None:
+@pytest.mark.parametrize("pauses", [False, True])
+def test_a_reader_who_leaves_closes_the_source(pauses: bool) -> None:
+    """Whether it was in the middle of something or waited for room."""
     closed: list[bool] = []
 
     async def endless() -> AsyncIterator[object]:
         try:
             while True:
                 yield LINE
-                await asyncio.sleep(0)
+                if pauses:
+                    await asyncio.sleep(0)
         finally:
             closed.append(True)
 
-    written(endless(), most=1)
-    assert closed == [True]
+    async def work() -> None:
+        sending = Streams()._written(endless(), LOG)
+        await anext(sending)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await sending.aclose()
+        assert closed == [True]
+
+    asyncio.run(work())
 
 
 def test_a_slow_reader_slows_the_source() -> None:

@@ -70,6 +70,18 @@ def test_the_newcomer_waits_until_the_seats_are_left() -> None:
     scene.expect("other", is_now(State.STARTING))
 
 
+def test_a_job_that_gets_nothing_is_told_of_the_least_that_it_needs() -> None:
+    scene = a_scene().submit(a_job("first", 4), a_job("huge", 64, width=(32, 64))).decide()
+    scene.expect("huge", waits_because(ReasonCode.CONSTRAINT_NEVER, need=32, largest=4))
+    scene.submit(a_job("other", 3, width=(2, 3))).decide()
+    scene.expect("other", waits_because(ReasonCode.CAPACITY_BUSY, need=2))
+
+
+def test_seats_that_are_still_being_left_are_counted_as_they_were_assigned() -> None:
+    scene = one_wide().stay_silent().submit(a_job("other", 2, tenant="b")).decide()
+    scene.expect("other", waits_because(ReasonCode.CAPACITY_RELEASING, need=2))
+
+
 def test_a_shrink_that_is_refused_leaves_everything_as_it_was() -> None:
     scene = one_wide().stay_silent().submit(a_job("other", 2, tenant="b")).decide()
     scene.refuse("wide", RESIZE, serial=1)

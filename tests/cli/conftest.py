@@ -31,7 +31,7 @@ def weft(
 ) -> Weft:
     """Call the command line in this process, by somebody who has no settings of their own."""
     monkeypatch.setenv("COLUMNS", "100")
-    for name in ("NO_COLOR", "WEFT_CONTEXT", "WEFT_SOCKET", "WEFT_VERBOSE"):
+    for name in ("NO_COLOR", "WEFT_CONTEXT", "WEFT_LOCAL_SOCKET", "WEFT_VERBOSE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))

@@ -186,7 +186,7 @@ def test_a_socket_is_kept_with_the_choice(
     called = weft("context", "use", "local", "--socket", "my.sock")
     assert "nobody answers there yet" in called.err
     assert socket_path() == home / "my.sock"
-    monkeypatch.setenv("WEFT_SOCKET", "/other")
+    monkeypatch.setenv("WEFT_LOCAL_SOCKET", "/other")
     assert socket_path() == Path("/other")
     told = json.loads(settings_path().read_text())
     assert told == {"current": "local", "socket": str(home / "my.sock")}

@@ -20,7 +20,7 @@ def place(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a daemon may be started, with a short name for the sockets below; it is left empty."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        monkeypatch.setenv("WEFT_SOCKET", str(folder / "weft.sock"))
+        monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(folder / "weft.sock"))
         monkeypatch.setenv("PYTHONPATH", str(Path(local_up.__file__).parents[2]))
         yield folder
         if answers(folder / "weft.sock"):

@@ -22,6 +22,7 @@ from tests.cli.called import SNAPSHOTS, Weft, expect_snapshot, shape, trimmed
 from weft.api.backend import CARRIED, Identity, JobKey
 from weft.model.errors import WorldError
 from weft.view.health import Finding, Verdict
+from weft.view.jobs import JobPicture
 
 LLAMA, BERT, VIT, THEIRS = (
     JobKey("root", "llama"),
@@ -57,7 +58,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weft: Weft) -> Iter
         for picture in (a_running_job(LLAMA), a_waiting_job(BERT), a_failed_job(VIT)):
             served.do(served.world.put(picture))
         served.do(served.world.put(a_waiting_job(THEIRS)))
-        monkeypatch.setenv("WEFT_SOCKET", str(served.socket))
+        monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(served.socket))
         monkeypatch.setenv("WEFT_CONTEXT", "local")
         for module in ("weft.api.peer", "weft.cli.machine"):  # whoever runs the tests
             monkeypatch.setattr(f"{module}.user_name", lambda _uid: "root")
@@ -251,61 +252,73 @@ def test_wait_for_a_job_that_is_deleted_or_takes_too_long(weft: Weft, machine: S
     assert "time is up: root/bert is Queued" in called.err
 
 
-def test_a_wait_outlives_the_daemon(
+@pytest.fixture
+def restarting(
     weft: Weft, machine: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+) -> Iterator[Callable[..., None]]:
+    """A daemon with these jobs that gives way to another one as soon as it is asked this."""
     monkeypatch.setattr("weft.cli.machine.AGAIN_SECONDS", 0.02)
     path = tmp_path / "other.sock"
-    monkeypatch.setenv("WEFT_SOCKET", str(path))
-
-    def restarted() -> None:
-        first.__exit__(None, None, None)
-        with serving(path) as again:
-            again.do(again.world.put(a_failed_job(BERT)))
-            finished.wait(20)
-
+    monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(path))
     finished = threading.Event()
-    first = serving(path)
-    served = first.__enter__()
-    served.do(served.world.put(a_waiting_job(BERT)))
-    once_asked(served, "changes", restarted)
-    called = weft("wait", "bert")
+
+    def make(question: str, before: JobPicture, *after: JobPicture, printed: bytes = b"") -> None:
+        def restart() -> None:
+            first.__exit__(None, None, None)
+            with serving(path, *after) as again:
+                for line in printed.splitlines():
+                    again.do(again.world.print(LLAMA, line))
+                for picture in after:
+                    again.do(again.world.put(a_failed_job(key_of(picture))))
+                finished.wait(20)
+
+        first = serving(path, before)
+        served = first.__enter__()
+        for line in printed.splitlines()[:-1]:
+            served.do(served.world.print(LLAMA, line))
+        once_asked(served, question, restart)
+
+    yield make
     finished.set()
+
+
+def key_of(picture: JobPicture) -> JobKey:
+    return JobKey(picture.detail.line.namespace, picture.detail.line.name)
+
+
+def test_a_wait_outlives_the_daemon(weft: Weft, restarting: Callable[..., None]) -> None:
+    restarting("changes", a_waiting_job(BERT), a_waiting_job(BERT))
+    called = weft("wait", "bert")
     assert (called.status, called.out) == (1, "root/bert Failed\n")
 
 
-def test_a_followed_log_outlives_the_daemon(
-    weft: Weft, machine: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_followed_log_outlives_the_daemon(weft: Weft, restarting: Callable[..., None]) -> None:
     """Each line comes once, though the second daemon tells all of them again."""
-    monkeypatch.setattr("weft.cli.machine.AGAIN_SECONDS", 0.02)
-    path = tmp_path / "other.sock"
-    monkeypatch.setenv("WEFT_SOCKET", str(path))
-    finished = threading.Event()
-
-    def restarted() -> None:
-        first.__exit__(None, None, None)
-        with serving(path) as again:
-            for line in (b"one", b"two", b"three"):
-                again.do(again.world.print(LLAMA, line))
-            again.do(again.world.put(a_failed_job(LLAMA)))
-            finished.wait(20)
-
-    first = serving(path)
-    served = first.__enter__()
-    for line in (b"one", b"two"):
-        served.do(served.world.print(LLAMA, line))
-    served.do(served.world.put(a_running_job(LLAMA)))
-    once_asked(served, "logs", restarted)
+    job = a_running_job(LLAMA)
+    restarting("logs", job, job, printed=b"one\ntwo\nthree\n")
     called = weft("logs", "-f", "llama")
-    finished.set()
     assert (called.status, called.out) == (1, "one\ntwo\nthree\n")
+
+
+def test_a_job_that_is_gone_after_a_restart_was_deleted(
+    weft: Weft, restarting: Callable[..., None]
+) -> None:
+    restarting("changes", a_waiting_job(BERT))
+    called = weft("wait", "bert")
+    assert (called.status, called.out) == (3, "root/bert Deleted\n")
+
+
+def test_a_log_that_is_gone_after_a_restart_was_deleted(
+    weft: Weft, restarting: Callable[..., None]
+) -> None:
+    restarting("logs", a_running_job(LLAMA))
+    assert weft("logs", "-f", "llama").status == 3
 
 
 def test_nobody_waits_for_a_daemon_that_was_never_there(
     weft: Weft, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WEFT_SOCKET", str(tmp_path / "none"))
+    monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(tmp_path / "none"))
     for words in (("ls",), ("wait", "x"), ("logs", "-f", "x"), ("top", "-w"), ("doctor",)):
         called = weft(*words, "--context", "local")
         assert called.status == 5

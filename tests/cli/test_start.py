@@ -53,7 +53,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def python(served: Served, *words: str) -> subprocess.CompletedProcess[str]:
     source = str(Path(package.__file__).parents[1])
-    told = {"PYTHONPATH": source, "WEFT_CONTEXT": "local", "WEFT_SOCKET": str(served.socket)}
+    told = {"PYTHONPATH": source, "WEFT_CONTEXT": "local", "WEFT_LOCAL_SOCKET": str(served.socket)}
     return subprocess.run(
         [sys.executable, *words], check=True, capture_output=True, text=True, env=os.environ | told
     )

@@ -14,7 +14,7 @@ from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event, Tick
 from weft.brain.instruction import Wake
 from weft.kube.names import HEAD_SEAT, pod_name
-from weft.kube.operator.beliefs import belief_of
+from weft.kube.operator.beliefs import belief_of, is_counted
 from weft.kube.operator.course import next_step
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.nodebook import NodeBook
@@ -292,10 +292,9 @@ class SmallWorld:
         job["status"] = merged(job.get("status", {}), patch["status"])
 
     def _stands_behind(self, pod: PodSight) -> bool:
-        belief = belief_of(self.brain.state, JobId(pod.key), "", self.now)
-        if belief.state is not None:
-            held = belief.state.holds_seats and belief.epoch == pod.epoch
-            return held and pod.seat in belief.seats
+        counted = is_counted(self.brain.state, pod)
+        if counted is not None:
+            return counted
         job = self.sight(pod.job)
         if job.epoch != pod.epoch or job.placement is None:
             return False

@@ -109,7 +109,7 @@ def test_a_joiner_that_breaks_calls_the_growth_off_and_nobody_else_suffers(
     joiner: PodSight, why: str
 ) -> None:
     undone = step(GROWN, *pods(0, 1, 2), joiner, belief=GROWING)
-    assert undone.deeds == (RecordSeats(seats(0, 1), 1, why=why),)
+    assert undone.deeds == (RecordSeats(seats(0, 1), 1, cause="NotResized", why=why),)
     back = on_record(seats(0, 1), 1, state="Resizing")
     found = step(back, *pods(0, 1, 2), belief=GROWING, note=undone.note)
     assert found.deeds == (DeletePods(pods(2)),)
@@ -144,7 +144,8 @@ def test_a_joiner_that_never_starts_does_not_hold_the_job_for_ever() -> None:
 def test_what_the_api_server_refuses_calls_the_growth_off() -> None:
     note = Note(refusal=(1, 1, "vit-1-3: exceeded quota"))
     found = step(GROWN, *pods(0, 1, 2), belief=GROWING, note=note)
-    assert found.deeds == (RecordSeats(seats(0, 1), 1, why="vit-1-3: exceeded quota"),)
+    undo = RecordSeats(seats(0, 1), 1, cause="NotResized", why="vit-1-3: exceeded quota")
+    assert found.deeds == (undo,)
     # A refusal of another resize means nothing for this one.
     older = Note(refusal=(1, 0, "no room"))
     assert kinds(step(GROWN, *pods(0, 1, 2), belief=GROWING, note=older)) == [CreatePods]
@@ -174,7 +175,8 @@ SHRUNK = on_record(seats(0, 1), 1, state="Resizing")
 
 def test_a_shrinkage_is_recorded_before_a_pod_is_deleted() -> None:
     found = step(on_record(seats(0, 1, 2)), *pods(0, 1, 2), belief=SHRINKING)
-    assert found.deeds == (RecordSeats(seats(0, 1), 1, why="from 3 to 2 GPUs"),)
+    recorded = RecordSeats(seats(0, 1), 1, cause="Resizing", why="from 3 to 2 GPUs")
+    assert found.deeds == (recorded,)
 
 
 def test_pods_that_the_record_does_not_name_go_and_only_then_it_is_done() -> None:
@@ -229,7 +231,8 @@ def test_a_live_job_trains_on_without_a_worker_that_was_taken_away(gone: PodSigh
     seen = (*pods(0, 1), *([gone] if gone else []))
     found = step(on_record(seats(0, 1, 2), 3), *seen, belief=training(0, 1, 2))
     why = "vit-1-2 on n2 left; 2 GPUs train on"
-    assert found.deeds == (RecordSeats(seats(0, 1), 3, state=State.RUNNING, why=why),)
+    cut = RecordSeats(seats(0, 1), 3, state=State.RUNNING, cause="Shrunk", why=why)
+    assert found.deeds == (cut,)
     told = answer(step(on_record(seats(0, 1), 3), *seen, belief=training(0, 1, 2)))
     assert isinstance(told, JobReported)
     assert (told.phase, told.placement, told.serial) == (Phase.RUNNING, seats(0, 1), 3)

@@ -1,5 +1,7 @@
 """One step at a time: what is on record, seen and believed, and the one thing that follows."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.local.builders import (
@@ -104,9 +106,8 @@ def test_a_resize_under_way_is_told_with_both_of_its_sides() -> None:
 
 
 def test_a_file_that_cannot_be_used_is_settled() -> None:
-    look = a_look(an_entry())
-    step = next_step(type(look)(**_fields(look) | {"job": None, "fault": "no run"}))
-    assert step.deed == Settle(S.FAILED, "no run")
+    look = replace(a_look(an_entry()), job=None, fault="no run")
+    assert next_step(look).deed == Settle(S.FAILED, "no run")
 
 
 # --- starting -----------------------------------------------------------------------------------
@@ -182,7 +183,8 @@ def test_a_job_that_failed_has_what_it_saved() -> None:
     over = a_started(end=deed.end)
     failed = next_step(a_look(over, agent, believed(S.RUNNING, 0))).events[0]
     assert isinstance(failed, JobFailed)
-    assert (failed.work_kept, failed.retryable) == (pytest.approx(60.0), True)
+    assert failed.work_kept == pytest.approx(60.0)
+    assert failed.retryable
 
 
 def test_an_agent_without_last_words_was_killed() -> None:
@@ -190,7 +192,8 @@ def test_an_agent_without_last_words_was_killed() -> None:
     entry = a_started(progress=Progress(step=70, total=100, saved_step=49))
     deed = next_step(a_look(entry, agent, believed(S.RUNNING, 0))).deed
     assert isinstance(deed, RecordEnd)
-    assert (deed.end.outcome, deed.end.kept) == ("infrastructure", pytest.approx(50.0))
+    assert deed.end.outcome == "infrastructure"
+    assert deed.end.kept == pytest.approx(50.0)
 
 
 def test_a_running_job_whose_folder_is_gone_has_ended() -> None:
@@ -255,7 +258,8 @@ def test_a_job_that_gives_up_growing_keeps_what_it_has() -> None:
     report = next_step(a_look(entry, alive(a_status(2)), belief)).events[0]
     assert isinstance(report, JobReported)
     assert report.placement is not None
-    assert (report.placement.numbers, report.serial) == ({0, 1}, 1)
+    assert report.placement.numbers == {0, 1}
+    assert report.serial == 1
 
 
 def test_a_job_that_cannot_be_resized_stays_as_it_is() -> None:
@@ -364,7 +368,3 @@ def test_what_is_over_is_settled_then_forgotten() -> None:
     settled = an_entry(state=S.SUCCEEDED)
     assert next_step(a_look(settled, belief=over)).events == (JobForgotten(NOW, settled.id),)
     assert next_step(a_look(settled)).deed is None
-
-
-def _fields(look: object) -> dict[str, object]:
-    return {name: getattr(look, name) for name in type(look).__dataclass_fields__}  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from tests.local.daemons import Lab, a_lab
+from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.users import ALICE, BOB, CAROL, DAVE, ROOT, as_user, needs_root
 from weft.api.backend import Farewell, Origin, Selection
 from weft.local.entry import Happening
@@ -26,11 +26,12 @@ from weft.model.errors import WorldError
 USERS: Final = (ALICE, BOB, CAROL, DAVE)
 SLOTS: Final = 4
 RECIPE: Final = "maxmin(spacing=0.5, hold=2.0, min_run=5.0)"
-SCRIPT: Final = ROOT / "tests" / "local" / "jobs" / "tiny.py"
+SCRIPT: Final = ROOT / "benchmarks" / "local" / "job.py"
 KILLS_AFTER: Final = (1, 4, 8)  # jobs that have ended by then
 PATIENCE_SECONDS: Final = 420.0
 SAMPLE_SECONDS: Final = 0.5
 SETTLING_SECONDS: Final = 5.0
+SEATED: Final = ("Starting", "Running", "Resizing", "Resized", "Stopping", "Ended", "Queued")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,18 @@ class Planned:
         return [f"--seed={self.seed}", f"--steps={self.steps}"]
 
 
-PLAN: Final = (
-    Planned(ALICE, "long", "1..2", 240, 1),
-    *(Planned(user, "first", "1..2", 40, 2) for user in USERS[1:]),
-    *(Planned(user, "second", "1..4", 40, 2) for user in USERS),
-    *(Planned(user, "third", 1, 40, 2) for user in USERS),
+LONG: Final = Planned(ALICE, "long", "1..3", 200, 1)
+# Who comes when: the next as soon as the long job can be resized, the others when it has been.
+STAGES: Final = (
+    (LONG, Planned(BOB, "first", 1, 40, 2)),
+    (Planned(CAROL, "first", 1, 40, 2),),
+    (
+        Planned(DAVE, "first", 1, 40, 2),
+        *(Planned(user, "second", "1..2", 40, 2) for user in USERS),
+        *(Planned(user, "third", "1..4", 40, 2) for user in USERS),
+    ),
 )
+PLAN: Final = tuple(job for stage in STAGES for job in stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,7 @@ def test_a_lab_shares_its_machine() -> None:
     expected = {kind: undisturbed(job) for kind, job in {job.kind: job for job in PLAN}.items()}
     with a_lab(slots=SLOTS, recipe=RECIPE, agent=AGENT, for_all=True) as lab:
         lab.start()
-        for job in PLAN:
-            as_user(job.user, lambda: submitted(lab, job))  # noqa: B023 - asked at once
+        come_in(lab)
         live_through(lab)
         lab.down(Farewell.DRAIN)
         losses = {job: final_loss(lab, job) for job in PLAN}
@@ -100,11 +106,29 @@ def test_a_lab_shares_its_machine() -> None:
 
     for job, loss in losses.items():
         assert loss == pytest.approx(expected[job.kind], abs=1e-4), job
-    resizes = [sum(one.what == "Resized" for one in history) for history in histories.values()]
+    resizes = [resizes_of(history) for history in histories.values()]
     shares = list(deviations([told(job, histories[job]) for job in PLAN]))
     show(shares, resizes, histories)
     assert max(resizes) >= 2
     assert_fair(shares)
+
+
+def come_in(lab: Lab) -> None:
+    for number, stage in enumerate(STAGES):
+        for job in stage:
+            as_user(job.user, lambda: submitted(lab, job))  # noqa: B023 - asked at once
+        if number == 0:
+            wait_until(lambda: is_live(lab), "the long job to train", lab.log)
+        elif number == 1:
+            wait_until(lambda: resizes_of(lab.history("long", str(ALICE))) > 0, "it to shrink")
+
+
+def is_live(lab: Lab) -> bool:
+    return lab.entry("long", str(ALICE)).progress.live is True
+
+
+def resizes_of(history: Sequence[Happening]) -> int:
+    return sum(one.what == "Resized" for one in history)
 
 
 def live_through(lab: Lab) -> None:
@@ -148,7 +172,7 @@ def undisturbed(job: Planned) -> float:
         check=True,
         timeout=120,
     )
-    return float(json.loads(run.stdout)["final"])
+    return float(json.loads(run.stdout.splitlines()[-1])["final"])
 
 
 def final_loss(lab: Lab, job: Planned) -> float:
@@ -156,7 +180,7 @@ def final_loss(lab: Lab, job: Planned) -> float:
     uid = lab.entry(job.name, str(job.user)).uid
     logs: list[Path] = sorted(lab.folder.glob(f"jobs/{uid}/epoch-*/logs/worker-*.log"))
     lines = [line for log in logs for line in log.read_text().splitlines()]
-    told = {json.loads(line)["final"] for line in lines if line.startswith("{")}
+    told = {json.loads(line)["final"] for line in lines if line.startswith('{"final"')}
     assert len(told) == 1, (job, lines[-20:])
     return float(told.pop())
 
@@ -165,16 +189,9 @@ def final_loss(lab: Lab, job: Planned) -> float:
 
 
 def told(job: Planned, history: Sequence[Happening]) -> Told:
-    held = [(one.at, one.gpus) for one in history if one.what not in ("Submitted", "Cancelling")]
-    steps = [pair for pair, one in zip(held, history[1:], strict=False) if _is_step(one)]
-    return Told(job.user, job.most, history[0].at, history[-1].at, steps)
-
-
-def _is_step(one: Happening) -> bool:
     """Reasons of waiting are part of a history too, and say nothing of seats."""
-    return one.what in (
-        *("Starting", "Running", "Resizing", "Resized", "Stopping", "Ended", "Queued", "Succeeded"),
-    )
+    held = [(one.at, one.gpus) for one in history if one.what in SEATED]
+    return Told(job.user, job.most, history[0].at, history[-1].at, held)
 
 
 def deviations(jobs: Sequence[Told]) -> Iterator[tuple[float, dict[int, float]]]:

@@ -66,13 +66,15 @@ def test_nobody_else_can_look_at_a_job_or_end_it(lab: Lab) -> None:
         "why": lambda: client.why("mine", owner=owner).detail.line.name,
         "logs": lambda: read_logs(lab, "mine", owner),
         "changes": lambda: first_change(lab, "mine", owner),
-        "down": lambda: str(client.stop(Farewell.KEEP)),
+        "down": lambda: client.stop(Farewell.KEEP) or "",  # type: ignore[func-returns-value]
     }
     for question, ask in forbidden.items():
         with pytest.raises(AsUser, match="Forbidden"):
             print(question, as_user(BOB, ask))  # noqa: T201 - what it gave away
-    listed = as_user(BOB, lambda: [(j.name, j.namespace) for j in client.jobs(Selection()).jobs])
-    assert listed == [["mine", owner]]
+    listed = as_user(
+        BOB, lambda: [f"{j.namespace}/{j.name}" for j in client.jobs(Selection()).jobs]
+    )
+    assert listed == [f"{owner}/mine"]
     assert read_logs(lab, "mine", owner)  # root may
     as_user(ALICE, lambda: client.cancel("mine").name)
     wait_until(lambda: lab.entry("mine", owner).state is State.CANCELLED, "it to end")

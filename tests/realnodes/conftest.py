@@ -12,6 +12,8 @@ from tests.realnodes.site import Site
 from tools.testcluster import ControlPlane
 from tools.testcluster.real_nodes import RealNodes, unmet
 
+TOLD = pytest.StashKey[list[str]]()
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -37,7 +39,10 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         Site(plane, nodes) as made,
     ):
         yield made
-        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None:  # a worker of xdist has none
-            for line in ("", *made.table(), "", *made.watched().splitlines()):
-                reporter.write_line(line)
+        request.config.stash[TOLD] = [*made.table(), "", *made.watched().splitlines()]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What took how long, and what `kubectl get trainingjobs -w` showed meanwhile."""
+    for line in terminalreporter.config.stash.get(TOLD, []):
+        terminalreporter.write_line(line)

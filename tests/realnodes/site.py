@@ -100,9 +100,6 @@ class Site:
         options = ("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=90s")
         self.plane.kubectl("drain", node, *options)
 
-    def uncordon(self, node: str) -> None:
-        self.plane.kubectl("uncordon", node)
-
     # ------------------------------------------------------------------ what is seen
 
     def steps(self, name: str, since: float = 0.0) -> list[Step]:

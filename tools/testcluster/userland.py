@@ -44,6 +44,7 @@ def write_busybox(layer: LayerWriter) -> None:
     layer.text("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
     busybox = find("busybox")
     layer.file("usr/bin/busybox", busybox)
+    layer.system_libraries([busybox])  # none, if it is busybox-static's
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
     for applet in applets.stdout.split():
         if applet != "busybox":

@@ -42,10 +42,19 @@ class Examination:
         self._next_round = next_round
         self._kind = desk.kind(slot)
         self._queue = desk.queue(slot)
-        self._need = int(desk.recipe.size(desk.snapshot, np.array([slot]))[0])
+        self._need = self._needed()
         self._offer: Offer | None = desk.recipe.place(
             desk.room, desk.fabric, self._kind, self._need
         )
+
+    def _needed(self) -> int:
+        """What it is assigned already; else what it would begin with: of a range, the least."""
+        desk, slot = self._desk, self._slot
+        if desk.state.assignments[slot] is not None:
+            return int(desk.snapshot.jobs.width[slot])
+        if desk.recipe.resizing is not None:
+            return self._kind.width.min_gpus
+        return int(desk.recipe.size(desk.snapshot, np.array([slot]))[0])
 
     def reasons(self, booked: ReasonCode) -> list[Reason]:
         """The booked one first if it alone stands; else by what each is short of."""

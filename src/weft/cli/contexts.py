@@ -69,7 +69,7 @@ def chosen(option: str | None = None, *, kubeconfig: str | None = None) -> Conte
 
 def socket_path() -> Path:
     """Where the world on this machine is heard: of several places the first that answers."""
-    named = os.environ.get("WEFT_SOCKET") or read_settings().socket
+    named = os.environ.get("WEFT_LOCAL_SOCKET") or read_settings().socket
     if named:
         return Path(named)
     places = list(dict.fromkeys((own_socket(), SYSTEM_SOCKET)))
@@ -91,6 +91,8 @@ def own_socket() -> Path:
 
 def own_folder() -> Path:
     """Where a world that this user starts keeps what it has to remember."""
+    if named := os.environ.get("WEFT_LOCAL_FOLDER"):
+        return Path(named)
     if os.geteuid() == 0:
         return Path("/var/lib/weft")
     return Path.home() / ".local" / "share" / "weft"

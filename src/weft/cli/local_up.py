@@ -88,7 +88,7 @@ def up(*, foreground: bool, output: str, socket: Path | None, **given: Any) -> N
 
 
 def _default_socket() -> Path:
-    named = os.environ.get("WEFT_SOCKET") or read_settings().socket
+    named = os.environ.get("WEFT_LOCAL_SOCKET") or read_settings().socket
     return Path(named) if named else own_socket()
 
 

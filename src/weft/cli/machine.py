@@ -94,26 +94,36 @@ class MachineWorld:
         bookmark = Bookmark()
 
         def begin() -> Stream[LogLine]:
-            bookmark.back()
-            return self.client.logs(key.name, which, owner=key.owner, follow_on=True)
+            stream = self.client.logs(key.name, which, owner=key.owner, follow_on=True)
+            bookmark.open()
+            return stream
 
         # What was left out before the last lines cannot be counted, nor found again.
         lines = self._kept_up(begin) if which.tail is None else streamed(begin)
-        async with aclosing(lines) as batches:
-            async for batch in batches:
-                for line in filter(bookmark.is_new, batch):
-                    emit(line)
         try:
+            async with aclosing(lines) as batches:
+                async for batch in batches:
+                    for line in filter(bookmark.is_new, batch):
+                        emit(line)
             return await self.detail(key)
         except NoSuchJob:
+            if bookmark.opened == 0:
+                raise
             return None
 
     async def changes(self, key: JobKey) -> AsyncGenerator[JobDetail | None, None]:
         begin = partial(self.client.changes, key.name, owner=key.owner)
-        async with aclosing(self._kept_up(begin)) as batches:
-            async for batch in batches:
-                for detail in batch:
-                    yield detail
+        begun = False
+        try:
+            async with aclosing(self._kept_up(begin)) as batches:
+                async for batch in batches:
+                    begun = True
+                    for detail in batch:
+                        yield detail
+        except NoSuchJob:
+            if not begun:
+                raise
+            yield None
 
     async def nodes(self) -> NodePage:
         return await away(self.client.nodes)
@@ -149,11 +159,17 @@ class MachineWorld:
     async def _kept_up(self, begin: Callable[[], Stream[T]]) -> AsyncGenerator[list[T], None]:
         """A stream that has begun is taken up again if the daemon is started anew meanwhile."""
         tries = MOST_TRIES
+
+        def begun() -> Stream[T]:
+            nonlocal tries
+            stream = begin()
+            tries = 0
+            return stream
+
         while True:
             try:
-                async with aclosing(streamed(begin)) as batches:
+                async with aclosing(streamed(begun)) as batches:
                     async for batch in batches:
-                        tries = 0
                         yield batch
                 return
             except NoAnswer:
@@ -169,8 +185,10 @@ class Bookmark:
     def __init__(self) -> None:
         self._read: Counter[tuple[int, int]] = Counter()
         self._again: Counter[tuple[int, int]] = Counter()
+        self.opened = 0
 
-    def back(self) -> None:
+    def open(self) -> None:
+        self.opened += 1
         self._again = self._read.copy()
 
     def is_new(self, line: LogLine) -> bool:

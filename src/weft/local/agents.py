@@ -12,7 +12,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -29,6 +29,7 @@ from weft.local.places import OUTCOME, TOKEN, folder_of, names_in, read_file
 from weft.local.sight import AgentSight, Presence, Status, read_last_words, read_status
 from weft.local.talk import Talk
 from weft.model.errors import WorldError
+from weft.model.state import State
 
 log = logging.getLogger(__name__)
 
@@ -37,20 +38,27 @@ FIRST_POLL_SECONDS: Final = 0.1
 SWEEP_SECONDS: Final = 0.05
 MOST_SWEEPS: Final = 200
 
+WAITING: Final = (State.QUEUED, State.ADMITTED)
+
 Changed = Callable[[str], None]
 
 
 class Agents:
     """The watches, by job."""
 
-    def __init__(self, launcher: Launcher, changed: Changed) -> None:
+    def __init__(
+        self, launcher: Launcher, changed: Changed, inherited: Iterable[Entry] = ()
+    ) -> None:
         self._launcher = launcher
         self._changed = changed
+        self._inherited = {(entry.uid, entry.epoch) for entry in inherited}
         self._watches: dict[str, Watch] = {}
 
     def look(self, entry: Entry) -> AgentSight:
         """What is seen of the incarnation on record; the first look begins to watch it."""
-        return self._watch(entry).sight if entry.epoch else AgentSight()
+        if not entry.epoch or entry.state in WAITING:
+            return AgentSight()
+        return self._watch(entry).sight
 
     def start(self, entry: Entry) -> Birth | None:
         """Start the agent of the incarnation on record; None if that came to nothing."""
@@ -87,20 +95,25 @@ class Agents:
         found = self._watches.get(entry.uid)
         if found is None or found.entry.epoch != entry.epoch:
             self.forget(entry.uid)
-            found = self._watches[entry.uid] = Watch(entry, self._launcher, self._changed)
+            inherited = (entry.uid, entry.epoch) in self._inherited
+            found = Watch(entry, self._launcher, self._changed, inherited=inherited)
+            self._watches[entry.uid] = found
         return found
 
 
 class Watch:
-    """Looks after one incarnation."""
+    """Looks after one incarnation; one that is `inherited` an earlier daemon may have started."""
 
-    def __init__(self, entry: Entry, launcher: Launcher, changed: Changed) -> None:
+    def __init__(
+        self, entry: Entry, launcher: Launcher, changed: Changed, *, inherited: bool
+    ) -> None:
         self.entry = entry
         self.sight = AgentSight()
         self._launcher = launcher
         self._changed = changed
         self._sign = launcher.sign(entry)
         self._birth = entry.agent
+        self._inherited = inherited
         self._process: subprocess.Popen[bytes] | None = None
         self._job_folder = launcher.places.job(entry.uid)
         self._folder = launcher.places.epoch(entry).name
@@ -175,8 +188,8 @@ class Watch:
     def _presence(self) -> tuple[Presence, str]:
         code = None if self._process is None else self._process.poll()
         if code == EXISTS_STATUS:  # another birth came first: that one is the agent
-            self._process = self._birth = None
-        if self._birth is None and not self.sight.ended:
+            self._process, self._birth, self._inherited = None, None, True
+        if self._birth is None and self._inherited and not self.sight.ended:
             self._birth = processes.find_agent(self._sign)
         if self._birth is not None and processes.is_alive(self._birth):
             return Presence.ALIVE, ""

@@ -113,8 +113,12 @@ class Book:
         await asyncio.get_running_loop().run_in_executor(self._pen, what, *given)
 
     def _changed(self, uid: str, changes: Changes) -> Entry:
-        entry = self._entries[uid].with_changes(**changes)
-        self._take(entry)
+        """One that has ended meanwhile is in the store alone."""
+        known = self._entries.get(uid) or self._store.get(uid)
+        assert known is not None, f"no entry {uid}"
+        entry = known.with_changes(**changes)
+        if uid in self._entries:
+            self._take(entry)
         return entry
 
     def _take(self, entry: Entry) -> None:

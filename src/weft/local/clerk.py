@@ -19,7 +19,7 @@ from weft.local.entry import Entry, Happening, Progress
 from weft.local.sight import AgentSight, Status
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
-from weft.model.reason import Reason
+from weft.model.reason import Reason, ReasonCode
 from weft.model.state import State
 
 log = logging.getLogger(__name__)
@@ -138,6 +138,8 @@ class Clerk:
         if not told or (entry.reasons and entry.reasons[0]["code"] == told[0]["code"]):
             return []
         first = told[0]
+        if first["code"] == ReasonCode.ROUND_PENDING.slug:  # it says nothing of the job
+            return []
         text = f"{first['text']} Remedy: {first['remedy']}"
         return [Happening(self._office.now(), first["code"].replace(".", ""), text, entry.epoch)]
 

@@ -110,9 +110,9 @@ class Daemon:
     async def _part(self, farewell: Farewell) -> None:
         holding = sum(1 for entry in self.term.book if entry.held) if self._term else 0
         if farewell is Farewell.KEEP:
-            log.info("stops; %d jobs go on training and are found again by the next one", holding)
+            log.info("stops; jobs that go on training until the next one: %d", holding)
             return
-        log.info("stops; %d jobs are asked to leave first", holding)
+        log.info("stops; jobs that are asked to leave first: %d", holding)
         await self.term.clear(at_once=farewell is Farewell.KILL)
 
     async def _terms(self) -> None:

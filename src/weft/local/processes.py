@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ class Sign:
         return f"{MARK}={self.text}".encode()
 
 
+@cache
 def this_boot() -> str:
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 

@@ -79,12 +79,13 @@ class Term:
         told: Told,
     ) -> None:
         self._settings = settings
+        self._began = time.time() - time.monotonic()
         self._told = told
         self._open_journal = open_journal
         self._launcher = launcher
         self.brain = Brain(make_recipe(settings.recipe), settings=settings.brain)
         self.book = Book(store, self._entry_changed)
-        self.agents = Agents(launcher, self._agent_changed)
+        self.agents = Agents(launcher, self._agent_changed, self.book)
         self.hands = Hands(self, self.book, self.agents, launcher.machine)
         self.clerk = Clerk(self, self.book)
         self._journal = Journal()
@@ -190,7 +191,7 @@ class Term:
         if self._wake is not None:
             self._wake.cancel()
         loop = asyncio.get_running_loop()
-        self._wake = loop.call_later(max(at - time.time(), 0.0), self._tick, at)
+        self._wake = loop.call_later(max(at - self.now(), 0.0), self._tick, at)
 
     def _tick(self, at: float) -> None:
         """Never before the time that was asked for, though timers may be a hair early."""
@@ -244,8 +245,8 @@ class Term:
         return past_of(self.brain, entry.id)
 
     def now(self) -> float:
-        """Seconds since 1970; never before what the brain has seen."""
-        return max(time.time(), self.brain.now)
+        """Seconds since 1970; a clock that is set meanwhile changes nothing within a term."""
+        return self._began + time.monotonic()
 
     def report(self, event: Event) -> None:
         """An event out of nobody's task: what it breaks is noticed all the same."""

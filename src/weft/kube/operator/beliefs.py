@@ -11,6 +11,7 @@ from weft.kube.operator.sight import PodSight
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Belief, Resizing
 from weft.model.ids import JobId
+from weft.model.placement import Seat
 from weft.model.state import State
 
 WAITING = (State.QUEUED, State.ADMITTED)
@@ -33,6 +34,25 @@ def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
         live=bool(state.jobs.live[slot]),
         resizing=_resizing(state, slot),
     )
+
+
+def is_counted(state: BrainState, pod: PodSight) -> bool | None:
+    """Whether the brain counts the GPUs of this pod; None where it has never heard of its job."""
+    job = JobId(pod.key)
+    slot = state.slot_of.get(job)
+    if slot is None:
+        return False if job in state.closed else None
+    if not state.state_of(slot).holds_seats or int(state.jobs.epoch[slot]) != pod.epoch:
+        return False
+    assignment = state.assignments[slot]
+    return assignment is not None and _has_seat(assignment.placement.seats, pod.seat)
+
+
+def _has_seat(seats: Sequence[Seat], number: int) -> bool:
+    """Until a job is resized, a seat's number is its place."""
+    if number < len(seats) and seats[number].number == number:
+        return True
+    return any(seat.number == number for seat in seats)
 
 
 def work_done(state: BrainState, slot: int, now: float) -> float:

@@ -90,9 +90,14 @@ def phase_seen(job: JobSight, pods: Sequence[PodSight], *, has_pods: bool = True
 
 def _are_there(job: JobSight, present: Collection[int]) -> bool:
     """All that were not still on their way; of a job that outlives its workers, the head."""
-    seats = job.placement.numbers - job.joining if job.placement else frozenset()
+    seats = _settled(job)
     needed = {HEAD_SEAT} if job.is_live else seats
     return bool(seats) and needed <= set(present)
+
+
+def _settled(job: JobSight) -> frozenset[int]:
+    """Seats on record, but for those whose workers are still on their way."""
+    return job.placement.numbers - job.joining if job.placement else frozenset()
 
 
 # --- jobs that the brain does not work on -----------------------------------------------------
@@ -293,7 +298,7 @@ def _stop(look: Look, job: JobSight) -> Step:
         return look.deeds(leaving)
     if live:
         return fenced(look, live)
-    if have_finished(job, mine):
+    if have_finished(_settled(job), mine):
         return look.events(JobFinished(look.now, look.id, epoch))
     kept = work_kept(look, job, drained=True)
     return look.events(InstructionDone(look.now, look.id, epoch, Verb.STOP, kept))

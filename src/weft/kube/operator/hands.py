@@ -232,8 +232,8 @@ class Hands:
         )
         written = await self._patch_status(job, patch)
         crash.passing("resize-recorded" if under_way else "resized")
-        if written and deed.why:
-            await self._tell(look, "Resizing" if under_way else "Shrunk", deed.why, bad=False)
+        if written and deed.cause:
+            await self._tell(look, deed.cause, deed.why, bad=deed.cause != "Resizing")
 
     async def _record_stopping(self, look: Look, deed: RecordStopping) -> None:
         job = self._job(look)

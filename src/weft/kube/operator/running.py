@@ -49,7 +49,7 @@ def run(look: Look, job: JobSight) -> Step:
     crew = _crew(look, job)
     if any(is_guilty(pod) for pod in crew.settled.values()):
         return failed(look, job, crew.all)
-    if have_finished(job, crew.settled):
+    if have_finished(crew.seats.numbers - job.joining, crew.settled):
         return _finish(look, crew)
     for change in (_record_order, _give_up_joiners, _lose):
         if (step := change(look, job, crew)) is not None:
@@ -109,7 +109,7 @@ def _record_order(look: Look, job: JobSight, crew: _Crew) -> Step | None:
     added = order.target.numbers - crew.seats.numbers
     joining = added | (job.joining & order.target.numbers)
     why = f"from {crew.seats.width} to {order.target.width} GPUs"
-    return look.deeds(RecordSeats(order.target, order.serial, joining, why=why))
+    return look.deeds(RecordSeats(order.target, order.serial, joining, cause="Resizing", why=why))
 
 
 def _give_up_joiners(look: Look, job: JobSight, crew: _Crew) -> Step | None:
@@ -121,7 +121,8 @@ def _give_up_joiners(look: Look, job: JobSight, crew: _Crew) -> Step | None:
         return None
     note = Note(refusal=(look.belief.epoch, job.serial, why))
     left = crew.seats.only(crew.seats.numbers - job.joining)
-    return Step(deeds=(RecordSeats(left, job.serial, why=why),), note=note)
+    undo = RecordSeats(left, job.serial, cause="NotResized", why=why)
+    return Step(deeds=(undo,), note=note)
 
 
 def _refused_before(look: Look, job: JobSight) -> str:
@@ -171,7 +172,7 @@ def _lose(look: Look, job: JobSight, crew: _Crew) -> Step | None:
     state = State.RESIZING if look.belief.resizing or job.joining else State.RUNNING
     kept = crew.seats.only(crew.seats.numbers - gone)
     why = f"{_named(look, crew, gone)} left; {left.width} GPUs train on"
-    return look.deeds(RecordSeats(kept, job.serial, job.joining, state, why))
+    return look.deeds(RecordSeats(kept, job.serial, job.joining, state, "Shrunk", why))
 
 
 def _is_enough(job: JobSight, left: Placement) -> bool:

@@ -82,13 +82,15 @@ class Record:
 class RecordSeats:
     """Write the seats that an incarnation has from now on, those that are to be joined among them.
 
-    `state` says whether the change is under way or over; `why` is for people.
+    `state` says whether the change is under way or over. Where it has a `cause`, the job's owner
+    hears of it, and `why`.
     """
 
     placement: Placement
     serial: int
     joining: frozenset[int] = frozenset()
     state: State = State.RESIZING
+    cause: str = ""
     why: str = ""
 
 

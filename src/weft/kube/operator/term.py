@@ -37,7 +37,7 @@ from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
 from weft.kube.names import JOB_LABEL, jobs_path, pods_path, queues_path
 from weft.kube.operator import crash
-from weft.kube.operator.beliefs import belief_of, slow_change, standing_of, why_of
+from weft.kube.operator.beliefs import belief_of, is_counted, slow_change, standing_of, why_of
 from weft.kube.operator.clerk import Clerk
 from weft.kube.operator.course import next_step
 from weft.kube.operator.hands import Hands
@@ -349,10 +349,9 @@ class Term:
         """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
         if not pod.job:
             return False
-        belief = self._belief(JobId(pod.key))
-        if belief.state is not None:
-            held = belief.state.holds_seats and belief.epoch == pod.epoch
-            return held and pod.seat in belief.seats
+        counted = is_counted(self.brain.state, pod)
+        if counted is not None:
+            return counted
         job = self.jobs.items.get(pod.key)
         if job is None or (job.uid, job.epoch) != (pod.owner, pod.epoch):
             return False

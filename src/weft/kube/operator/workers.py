@@ -6,7 +6,7 @@ that was asked to leave and left, 75 that of one whose surroundings failed. Only
 failures of the job.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from weft.brain.event import JobFailed
@@ -93,10 +93,9 @@ def failed(look: Look, job: JobSight, pods: Iterable[PodSight]) -> Step:
     return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept))
 
 
-def have_finished(job: JobSight, mine: Mapping[int, PodSight]) -> bool:
-    """Whether all its workers have succeeded; those that were still to join do not count."""
-    numbers = job.placement.numbers - job.joining if job.placement else frozenset()
-    return bool(numbers) and all(number in mine and mine[number].succeeded for number in numbers)
+def have_finished(seats: Collection[int], mine: Mapping[int, PodSight]) -> bool:
+    """Whether the workers of all these seats have succeeded."""
+    return bool(seats) and all(number in mine and mine[number].succeeded for number in seats)
 
 
 def work_kept(look: Look, job: JobSight, *, drained: bool) -> float:

@@ -1,7 +1,8 @@
 """A small network on data that comes slowly: how fast it trains follows from its width alone.
 
 Each sample takes `latency` seconds to read, so a step takes what the worker's share of the batch
-does; computing is next to nothing. The last line tells the loss over all samples.
+does; computing is next to nothing. Each worker tells when its first and its last step were done,
+and at the end the loss over all samples.
 """
 
 import argparse
@@ -43,14 +44,19 @@ torch.manual_seed(options.seed)
 network = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 model, opt = weft.prepare(network, lambda parameters: torch.optim.AdamW(parameters, 1e-2))
 data = Slow()
+times: list[float] = []
 for mb in weft.steps(weft.loader(data, options.batch, seed=options.seed), total=options.steps):
     loss = nn.functional.mse_loss(model(mb.x), mb.y)
     weft.backward(loss)
     opt.step()
     opt.zero_grad()
     weft.metric(loss=loss.item())
+    if weft.stepped() and not mb.warmup:
+        times = [times[0] if times else time.time(), time.time()]
 
+if times:
+    print(json.dumps({"first": times[0], "last": times[1]}), flush=True)
 model.eval()
 with torch.no_grad():
     loss = nn.functional.mse_loss(model(data.x), data.y)
-print(json.dumps({"final": loss.item()}), flush=True)  # noqa: T201
+print(json.dumps({"final": loss.item()}), flush=True)
