@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.local.daemons import Lab, a_lab, wait_until
-from weft.api.backend import Origin
+from weft.api.backend import Origin, Selection
 from weft.local.entry import Happening
 from weft.local.launch import AGENT
 
@@ -87,9 +87,10 @@ def submit(lab: Lab, job: Planned) -> None:
 
 
 def all_over(lab: Lab) -> bool:
-    states = set(lab.states().values())
-    assert states <= {"Queued", "Admitted", "Starting", "Running", "Resizing", "Succeeded"}, states
-    return states == {"Succeeded"}
+    lines = lab.client.jobs(Selection()).jobs
+    failed = [f"{line.name}: {line.message}" for line in lines if line.state == "Failed"]
+    assert not failed, failed
+    return all(line.finished for line in lines)
 
 
 def _lives(lab: Lab, jobs: Sequence[Planned]) -> Iterator[tuple[str, Lived]]:

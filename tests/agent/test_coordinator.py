@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.crowd import Crowd
-from weft.agent.coordinator import Phase
+from weft.agent.epochs import Phase
 from weft.agent.messages import NotBuilt
 from weft.agent.outcome import Outcome
 
@@ -177,6 +177,33 @@ def test_nobody_begins_again_while_the_snapshot_is_on_its_way() -> None:
     until(crowd, Phase.STEADY)
 
 
+def test_who_left_in_another_life_does_not_count() -> None:
+    """It had come further than what was begun from again, and nobody else remembers it."""
+    crowd = Crowd(14, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.calm(500)
+    crowd.resize(1)
+    reach(crowd, 1)
+    crowd.kill(0)
+    crowd.resize(2)
+    reach(crowd, 2)
+    assert crowd.mind.restarts == 1
+    crowd.kill(crowd.mind.members[1])
+    reach(crowd, 2)
+    assert crowd.mind.restarts == 1, "the survivor was not believed"
+
+
+def test_the_rest_of_a_replica_is_not_waited_for() -> None:
+    """Its members wait for the dead one in the script's own code, and answer nobody."""
+    crowd = Crowd(15, 4, total=100_000, unit=2)
+    until(crowd, Phase.STEADY)
+    crowd.actors[1].stopped = True
+    crowd.kill(0)
+    assert not crowd.actors[1].alive
+    until(crowd, Phase.REGROUPING)
+    assert crowd.mind.members == (2, 3)
+
+
 def test_a_plain_crew_is_started_anew_elsewhere() -> None:
     crowd = Crowd(0, 2, total=1)
     assert not crowd.mind.can_spare(frozenset({1}))
@@ -184,14 +211,14 @@ def test_a_plain_crew_is_started_anew_elsewhere() -> None:
     assert [a.alive for a in crowd.actors.values()] == [False, False, True, True]
 
 
-@given(seed=SEEDS, width=st.integers(1, 4))
-def test_deaths_in_mid_step_lose_and_repeat_nothing(seed: int, width: int) -> None:
-    crowd = Crowd(seed, width, total=100_000)
+@given(seed=SEEDS, units=st.integers(1, 4), unit=st.sampled_from([1, 1, 2]))
+def test_deaths_in_mid_step_lose_and_repeat_nothing(seed: int, units: int, unit: int) -> None:
+    crowd = Crowd(seed, units * unit, total=100_000, unit=unit)
     crowd.faults = 0.05
     for _ in range(1500):
         crowd.turn()
         if crowd.random.random() < 0.002:
-            crowd.resize(crowd.random.randint(1, 4))
+            crowd.resize(crowd.random.randint(1, 4) * unit)
         if crowd.mind.elastic and crowd.random.random() < 0.002:
             crowd.kill(crowd.random.choice(list(crowd.actors)))
         if crowd.conclusion:

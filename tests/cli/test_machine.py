@@ -166,9 +166,9 @@ def test_ls_selects(weft: Weft, machine: Served) -> None:
 
 @pytest.mark.parametrize("command", ["show", "why", "wait", "logs", "cancel"])
 def test_a_missing_job_is_an_error_at_once(weft: Weft, machine: Served, command: str) -> None:
-    called = weft(command, "lama")
+    called = weft(command, "llam")
     assert called.status == 2
-    assert called.err == "error: no job 'lama' of 'root'\nhint: did you mean llama?\n"
+    assert called.err == "error: no job 'llam' of 'root'\nhint: did you mean llama?\n"
 
 
 def test_cancel(weft: Weft, machine: Served) -> None:

@@ -108,7 +108,8 @@ def test_a_disruption_budget_keeps_workers_where_they_are(
         wait_until(lambda: lab.evict("wide-1-3") == 429, "the budget to hold")
         lab.cluster.api.must("PATCH", f"{path}/keep", {"spec": {"minAvailable": 3}}, MERGE_PATCH)
         wait_until(lambda: lab.evict("wide-1-3") == 201, "the budget to allow it")
-        await_width(lab, "wide", 3)
+        wait_until(lambda: 3 not in _seats(lab, "wide"), "the seat to be let go")
+        await_width(lab, "wide", 4)
         assert lab.job("wide")["status"]["decision"]["epoch"] == 1
 
 
@@ -146,7 +147,7 @@ def elastic(cluster: ControlPlane, folder: Path) -> Iterator[Lab]:
 
 
 def await_width(lab: Lab, name: str, width: int) -> None:
-    """Until so many workers run, and that is on record as the end of a change."""
+    """Until so many workers run, and no change is under way any more."""
     wait_until(lambda: _width(lab, name) == width, f"{name} to have {width} workers")
 
 
@@ -154,8 +155,12 @@ def _width(lab: Lab, name: str) -> int:
     status = lab.job(name).get("status", {})
     seats = status.get("decision", {}).get("seats", ())
     pods = [pod for pod in lab.pods(name).values() if _runs(pod)]
-    settled = status.get("state") == "Running" and len(pods) == len(seats)
+    settled = status.get("state") != "Resizing" and len(pods) == len(seats)
     return len(pods) if settled else -1
+
+
+def _seats(lab: Lab, name: str) -> set[int]:
+    return {seat["number"] for seat in lab.job(name)["status"]["decision"]["seats"]}
 
 
 def _runs(pod: dict[str, Any]) -> bool:

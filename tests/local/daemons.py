@@ -65,11 +65,11 @@ class Lab:
         self.status: int | None = None
         self.pid = 0
 
-    def start(self, crash: str = "") -> None:
-        """Until it answers, or has died of its crash."""
+    def start(self, crash: str = "", sabotage: Callable[[], None] | None = None) -> None:
+        """Until it answers, or has died of its crash; `sabotage` is done to it before."""
         self.status = None
         with self._reading:  # an open database does not survive a fork
-            self.pid = forked(lambda: self._serve(crash), self.log)
+            self.pid = forked(lambda: self._serve(crash, sabotage), self.log)
         wait_until(lambda: not self.alive or self._answers(), "the daemon to answer", self.log)
 
     @property
@@ -166,11 +166,13 @@ class Lab:
             os.kill(self.pid, number)
         self.wait_until_dead()
 
-    def _serve(self, crash: str) -> None:
+    def _serve(self, crash: str, sabotage: Callable[[], None] | None) -> None:
         plan = CrashPlan(crash)
         _PLAN.label, _PLAN.left = plan.label, plan.left
         if self._for_all:
             open_to_others()
+        if sabotage is not None:
+            sabotage()
         journals = Journals(self.folder / "journal.jsonl")
         asyncio.run(_served(self.options, journals, self._agent))
 

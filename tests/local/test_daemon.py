@@ -2,12 +2,15 @@
 
 import os
 import signal
+from itertools import count
 
 import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Farewell
 from weft.api.errors import Taken
+from weft.local import course, hands
+from weft.local.step import Look, Step
 from weft.model.errors import InfeasibleSpec
 from weft.view.logs import Which
 
@@ -194,6 +197,30 @@ def test_logs_of_all_incarnations_are_kept_and_followed() -> None:
                 (1, b"step 9 incarnation 1"),
                 (1, b"step 10 incarnation 1"),
             ]
+
+
+def test_a_defect_ends_a_term_and_no_job() -> None:
+    """Whatever nobody expected: the next term begins with a fresh look, and goes on."""
+    with a_lab() as lab:
+        lab.start(sabotage=fail_at_times)
+        lab.submit("on", "model total=60 step=0.05", gpus=2)
+        lab.submit("next", "model total=5 step=0.05", gpus=2)
+        for name in ("on", "next"):
+            lab.wait_for(name, "Succeeded")
+            assert lab.entry(name).epoch == 1
+        assert "a term ended by a defect" in lab.log.read_text()
+        assert not lab.leftovers()
+
+
+def fail_at_times() -> None:
+    looks = count(1)
+
+    def next_step(look: Look) -> Step:
+        if next(looks) in (4, 9, 15):
+            raise RuntimeError("nobody expected this")
+        return course.next_step(look)
+
+    hands.next_step = next_step  # type: ignore[attr-defined]
 
 
 def settled_width(lab: Lab) -> int:

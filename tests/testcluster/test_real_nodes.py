@@ -196,8 +196,8 @@ def test_a_killed_node_is_noticed_and_comes_back_empty(real: Real) -> None:
     assert len(pids) > 5
     assert until(lambda: not real.nodes.is_ready("node-1"), what="loss noticed") < 20
     assert real.nodes.is_ready("node-0")
-    taints = {each["key"] for each in _node(real.plane, "node-1")["spec"]["taints"]}
-    assert "node.kubernetes.io/unreachable" in taints
+    unreachable = "node.kubernetes.io/unreachable"
+    until(lambda: unreachable in _taints(real.plane, "node-1"), seconds=10, what="a taint")
 
     real.nodes.start("node-1")
     assert _node(real.plane, "node-1")["status"]["allocatable"][GPU] == "2"
@@ -237,6 +237,10 @@ def _nodes(plane: ControlPlane) -> list[dict[str, Any]]:
 
 def _node(plane: ControlPlane, name: str) -> dict[str, Any]:
     return plane.api.must("GET", f"/api/v1/nodes/{name}")
+
+
+def _taints(plane: ControlPlane, name: str) -> set[str]:
+    return {str(each["key"]) for each in _node(plane, name)["spec"].get("taints", ())}
 
 
 def _endpoints(plane: ControlPlane, service: str) -> list[str]:

@@ -43,7 +43,7 @@ def test_ten_random_resizes_come_to_what_an_undisturbed_run_comes_to(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     draw = Random(7)
-    width, total = 1, 1500
+    width, total = 1, 700
     steps = ("--total", str(total))
     with driven(tmp_path, "mlp.py", *steps, *options, *STEPS[2:], agent=("-n", "1")) as job:
         epoch = job.steady(1)["epoch"]
@@ -171,7 +171,7 @@ def test_a_newcomer_goes_on_though_the_step_in_which_it_came_is_repeated(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("victim", "point"), [(0, "before-switch"), (1, "switched"), (0, "sending"), (1, "sending")]
+    ("victim", "point"), [(0, "before-switch"), (1, "switched"), (0, "sending#2"), (1, "sending")]
 )
 def test_a_member_killed_over_a_switch(tmp_path: Path, victim: int, point: str) -> None:
     """Two give to a third and one of the two dies over it: the other goes on, the target holds."""

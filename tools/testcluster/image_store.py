@@ -27,6 +27,8 @@ from tools.testcluster.machine import Machine
 from tools.testcluster.oci import Image, Layer
 
 _KEPT: Final = 2
+_KEYS: Final = "[0-9a-f]" * 16
+_MACHINE: Final = "images"
 _SNAPSHOTS: Final = "io.containerd.snapshotter.v1.overlayfs/snapshots"
 _BLOBS: Final = "io.containerd.content.v1.content/blobs/sha256"
 
@@ -43,6 +45,8 @@ class ImageStore:
         """Takes a minute the first time that it is asked for in an environment."""
         folder = cache() / images.key()
         with _locked():
+            if (cache() / _MACHINE).exists():  # somebody was killed while making them
+                _machine(cache()).remove()
             if not (folder / "bases.json").exists():
                 _make(folder)
             _forget_old(folder)
@@ -87,7 +91,7 @@ def _make(folder: Path) -> None:
 
 
 def _import(bases: Bases, scratch: Path, root: Path) -> None:
-    machine = Machine("images", cache() / "images", scratch)
+    machine = _machine(scratch)
     runtime = Containerd(machine, images.PAUSE, scratch)
     try:
         machine.start()
@@ -98,6 +102,10 @@ def _import(bases: Bases, scratch: Path, root: Path) -> None:
         runtime.root.rename(root)
     finally:
         machine.remove()
+
+
+def _machine(logs: Path) -> Machine:
+    return Machine(_MACHINE, cache() / _MACHINE, logs)
 
 
 def _empty(blob: Path) -> None:
@@ -120,8 +128,7 @@ def _read(path: Path) -> Bases:
 def _forget_old(current: Path) -> None:
     """An image with torch is large: only those that were used last are kept."""
     current.touch()
-    made = [path.parent for path in cache().glob("*/bases.json")]
-    for folder in sorted(made, key=lambda each: each.stat().st_mtime)[:-_KEPT]:
+    for folder in sorted(cache().glob(_KEYS), key=lambda each: each.stat().st_mtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,7 +2,7 @@
 
 `weft/operator` has Python and Weft with what a cluster needs, `weft/train` also torch. All layers
 but the topmost hold what the environment holds and change with it alone; Weft's own source is the
-topmost, so that a change of it costs a second.
+topmost, with the examples, so that a change of it costs a second.
 """
 
 import hashlib
@@ -23,6 +23,7 @@ OPERATOR: Final = "docker.io/weft/operator:test"
 TRAIN: Final = "docker.io/weft/train:test"
 
 _SOURCE: Final = Path(__file__).parents[2] / "src" / "weft"
+_EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 _RECIPE: Final = (hollow, layers, oci, packages, userland)
 _ENVIRONMENT: Final = (
     f"PATH=/{packages.ROOT}/bin:/usr/bin",
@@ -81,6 +82,8 @@ def with_weft(bases: Bases, folder: Path) -> tuple[Image, ...]:
     path = folder / "weft.tar"
     with LayerWriter(path) as writer:
         packages.write_weft(writer, _SOURCE)
+        for script in sorted(_EXAMPLES.glob("*.py")):
+            writer.file(f"examples/{script.name}", script)
     top = Layer.of(path)
     return tuple(
         replace(base, name=name, layers=(*base.layers, top))

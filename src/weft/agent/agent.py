@@ -20,9 +20,10 @@ from typing import Any, Final
 from weft.agent import cpus, status
 from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
 from weft.agent.checkpoint.vault import Run
-from weft.agent.coordinator import Coordinator, Phase
+from weft.agent.coordinator import Coordinator
 from weft.agent.courier import Destination
 from weft.agent.crew import Crew
+from weft.agent.epochs import Phase
 from weft.agent.keeper import Keeper
 from weft.agent.messages import (
     Abandon,
@@ -339,10 +340,15 @@ class Agent:
         if not self.coordinator.draining and self._may_start(now) and self._source is not None:
             self.started = True
             source, step = self._source
-            self._carry_out(self.coordinator.start(now, source=source, saved_step=step))
+            begun = self.coordinator.start(now, width=self._width(), source=source, saved_step=step)
+            self._carry_out(begun)
 
     def _may_start(self, now: float) -> bool:
         return True
+
+    def _width(self) -> int:
+        """How wide the job is to begin."""
+        return self.coordinator.width
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()

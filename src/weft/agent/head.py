@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from weft.agent.actions import Conclude
 from weft.agent.agent import Agent, Told, exit_code_of
-from weft.agent.coordinator import Phase
+from weft.agent.epochs import Phase
 from weft.agent.meeting import Announcer, Head, address_of
 from weft.agent.messages import (
     Answer,
@@ -165,10 +165,7 @@ class HeadAgent(Agent):
             self._carry_out(self.coordinator.resize(width, now, self.places.unwanted))
 
     def _may_start(self, now: float) -> bool:
-        if not self.muster.may_start(self.places.gpus, now):
-            return False
-        self.coordinator.width = self.coordinator.crew_width = self._width()
-        return True
+        return self.muster.may_start(self.places.gpus, now)
 
     def _width(self) -> int:
         if self.once_per_seat:

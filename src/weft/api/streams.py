@@ -10,6 +10,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -70,8 +71,9 @@ class Streams:
         self, items: AsyncIterator[Any], form: _Format
     ) -> AsyncGenerator[bytes, None]:
         try:
-            async for batch in self._batches(items):
-                yield b"".join(map(form.item, batch)) or form.beat
+            async with aclosing(self._batches(items)) as batches:
+                async for batch in batches:
+                    yield b"".join(map(form.item, batch)) or form.beat
             yield form.end
         except WeftError as error:
             yield form.error(_failure(error))

@@ -6,8 +6,9 @@ for it and nobody else. Whoever wants to be told of changes is.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from weft.local.entry import Entry, Happening
@@ -15,6 +16,15 @@ from weft.local.store import Changes, Store
 
 T = TypeVar("T")
 Told = Callable[[Entry], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something to be written down of an entry, worth it only while that is as it was seen."""
+
+    seen: Entry
+    changes: Changes
+    happenings: tuple[Happening, ...] = ()
 
 
 class Book:
@@ -27,6 +37,7 @@ class Book:
         self._entries = {entry.uid: entry for entry in store.active()}
         self._names = {entry.id: entry.uid for entry in self._entries.values()}
         self._version = store.newest_version()
+        self._begun = {entry.uid: entry.version for entry in self._entries.values()}
         self._writing: set[asyncio.Task[Any]] = set()
 
     def __iter__(self) -> Iterator[Entry]:
@@ -52,7 +63,7 @@ class Book:
         return await self._to_the_end(self._add(entry, happening))
 
     async def _add(self, entry: Entry, happening: Happening) -> Entry:
-        entry = entry.with_changes(version=self._next_version())
+        entry = entry.with_changes(version=self._next_version(entry.uid))
         await self._write(self._store.add, entry, happening)
         self._names[entry.id] = entry.uid
         self._take(entry)
@@ -65,30 +76,28 @@ class Book:
     async def _change(
         self, uid: str, happenings: tuple[Happening, ...], changes: dict[str, Any]
     ) -> Entry:
-        changes["version"] = self._next_version()
+        changes["version"] = self._next_version(uid)
         await self._write(self._store.change, uid, changes, *happenings)
         return self._changed(uid, changes)
 
-    async def change_all(
-        self, changes: Mapping[str, Changes], happenings: Mapping[str, list[Happening]]
-    ) -> None:
-        """Several entries in one write; those that are over by then are left as they are."""
-        await self._to_the_end(self._change_all(changes, happenings))
+    async def remark(self, remarks: Sequence[Remark]) -> None:
+        """What is no matter of urgency, in one write; what others change meanwhile goes first."""
+        await self._to_the_end(self._remark(remarks))
 
-    async def _change_all(
-        self, changes: Mapping[str, Changes], happenings: Mapping[str, list[Happening]]
-    ) -> None:
-        alive = {uid: dict(changed) for uid, changed in changes.items() if uid in self._entries}
-        for changed in alive.values():
-            changed["version"] = self._next_version()
-        told = {uid: some for uid, some in happenings.items() if uid in alive}
-        await self._write(self._store.change_all, alive, told)
-        for uid, changed in alive.items():
-            if uid in self._entries:
-                self._changed(uid, changed)
+    async def _remark(self, remarks: Sequence[Remark]) -> None:
+        fresh = [one for one in remarks if self._begun.get(one.seen.uid) == one.seen.version]
+        changes = {
+            one.seen.uid: {**one.changes, "version": self._next_version(one.seen.uid)}
+            for one in fresh
+        }
+        happenings = {one.seen.uid: one.happenings for one in fresh}
+        await self._write(self._store.change_all, changes, happenings)
+        for uid, changed in changes.items():
+            self._changed(uid, changed)
 
     def forget(self, uid: str) -> None:
         """It is over: from now on the store alone knows it."""
+        self._begun.pop(uid, None)
         entry = self._entries.pop(uid, None)
         if entry is not None and self._names.get(entry.id) == uid:
             del self._names[entry.id]
@@ -125,6 +134,7 @@ class Book:
         self._entries[entry.uid] = entry
         self._told(entry)
 
-    def _next_version(self) -> int:
+    def _next_version(self, uid: str) -> int:
         self._version += 1
+        self._begun[uid] = self._version
         return self._version

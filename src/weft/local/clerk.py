@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from weft.brain.brain import Brain
 from weft.brain.event import JobReported, Past, Phase
 from weft.local.asking import Asked
-from weft.local.book import Book
+from weft.local.book import Book, Remark
 from weft.local.entry import Entry, Happening, Progress
 from weft.local.sight import AgentSight, Status
 from weft.model.errors import WorldError
@@ -56,31 +56,28 @@ class Clerk:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
-            changes, happenings = self.due()
-            if not changes:
+            remarks = self.due()
+            if not remarks:
                 continue
             try:
-                await self._book.change_all(changes, happenings)
+                await self._book.remark(remarks)
             except WorldError as error:
                 log.warning("%s", error)
 
-    def due(self) -> tuple[dict[str, dict[str, Any]], dict[str, list[Happening]]]:
-        """What is to be written now, by job."""
-        changes: dict[str, dict[str, Any]] = {}
-        happenings: dict[str, list[Happening]] = {}
-        explained = 0
+    def due(self) -> list[Remark]:
+        """What is to be written now."""
+        remarks, explained = [], 0
         for entry in self._book:
-            if entry.state in TRAINING:
+            if entry.state in TRAINING and entry.end is None:
                 self.heard(entry)
                 if changed := self._progress(entry):
-                    changes[entry.uid] = changed
+                    remarks.append(Remark(entry, changed))
             elif entry.state in WAITING and explained < EXPLAINED_AT_ONCE and self._is_due(entry):
                 explained += 1
                 told = tuple(map(as_json, self._office.brain.explain(entry.id)))
                 if told != entry.reasons:
-                    changes[entry.uid] = {"reasons": told}
-                    happenings[entry.uid] = self._news(entry, told)
-        return changes, happenings
+                    remarks.append(Remark(entry, {"reasons": told}, self._news(entry, told)))
+        return remarks
 
     def heard(self, entry: Entry) -> None:
         """Tell the brain what the job says of itself: seldom, but news at once."""
@@ -133,15 +130,16 @@ class Clerk:
         self._explained[entry.uid] = reason, now
         return True
 
-    def _news(self, entry: Entry, told: tuple[dict[str, Any], ...]) -> list[Happening]:
+    def _news(self, entry: Entry, told: tuple[dict[str, Any], ...]) -> tuple[Happening, ...]:
         """A change of the first reason belongs into the job's history; fresh numbers do not."""
         if not told or (entry.reasons and entry.reasons[0]["code"] == told[0]["code"]):
-            return []
+            return ()
         first = told[0]
         if first["code"] == ReasonCode.ROUND_PENDING.slug:  # it says nothing of the job
-            return []
+            return ()
         text = f"{first['text']} Remedy: {first['remedy']}"
-        return [Happening(self._office.now(), first["code"].replace(".", ""), text, entry.epoch)]
+        what = first["code"].replace(".", "")
+        return (Happening(self._office.now(), what, text, entry.epoch),)
 
 
 def _with_ranks(entry: Entry, status: Status) -> Mapping[str, Mapping[str, int]]:

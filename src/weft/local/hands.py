@@ -75,9 +75,12 @@ class Hands:
         self._again: set[str] = set()
         self._later: dict[str, asyncio.TimerHandle] = {}
         self._backoff: dict[str, float] = {}
+        self._closed = False
 
     def touch(self, uid: str) -> None:
         """Something about this job may have changed."""
+        if self._closed:
+            return
         if uid in self._working:
             self._again.add(uid)
             return
@@ -99,10 +102,10 @@ class Hands:
         return uid in self._working
 
     async def close(self) -> None:
-        """Finish the deeds that are under way and begin no more."""
+        """Deeds end where they are: what they have begun is found again by whoever comes next."""
+        self._closed = True
         for handle in self._later.values():
             handle.cancel()
-        self._again.clear()
         working = list(self._working.values())
         for task in working:
             task.cancel()

@@ -66,6 +66,7 @@ class Building:
         """Nobody will take it: peers that wait for this worker there must not wait longer."""
         self._discarded = True
         if self._groups is not None:
+            self._groups.cut()
             self._groups.close()
 
     def _build(self) -> None:

@@ -2,11 +2,14 @@
 
 A group is built beside the one in use, is used by one epoch and is then thrown away; it is never
 repaired. With gloo only a time limit, or the end of its connections, frees a thread from a peer
-that hangs: each group carries its own limit, and knows its connections. Closing a group ends them,
+that hangs: each group carries its own limit, and knows its connections. Cutting a group ends them,
 and that is how members that wait for somebody else learn that the epoch is broken.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias
@@ -24,6 +27,7 @@ from weft.train.contact import Contact
 from weft.train.store import AgentStore
 
 Backend: TypeAlias = Any  # one of torch's; they are alike in what is used here
+LINGER_SECONDS: Final = 5.0
 
 
 class Pending(Protocol):
@@ -102,40 +106,99 @@ class Flight:
     A work keeps the connections of its group open, and an error keeps every frame that it passed
     through. Were a work or a backend a local of such a frame, a group could be closed and yet not
     be gone. So what torch raises goes no further: it is told in an error of our own.
+
+    A collective of gloo is waited for by a lock that its end releases, or the cutting of its group:
+    gloo forgets who waits for a message of which only a part has come when its connection ends.
     """
 
-    def __init__(self, work: Pending, ended: Callable[["Flight"], None]) -> None:
-        self._work: Pending | None = work
-        self._ended = ended
+    def __init__(
+        self,
+        work: Any,  # noqa: ANN401
+        ended: Callable[["Flight"], None],
+        landing: "Landing | None",
+    ) -> None:
+        self._work, self._ended, self._landing = work, ended, landing
+        self.stuck = False
 
     def wait(self) -> None:
         work, failure = self._work, ""
         if work is None:
             raise WorldError("the group was closed")
+        landed = self._landing is None or self._landing.awaited()
         try:
-            work.wait()
+            if landed:
+                work.wait()
+            else:
+                self.stuck, failure = True, "the group was cut"
         except RuntimeError as error:
-            failure = _words(error)
+            failure = str(error) or type(error).__name__
         finally:
             work = None
             self.drop()
         if failure:
             raise WorldError(failure)
 
+    def cut(self) -> None:
+        """Whoever waits need not wait any longer."""
+        if self._landing is not None:
+            self._landing.give_up()
+
     def drop(self) -> None:
         self._work = None
         self._ended(self)
 
 
+class Landing:
+    """The end of an operation, or of all patience with it: whichever comes first."""
+
+    def __init__(self) -> None:
+        self._landed = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    @classmethod
+    def of(cls, work: Any) -> "Landing | None":  # noqa: ANN401
+        """A message between two has none."""
+        landing = cls()
+        try:
+            work.get_future().add_done_callback(lambda _: landing.land())
+        except RuntimeError:
+            return None
+        return landing
+
+    def awaited(self) -> bool:
+        """Wait; whether it has landed."""
+        self._lock.acquire()
+        return self._landed
+
+    def land(self) -> None:
+        self._landed = True
+        self.give_up()
+
+    def give_up(self) -> None:
+        with suppress(RuntimeError):  # somebody was faster
+            self._lock.release()
+
+
 class BackendGroup:
     """A group over one of torch's backends."""
 
-    def __init__(self, backend: Backend, rank: int, size: int, connections: Connections) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        rank: int,
+        size: int,
+        connections: Connections,
+        limit: timedelta,
+    ) -> None:
         self._backend: Backend | None = backend
-        self._connections = connections
+        self._connections, self._limit = connections, limit
         self.rank, self.size = rank, size
         self._vote = torch.empty(1, dtype=torch.int32)
         self._flights: set[Flight] = set()
+        self._lock = threading.Lock()
+        self._blocking = isinstance(backend, dist.ProcessGroupGloo)  # else a stream waits, not us
+        self._stuck = False
 
     def sum(self, tensor: Tensor) -> Pending:
         return self._begin(lambda backend: backend.allreduce([tensor]))
@@ -162,30 +225,55 @@ class BackendGroup:
 
     def cut(self) -> None:
         self._connections.cut()
+        for flight in self._under_way():
+            flight.cut()
 
     def close(self) -> None:
-        """End the connections, then let go of everything that refers to them."""
-        self.cut()
-        self._backend = None
-        while self._flights:
-            self._flights.pop().drop()
+        """Let go of everything: the connections end with the last that refers to them.
 
-    def _begin(self, operation: Callable[[Backend], Pending]) -> Flight:
-        if self._backend is None:
+        A backend waits for its operations when it is let go of, and holds up the interpreter; if
+        one is stuck, that is put off until it has come to its own limit.
+        """
+        backend, self._backend = self._backend, None
+        for flight in self._under_way():
+            flight.drop()
+        if self._stuck and backend is not None:
+            _linger(backend, self._limit)
+
+    def _begin(self, operation: Callable[[Backend], Any]) -> Flight:
+        backend, failure = self._backend, ""
+        if backend is None:
             raise WorldError("the group was closed")
-        failure = ""
         try:
-            flight = Flight(operation(self._backend), self._flights.discard)
+            work = operation(backend)
+            flight = Flight(work, self._ended, Landing.of(work) if self._blocking else None)
         except RuntimeError as error:
-            failure = _words(error)
+            failure = str(error) or type(error).__name__
+        finally:
+            backend = work = None
         if failure:
             raise WorldError(failure)
-        self._flights.add(flight)
+        with self._lock:
+            self._flights.add(flight)
         return flight
 
+    def _ended(self, flight: Flight) -> None:
+        self._stuck = self._stuck or flight.stuck
+        with self._lock:
+            self._flights.discard(flight)
 
-def _words(error: RuntimeError) -> str:
-    return str(error) or type(error).__name__
+    def _under_way(self) -> list[Flight]:
+        with self._lock:
+            return list(self._flights)
+
+
+_lingering: list[tuple[float, Backend]] = []
+
+
+def _linger(backend: Backend, limit: timedelta) -> None:
+    now = time.monotonic()
+    _lingering[:] = [(until, one) for until, one in _lingering if until > now]
+    _lingering.append((now + limit.total_seconds() + LINGER_SECONDS, backend))
 
 
 Make = Callable[[AgentStore, int, int, str, timedelta], Any]
@@ -290,4 +378,4 @@ class _Meeting:
         passing("meeting")
         with Connections() as connections:
             backend = self.make(store, rank, size, self.contact.host, self.limit)
-        return BackendGroup(backend, rank, size, connections)
+        return BackendGroup(backend, rank, size, connections, self.limit)

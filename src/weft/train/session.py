@@ -56,6 +56,7 @@ from weft.train.transfer import Receiving, Roles, Sending
 
 REPORT_SECONDS: Final = 10.0
 ORDER_SECONDS: Final = 600.0
+STUCK_SECONDS: Final = 1.0
 POINTS: Final = (  # of one step in their order, at each of which a process may die
     "step-opened",
     "batch-fetched",
@@ -107,6 +108,7 @@ class Session:
         self._fresh_epoch = True
         self._donors: tuple[int, ...] = ()
         self._transfer: Sending | Receiving | None = None
+        self._receiving: Receiving | None = None
         self._micro: MicroBatch | None = None
         self._share_weight = 0.0
         self._part = 0
@@ -166,8 +168,8 @@ class Session:
             if self._groups.shard > 1:  # what a replica gathers in the forward pass it gives back
                 (loss * 0.0).backward()  # type: ignore[no-untyped-call]
             self.stages.enter(Stage.COMM_EXPOSED)
-            self._await_buffers()
-            self.reduction.contribute_nothing(raised)
+            if self._have_buffers():
+                self.reduction.contribute_nothing(raised)
         else:
             self.stages.enter(Stage.BACKWARD)
             self.reduction.before_backward(last=micro.last, raised=raised)
@@ -333,7 +335,7 @@ class Session:
             self._join_transfer()
         except Exception as error:
             self._why = str(error)
-            self._groups.state.close()
+            self._groups.state.cut()
             return False
         return True
 
@@ -402,6 +404,8 @@ class Session:
 
     def _become(self, groups: EpochGroups, joiners: tuple[int, ...]) -> None:
         self._groups = groups
+        if self._is_halted():  # perhaps before there was anything to cut
+            groups.cut()
         self._fresh_epoch = True
         shard = groups.shard
         column = groups.members[self.rank % shard :: shard]
@@ -420,11 +424,20 @@ class Session:
                 self._groups.state, roles, self.book.tensors(), self._facts(), self._changing
             )
         else:
-            self._transfer = Receiving(self._groups.state, roles, self._make_room, self._changing)
+            self._transfer = self._new_receiving(roles)
         self._transfer.start()
         if self._groups.shard > 1 and isinstance(self._transfer, Receiving):
             # A forward pass takes the shards away that the state is to go into.
-            self._transfer.wait()
+            self._transfer.wait(self._is_halted)
+
+    def _new_receiving(self, roles: Roles) -> Receiving:
+        """Not before an earlier one has ended, of an epoch that was cut: it may make room yet."""
+        if self._receiving is not None:
+            deadline = time.monotonic() + STUCK_SECONDS
+            self._receiving.wait(lambda: time.monotonic() > deadline)
+        group = self._groups.state
+        self._receiving = Receiving(group, roles, self._make_room, self._changing)
+        return self._receiving
 
     def _roles(self) -> Roles | None:
         if not self._fresh_epoch or len(self._donors) == self._groups.replicas:
@@ -444,17 +457,24 @@ class Session:
         self.book.allocate(_record(record) for record in facts["records"])
         return self.book.tensors()
 
-    def _await_buffers(self) -> None:
+    def _have_buffers(self) -> bool:
         """A newcomer's buffers come with the state, and only then from the sum of the step."""
-        if isinstance(self._transfer, Receiving):
-            self._transfer.wait()
-            self.reduction.remember()
+        if not isinstance(self._transfer, Receiving):
+            return True
+        if not self._transfer.wait(self._is_halted):
+            self.reduction.failure = WorldError("the agent has halted this epoch")
+            return False
+        self.reduction.remember()
+        return True
+
+    def _is_halted(self) -> bool:
+        return self._control is not None and self._control.halted >= self._groups.epoch
 
     def _join_transfer(self) -> None:
         transfer, self._transfer = self._transfer, None
         if transfer is None:
             return
-        transfer.join()
+        transfer.join(self._is_halted)
         passing("handed-over")
         if isinstance(transfer, Receiving):
             self.book.load_facts(transfer.facts["state"])
@@ -469,11 +489,10 @@ class Session:
         control = self._control
         if control is None:
             raise self.reduction.failure or WorldError(why)
-        transfer, self._transfer = self._transfer, None
+        self._transfer = None
         while True:
+            self._groups.cut()
             self._groups.close()
-            if isinstance(transfer, Receiving):
-                transfer.wait()  # it may not write into what the next one receives
             self._enter_section("standby")
             broken = Broken(self._groups.epoch, self.committed, pending, why[:500])
             order = control.ask_after(broken, ORDER_SECONDS)

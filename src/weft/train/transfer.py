@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from weft.crash import passing
+from weft.model.errors import WorldError
 from weft.train.group import Group, Pending
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 SMALL_BYTES: Final = 64 * 1024
 MOST_IN_FLIGHT: Final = 4
+LOOK_SECONDS: Final = 0.02
 HEADER_TAG: Final = 1
 FACTS_TAG: Final = 2
 PACKED_TAG: Final = 3
@@ -45,8 +47,9 @@ class Roles:
 class Transfer:
     """A side thread that sends or receives; what went wrong is raised by `join`.
 
-    Who fails closes the group at once: one newcomer may be dead, and another waits for a part that
-    will not come.
+    Who fails cuts the group at once: one newcomer may be dead, and another waits for a part that
+    will not come. Whoever waits for it here may be told to give up, and then nothing comes any
+    more, because the group is cut, though gloo may not notice before its limit.
     """
 
     def __init__(self, name: str, group: Group) -> None:
@@ -57,21 +60,25 @@ class Transfer:
     def start(self) -> None:
         self._thread.start()
 
-    def join(self) -> None:
+    def join(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """Wait for the end; the only wait of a switch that training can notice."""
-        self.wait()
+        if not self.wait(given_up):
+            raise WorldError("the epoch was given up while the state was sent")
         if self.failure is not None:
             raise self.failure
 
-    def wait(self) -> None:
-        self._thread.join()
+    def wait(self, given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Whether it has ended; false if it was given up before."""
+        while self._thread.is_alive() and not given_up():
+            self._thread.join(LOOK_SECONDS)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             self.carry_out()
         except Exception as error:
             self.failure = error
-            self._group.close()
+            self._group.cut()
 
     def carry_out(self) -> None:
         raise NotImplementedError

@@ -10,8 +10,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import faulthandler
-faulthandler.register(10)
 import torch
 from torch import nn
 from torch.utils.data import Dataset
