@@ -7,10 +7,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from weft.agent.cpus import slices
 from weft.agent.places import Standing
 from weft.agent.processes import Launch, Processes, environment, free_port, program_of
 
@@ -65,6 +67,20 @@ def test_the_exit_code_is_told(tmp_path: Path, code: int) -> None:
     assert play(tmp_path, f"exit {code}") == code
 
 
+def test_a_command_that_is_not_there_ends_as_in_a_shell(tmp_path: Path) -> None:
+    async def scene() -> tuple[int, int]:
+        over: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+        processes = Processes(
+            launch(tmp_path, "no-such-command"),
+            lambda worker, code: over.set_result((worker, code)),
+        )
+        processes.start(5, Standing(0, 1))
+        return await asyncio.wait_for(over, 30)
+
+    assert asyncio.run(scene()) == (5, 127)
+    assert "no-such-command" in (tmp_path / "worker-5.log").read_text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_death_by_signal_is_told_as_a_negative_code(tmp_path: Path, number: int) -> None:
     assert play(tmp_path, f"kill -{int(number)} $$") == -number
@@ -113,6 +129,49 @@ def test_the_variables_of_torchrun_kubeflow_and_weft(tmp_path: Path) -> None:
     assert (found["WEFT_JOB"], found["WEFT_INCARNATION"], found["WEFT_WORKER"]) == ("job", "4", "5")
     assert found["WEFT_SHARD"] == "2"
     assert not any("secret" in value for value in found.values())
+
+
+def test_a_device_is_the_only_one_that_is_seen(tmp_path: Path) -> None:
+    found = environment(launch(tmp_path, "true"), 5, Standing(1, 2), (3,))
+    assert (found["CUDA_VISIBLE_DEVICES"], found["LOCAL_RANK"]) == ("3", "0")
+    assert "CUDA_VISIBLE_DEVICES" not in environment(launch(tmp_path, "true"), 5, Standing(1, 2))
+
+
+def test_a_launcher_is_told_how_many_processes_to_start(tmp_path: Path) -> None:
+    once = replace(launch(tmp_path, "torchrun"), gpus=4, master_host="10.0.0.1")
+    found = environment(once, 1, Standing(1, 2, 0, 1, node_rank=1, nodes=2), (4, 5, 6, 7))
+    assert (found["PET_NPROC_PER_NODE"], found["PET_NNODES"]) == ("4", "2")
+    assert (found["PET_NODE_RANK"], found["PET_MASTER_ADDR"]) == ("1", "10.0.0.1")
+    assert found["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+
+
+def test_processors_are_shared_anew_when_a_worker_comes_or_goes(tmp_path: Path) -> None:
+    """Those that run are moved; the one that is left gets all."""
+    mine = tuple(sorted(os.sched_getaffinity(0)))
+    if len(mine) < 2:
+        pytest.skip("one processor cannot be shared")
+
+    async def scene() -> None:
+        ended: asyncio.Queue[int] = asyncio.Queue()
+        pids: dict[int, int] = {}
+        processes = Processes(
+            launch(tmp_path, "/bin/sh", "-c", "sleep 60"),
+            lambda worker, _: ended.put_nowait(worker),
+            lambda worker, pid: pids.update({worker: pid}),
+        )
+        processes.share_cpus(mine)
+        for worker in (0, 1):
+            processes.start(worker, Standing(worker, 2))
+        for worker, part in zip((0, 1), slices(mine, 2), strict=True):
+            assert processes.bound[worker] == part
+            assert os.sched_getaffinity(pids[worker]) == set(part)
+        processes.signal(0, signal.SIGKILL)
+        assert await asyncio.wait_for(ended.get(), 30) == 0
+        assert os.sched_getaffinity(pids[1]) == set(mine)
+        processes.close()
+        assert await asyncio.wait_for(ended.get(), 30) == 1
+
+    asyncio.run(scene())
 
 
 def test_a_worker_gets_them_on_top_of_its_agents_own(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from weft.agent.messages import (
     Halt,
     Hello,
     Message,
+    Offer,
+    Over,
     Status,
     decode,
     encode,
@@ -165,7 +167,62 @@ def test_a_driver_and_a_store_are_served(tmp_path: Path) -> None:
     assert not play(tmp_path, scene).dropped
 
 
-@pytest.mark.parametrize("role", ["worker", "store", "driver"])
+def test_an_outpost_is_heard_ordered_and_missed(tmp_path: Path) -> None:
+    async def scene(server: Server, ears: Ears, knock: Callable[[], Awaitable[Guest]]) -> None:
+        outpost = await knock()
+        outpost.say(Hello("outpost", 4, 1, TOKEN))
+        outpost.say(Offer(2, "10.0.0.4"))
+        await until(lambda: ears.told)
+        assert ears.told == [(4, Offer(2, "10.0.0.4"))]
+        server.order(4, Over(143, "enough"))
+        server.order(5, Over(75, "nobody is there"))
+        assert await outpost.hear() == Over(143, "enough")
+        outpost.writer.transport.abort()
+        await until(lambda: ears.lost)
+        assert ears.lost == [4]
+        assert not ears.heard
+
+    assert not play(tmp_path, scene).dropped
+
+
+def test_an_outpost_that_comes_again_has_been_lost(tmp_path: Path) -> None:
+    async def scene(server: Server, ears: Ears, knock: Callable[[], Awaitable[Guest]]) -> None:
+        old, new = await knock(), await knock()
+        for guest in (old, new):
+            guest.say(Hello("outpost", 4, 1, TOKEN))
+            guest.say(Offer(1, "10.0.0.4"))
+            await until(lambda: ears.told)
+            ears.told.clear()
+        await old.shown_out()
+        assert ears.lost == [4]
+        server.dismiss(4)
+        await new.shown_out()
+        assert ears.lost == [4], "one that was sent home is not lost"
+
+    play(tmp_path, scene)
+
+
+def test_a_worker_that_is_cut_off_is_not_heard_and_has_no_store(tmp_path: Path) -> None:
+    async def scene(server: Server, ears: Ears, knock: Callable[[], Awaitable[Guest]]) -> None:
+        worker, store = await knock(), await knock()
+        worker.say(HELLO)
+        store.say(Hello("store", HELLO.worker, 1, TOKEN))
+        store.say(Ask("set", "a", "AA=="))
+        assert await store.hear() == Answer(ok=True)
+        await until(lambda: ears.heard)
+        assert server.hears(HELLO.worker)
+        server.cut(HELLO.worker)
+        assert not server.hears(HELLO.worker)
+        worker.say(Committed(1, 0))
+        await worker.shown_out()
+        await store.shown_out()
+        assert ears.heard == [(3, HELLO)]
+        assert not ears.silent
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("role", ["worker", "store", "driver", "outpost"])
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", "sécret", TOKEN[:-1]])
 def test_a_stranger_is_shown_out(tmp_path: Path, role: str, token: str) -> None:
     async def scene(server: Server, ears: Ears, knock: Callable[[], Awaitable[Guest]]) -> None:

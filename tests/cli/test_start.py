@@ -40,7 +40,8 @@ COMMANDS = {
     "doctor": ("doctor",),
     "status": ("local", "status"),
 }
-MOST_TIMES_PYTHON = 8.0
+WHAT_ANY_COMMAND_NEEDS = "import click, http.client, rich.table"
+MOST_TIMES_THAT = 3.0
 RUNS = 5
 
 
@@ -79,11 +80,14 @@ def test_a_list_is_there_at_once(served: Served) -> None:
     bare: list[float] = []
     listed: list[float] = []
     for _ in range(RUNS):
-        for times, words in ((bare, ("-c", "pass")), (listed, ("-m", "weft.cli.main", "ls"))):
+        for times, words in (
+            (bare, ("-c", WHAT_ANY_COMMAND_NEEDS)),
+            (listed, ("-m", "weft.cli.main", "ls")),
+        ):
             before = _child_seconds()
             python(served, *words)
             times.append(_child_seconds() - before)
-    assert min(listed) <= MOST_TIMES_PYTHON * min(bare), (min(listed), min(bare))
+    assert min(listed) <= MOST_TIMES_THAT * min(bare), (min(listed), min(bare))
 
 
 def _child_seconds() -> float:

@@ -415,6 +415,17 @@ def test_where_the_image_has_the_agent_it_is_the_first_process(
     assert process.returncode == 4
 
 
+def test_an_agent_that_has_just_begun_hears_it_too(container: Start, programs: Path) -> None:
+    """The first process of a container never hears a signal that came before it listened."""
+    slow = FAKE_AGENT.replace(
+        "signal.signal(", "print('up', flush=True); time.sleep(0.5)\nsignal.signal("
+    )
+    (programs / AGENT).write_text(slow.replace("import os,", "import os, time,"))
+    process = container("exec sleep 60", programs)
+    assert stop(process).endswith("told\n")
+    assert process.returncode == 143
+
+
 def test_the_agent_alone_hears_that_it_has_to_stop(container: Start, programs: Path) -> None:
     process = container("echo up; exec sleep 60", programs)
     assert process.stdout is not None

@@ -31,6 +31,7 @@ from weft.kube.operator.step import (
     Rules,
     Step,
 )
+from weft.model.errors import ProtocolError
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement
 from weft.model.state import State
@@ -290,6 +291,12 @@ def test_a_loss_during_a_shrinkage_is_told_with_its_end() -> None:
     told = answer(step(on_record(seats(0), 1), *pods(0), belief=SHRINKING))
     assert isinstance(told, JobReported)
     assert told.placement == seats(0)
+
+
+@pytest.mark.parametrize("job", [a_job("Running"), a_job("Running", epoch=2)])
+def test_a_record_that_somebody_else_changed_is_not_followed(job: JobSight) -> None:
+    with pytest.raises(ProtocolError, match="runs in epoch 1"):
+        step(job, *pods(0, 1), belief=training(0, 1))
 
 
 # --- ends

@@ -26,7 +26,7 @@ from weft.agent.messages import Ask, Envelope, Hello, encode
 from weft.model.errors import WeftError
 from weft.train import group as group_module
 from weft.train.group import Alone, EpochGroups, gloo
-from weft.train.session import _close_later
+from weft.train.member import _close_later
 
 SOURCES = sorted((ROOT / "src" / "weft" / "agent").glob("**/*.py"))
 SOURCES += sorted((ROOT / "src" / "weft" / "train").glob("*.py"))

@@ -8,6 +8,7 @@ such end; what the script does for the measurement alone lies outside of it.
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,12 @@ waited_seconds = 0.0
 join = Transfer.join
 
 
-def timed_join(transfer: Transfer) -> None:
+def timed_join(transfer: Transfer, given_up: Callable[[], bool]) -> None:
     """The one wait of a switch that training can notice."""
     global waited_seconds  # noqa: PLW0603 - a script has one loop
     before = time.monotonic()
     try:
-        join(transfer)
+        join(transfer, given_up)
     finally:
         waited_seconds += time.monotonic() - before
 

@@ -18,7 +18,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -44,6 +44,7 @@ MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {
     ("kill", 2): Kill,
     ("status", 0): Status,
 }
+TOO_MUCH_FOR_A_LOG: Final = ("stages", "committed", "building", "armed", "regrouping", "leaving")
 ORDERS = "resize N | save | drain [SECONDS] | kill WORKER [SIGNAL] | status"
 
 
@@ -98,7 +99,8 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
 def pod(command: tuple[str, ...]) -> None:
     """Run COMMAND on this pod's seat of a job; the pod's environment says which that is."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    tell = _teller(as_json=bool(os.environ.get("WEFT_AGENT_JSON")), to_stderr=True)
+    as_json = bool(os.environ.get("WEFT_AGENT_JSON"))
+    tell = _teller(as_json=as_json, to_stderr=True, but=() if as_json else TOO_MUCH_FOR_A_LOG)
     sys.exit(run_pod(program_of(command, os.environ), os.environ, tell))
 
 
@@ -171,8 +173,8 @@ def _obey(agent: Agent, text: str) -> None:
     agent.tell("answer", answer.body)
 
 
-def _teller(*, as_json: bool, to_stderr: bool = False) -> Told:
-    """Events as lines, for as long as anybody reads them."""
+def _teller(*, as_json: bool, to_stderr: bool = False, but: Sequence[str] = ()) -> Told:
+    """Events as lines, for as long as anybody reads them; but not all of them."""
     began = time.monotonic()
 
     def tell_json(what: str, facts: Mapping[str, Any]) -> None:
@@ -180,6 +182,8 @@ def _teller(*, as_json: bool, to_stderr: bool = False) -> Told:
         _echo(json.dumps(line), to_stderr=to_stderr)
 
     def tell_text(what: str, facts: Mapping[str, Any]) -> None:
+        if what in but:
+            return
         shown = "  ".join(f"{key}={value}" for key, value in facts.items())
         line = f"{time.monotonic() - began:8.2f}  {what:<12}{shown}"
         _echo(line, to_stderr=to_stderr)

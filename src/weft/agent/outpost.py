@@ -73,12 +73,21 @@ class Outpost:
         loop.add_signal_handler(signal.SIGINT, self._terminate)
         try:
             self.premises.open(self.settings.job, self.settings.incarnation)
-            self._slots().mkdir(parents=True, exist_ok=True)
+            self._slots().mkdir(mode=0o700, parents=True, exist_ok=True)
             adopt_orphans()
-            await self._connect()
+            await self._connect_unless(self._over)
             return await self._serve(self._over)
         finally:
             self._clear_up()
+
+    async def _connect_unless(self, over: "asyncio.Future[Over]") -> None:
+        """Find the way to the head, unless this seat is given back meanwhile."""
+        connecting = asyncio.create_task(self._connect())
+        ends: list[asyncio.Future[Any]] = [over, connecting]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if connecting.done():
+            connecting.result()
+        connecting.cancel()
 
     async def _connect(self) -> None:
         reader, writer = await self._reach_head()
@@ -98,7 +107,7 @@ class Outpost:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await asyncio.open_connection(host, port, limit=MOST_LINE_BYTES)
             except OSError as error:
-                if time.monotonic() > deadline or self._terminated:
+                if time.monotonic() > deadline:
                     raise WorldError(
                         f"no head answers at {self.head.address}: {error}",
                         hint="see whether a network policy keeps the job's pods apart",
@@ -106,6 +115,8 @@ class Outpost:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _serve(self, over: "asyncio.Future[Over]") -> Over:
+        if over.done():
+            return over.result()
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
         ends: list[asyncio.Future[Any]] = [over, *tasks]
         try:

@@ -28,6 +28,8 @@ from weft.agent.places import Standing
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 LOCALHOST: Final = "127.0.0.1"
+NOT_FOUND: Final = 127  # what a shell ends with if there is no such command
+NOT_STARTED: Final = 126
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Processes:
         elif worker in self._unborn:
             self._unborn[worker].append(number)
             if number == signal.SIGKILL:
-                self._never_born(worker)
+                self._never_born(worker, -number)
 
     def close(self) -> None:
         """Kill whoever runs, and start nobody any more."""
@@ -144,15 +146,21 @@ class Processes:
     def _spawned(self, worker: int, env: Mapping[str, str], output: int) -> Child | None:
         if self._closed or worker not in self._unborn:
             return None
-        with cpus.on(self.bound.get(worker, ())):
-            process = subprocess.Popen(
-                self.launch.command,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        try:
+            with cpus.on(self.bound.get(worker, ())):
+                process = subprocess.Popen(
+                    self.launch.command,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            os.write(output, f"cannot start {self.launch.command[0]}: {error}\n".encode())
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_STARTED
+            self._never_born(worker, code)
+            return None
         return Child(process.pid, process.wait)
 
     def _born(self, worker: int, child: Child | None) -> None:
@@ -171,11 +179,10 @@ class Processes:
         for number in signals:
             self.signal(worker, number)
 
-    def _never_born(self, worker: int) -> None:
+    def _never_born(self, worker: int, code: int) -> None:
         del self._unborn[worker]
-        if worker in self._copying:
-            self._copying.pop(worker)
-        asyncio.get_running_loop().call_soon(self._ended, worker, -signal.SIGKILL)
+        self._copying.pop(worker, None)
+        asyncio.get_running_loop().call_soon(self._ended, worker, code)
 
     def share_cpus(self, pool: Cpus) -> None:
         """Another pool: everyone gets another slice."""

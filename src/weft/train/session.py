@@ -1,62 +1,39 @@
-"""One training process through all its epochs: the step, the vote, the switch, the repair.
+"""One training process, step by step: who computes what, the vote, and the end.
 
 A step is: take the samples that are this worker's by its place in the epoch, compute, sum the
 gradients with the others, vote, apply. Nothing is applied unless everyone voted for it, so a step
 is either committed on all members or on none; the one that hears no result asks the agent, who
 knows from the others. Switches happen between steps, all at the same one, because the flag that
-announces them travels with the gradients. See `weft.agent.coordinator` for the other side.
+announces them travels with the gradients: see `weft.train.member` for how, and
+`weft.agent.coordinator` for the other side.
 """
 
-import math
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
-from enum import StrEnum
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from weft.agent.checkpoint.layout import TensorRecord
-from weft.agent.messages import (
-    FRESH,
-    NOWHERE,
-    STATELESS,
-    Arm,
-    Broken,
-    Committed,
-    Farewell,
-    Leaving,
-    Pulse,
-    Ready,
-    Regroup,
-    Staged,
-    Standby,
-)
+from weft.agent.messages import NOWHERE, Committed, Farewell, Leaving, Ready
 from weft.agent.outcome import DRAINED
 from weft.crash import passing
 from weft.model.errors import SpecError, WorldError
 from weft.train.contact import Contact
-from weft.train.control import Control
 from weft.train.ending import end_swiftly
-from weft.train.group import Alone, EpochGroups
+from weft.train.group import Alone
 from weft.train.loader import Loader, MicroBatch
+from weft.train.member import Member, Result
 from weft.train.pristine import Pristine
 from weft.train.reducer import Flag, Reduction
 from weft.train.saving import Saving
-from weft.train.snapshot import load
 from weft.train.split import Share, shares
-from weft.train.stages import CudaClock, Stage, Stages
+from weft.train.stages import Stage
 from weft.train.state import StateBook
-from weft.train.transfer import Receiving, Roles, Sending
 
-REPORT_SECONDS: Final = 10.0
-ORDER_SECONDS: Final = 600.0
-STUCK_SECONDS: Final = 1.0
 POINTS: Final = (  # of one step in their order, at each of which a process may die
     "step-opened",
     "batch-fetched",
@@ -74,16 +51,7 @@ POINTS: Final = (  # of one step in their order, at each of which a process may 
 BORDER_POINTS: Final = ("before-snapshot", "snapshot-taken", "before-switch", "switched")
 
 
-class Result(StrEnum):
-    """What became of a step."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    AGAIN = "again"
-    OUTSIDE = "outside"
-
-
-class Session:
+class Session(Member):
     """The loop of one process; with no contact it is the loop of plain PyTorch."""
 
     def __init__(
@@ -95,41 +63,18 @@ class Session:
         *,
         logical: int | None = None,
     ) -> None:
-        self.contact, self.book, self.reduction = contact, book, reduction
+        super().__init__(contact, book, reduction)
         self.logical = logical
-        self.stages = Stages(device=_device_clock(book))
-        self.committed = FRESH if contact is None else STATELESS
-        self.result = Result.OUTSIDE
-        self.metrics: dict[str, float] = {}
-        self.on_rescale: list[Callable[[], None]] = []
-        self._changing = frozenset(f"model/{name}" for name, _ in book.model.named_buffers())
         self._apply = apply
-        self._groups = _alone(contact)
-        self._fresh_epoch = True
-        self._donors: tuple[int, ...] = ()
-        self._transfer: Sending | Receiving | None = None
-        self._receiving: Receiving | None = None
         self._micro: MicroBatch | None = None
         self._share_weight = 0.0
         self._part = 0
         self._serial = False
         self._backward_done = False
         self._warm_batch: MicroBatch | None = None
-        self._pristine: Pristine | None = None
         self._why = ""
-        self._closing: list[threading.Thread] = []
         self._turn_epoch = 0
-        self._section = "setup"
-        self._section_since = time.monotonic()
-        self._reported_seconds = time.monotonic()
-        self._total = 0
-        self._control = Control(contact, self._pulse, self._cut) if contact else None
         self._saving = self._made_saving()
-
-    def _cut(self, epoch: int) -> None:
-        """The agent has halted that epoch: nobody waits in it for one who may never answer."""
-        if self._groups.epoch <= epoch:
-            self._groups.cut()
 
     def _made_saving(self) -> Saving | None:
         if self.contact is None or self._control is None:
@@ -140,7 +85,7 @@ class Session:
 
     def steps(self, loader: Loader, total: int) -> Iterator[MicroBatch]:
         """Micro-batch by micro-batch, until `total` steps are committed."""
-        self._loader, self._total = loader, total
+        self._loader, self._total, self._global_batch = loader, total, loader.global_batch
         _hear_terminate(self)
         try:
             if self._control is not None:
@@ -184,6 +129,16 @@ class Session:
         passing("summed")
         self._backward_done = True
 
+    def _have_buffers(self) -> bool:
+        """A newcomer's buffers come with the state, and only then from the sum of the step."""
+        if not self._handover.receives:
+            return True
+        if not self._handover.arrived():
+            self.reduction.failure = WorldError("the agent has halted this epoch")
+            return False
+        self.reduction.remember()
+        return True
+
     def optimizer_step(self) -> bool:
         """In place of the optimizer's own: applies a step that everyone voted for."""
         micro = self._open_micro("opt.step")
@@ -202,30 +157,14 @@ class Session:
         return self.stepped
 
     @property
-    def step(self) -> int:
-        """The optimizer step that comes next, counted from 0."""
-        return self.committed + 1
-
-    @property
     def stepped(self) -> bool:
         """Whether the optimizer has stepped in this micro-batch."""
         return self.result is Result.COMMITTED
 
     @property
-    def rank(self) -> int:
-        """This worker's place among the members; before its first epoch, its number."""
-        if self.contact is None or not self._groups.epoch:
-            return self.contact.worker if self.contact else 0
-        return self._groups.members.index(self.contact.worker)
-
-    @property
-    def width(self) -> int:
-        return len(self._groups.members)
-
-    @property
     def cursor(self) -> int:
         """Samples consumed by committed steps."""
-        return self.step * self._loader.global_batch
+        return self.step * self._global_batch
 
     # ------------------------------------------------------------------------------ one turn
 
@@ -237,7 +176,7 @@ class Session:
         self._serial = self.stages.calibrating(self.step)
         self.reduction.overlap = not self._serial
         self.reduction.open(self._groups.gradients, self._groups.votes)
-        self._begin_transfer()
+        self._begin_handover()
         passing("step-opened")
         mine = self._shares(self.step)
         for number, share in enumerate(mine):
@@ -250,8 +189,8 @@ class Session:
 
     def _hand_out(self, micro: MicroBatch, start: int, samples: int) -> Iterator[MicroBatch]:
         self._micro, self._backward_done = micro, False
-        self._share_weight = samples / self._loader.global_batch
-        self._part = start % self._loader.global_batch
+        self._share_weight = samples / self._global_batch
+        self._part = start % self._global_batch
         _seed(self._loader.seed, micro.step, self._part)
         passing("batch-fetched")
         self.stages.enter(Stage.FORWARD)
@@ -274,7 +213,7 @@ class Session:
         shard, within = self._groups.shard, self.rank % self._groups.shard
         return shares(
             step,
-            self._loader.global_batch,
+            self._global_batch,
             units * shard,
             place * shard + within,
             self._loader.micro,
@@ -296,8 +235,8 @@ class Session:
 
     def _first_share(self, width: int) -> Share:
         """As large a micro-batch as this worker will see, for what only has to run."""
-        workers = min(width, self._loader.global_batch)
-        return shares(0, self._loader.global_batch, workers, 0, self._loader.micro, self.logical)[0]
+        workers = min(width, self._global_batch)
+        return shares(0, self._global_batch, workers, 0, self._loader.micro, self.logical)[0]
 
     def _raised(self) -> frozenset[Flag]:
         control = self._control
@@ -332,7 +271,7 @@ class Session:
         if self.reduction.failure is not None:
             return False
         try:
-            self._join_transfer()
+            self._finish_handover()
         except Exception as error:
             self._why = str(error)
             self._groups.state.cut()
@@ -351,7 +290,7 @@ class Session:
 
     def _after_turn(self) -> None:
         """A step's border: everyone is here with the same step and has seen the same flags."""
-        self._transfer = None
+        self._handover.forget()
         if self.result is Result.AGAIN:
             self.stages.drop_step()
             return
@@ -359,7 +298,7 @@ class Session:
             return
         self.stages.add(Stage.COMM_BUSY, self.reduction.busy_seconds)
         self.stages.add(Stage.CPU_PREP, self._loader.take_busy_seconds())
-        self.stages.close_step(self._loader.global_batch)
+        self.stages.close_step(self._global_batch)
         passing("step-closed")
         if self._control is None or self._groups.epoch != self._turn_epoch:
             return
@@ -378,171 +317,6 @@ class Session:
         elif self.reduction.seen(Flag.ARMED):
             self._switch()
 
-    # ---------------------------------------------------------------------------- the switch
-
-    def _switch(self) -> None:
-        """The next step belongs to the armed epoch."""
-        control = self._control
-        assert control is not None
-        assert self.contact is not None
-        order = control.prepared
-        if order is None:
-            return self._mend(NOWHERE, "the armed epoch was given up")
-        passing("before-switch")
-        if self.contact.worker not in order.members:
-            self._leave(Farewell.LEFT)
-        old = self._groups
-        try:
-            self._become(control.take(order.epoch), order.joiners)
-        except Exception as error:
-            self._groups = EpochGroups(
-                order.epoch, order.members, old.shard, old.gradients, old.state, old.votes
-            )
-            self._mend(NOWHERE, str(error))
-        self._closing = [_close_later(old)]
-        passing("switched")
-
-    def _become(self, groups: EpochGroups, joiners: tuple[int, ...]) -> None:
-        self._groups = groups
-        if self._is_halted():  # perhaps before there was anything to cut
-            groups.cut()
-        self._fresh_epoch = True
-        shard = groups.shard
-        column = groups.members[self.rank % shard :: shard]
-        self._donors = tuple(i for i, member in enumerate(column) if member not in joiners)
-        self.stages.switched(len(groups.members), {"shard": shard}, self.step)
-        for notice in self.on_rescale:
-            notice()
-
-    def _begin_transfer(self) -> None:
-        """At the first step of an epoch with newcomers: their state, beside the computation."""
-        roles = self._roles()
-        if roles is None:
-            return
-        if self._groups.replica in roles.donors:
-            self._transfer = Sending(
-                self._groups.state, roles, self.book.tensors(), self._facts(), self._changing
-            )
-        else:
-            self._transfer = self._new_receiving(roles)
-        self._transfer.start()
-        if self._groups.shard > 1 and isinstance(self._transfer, Receiving):
-            # A forward pass takes the shards away that the state is to go into.
-            self._transfer.wait(self._is_halted)
-
-    def _new_receiving(self, roles: Roles) -> Receiving:
-        """Not before an earlier one has ended, of an epoch that was cut: it may make room yet."""
-        if self._receiving is not None:
-            deadline = time.monotonic() + STUCK_SECONDS
-            self._receiving.wait(lambda: time.monotonic() > deadline)
-        group = self._groups.state
-        self._receiving = Receiving(group, roles, self._make_room, self._changing)
-        return self._receiving
-
-    def _roles(self) -> Roles | None:
-        if not self._fresh_epoch or len(self._donors) == self._groups.replicas:
-            return None
-        everyone = range(self._groups.replicas)
-        return Roles(self._donors, tuple(r for r in everyone if r not in self._donors))
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "committed": self.committed,
-            "records": [asdict(record) for record in self.book.records()],
-            "state": self.book.facts(),
-        }
-
-    def _make_room(self, facts: dict[str, Any]) -> dict[str, Tensor]:
-        """Called by the receiving thread when it knows what will come."""
-        self.book.allocate(_record(record) for record in facts["records"])
-        return self.book.tensors()
-
-    def _have_buffers(self) -> bool:
-        """A newcomer's buffers come with the state, and only then from the sum of the step."""
-        if not isinstance(self._transfer, Receiving):
-            return True
-        if not self._transfer.wait(self._is_halted):
-            self.reduction.failure = WorldError("the agent has halted this epoch")
-            return False
-        self.reduction.remember()
-        return True
-
-    def _is_halted(self) -> bool:
-        return self._control is not None and self._control.halted >= self._groups.epoch
-
-    def _join_transfer(self) -> None:
-        transfer, self._transfer = self._transfer, None
-        if transfer is None:
-            return
-        transfer.join(self._is_halted)
-        passing("handed-over")
-        if isinstance(transfer, Receiving):
-            self.book.load_facts(transfer.facts["state"])
-            self.committed = int(transfer.facts["committed"])
-            self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
-            self._pristine = None
-
-    # ---------------------------------------------------------------------------- the repair
-
-    def _mend(self, pending: int, why: str) -> None:
-        """Say how far this worker is, and go on as the agent finds from what all have said."""
-        control = self._control
-        if control is None:
-            raise self.reduction.failure or WorldError(why)
-        self._transfer = None
-        while True:
-            self._groups.cut()
-            self._groups.close()
-            self._enter_section("standby")
-            broken = Broken(self._groups.epoch, self.committed, pending, why[:500])
-            order = control.ask_after(broken, ORDER_SECONDS)
-            if isinstance(order, Standby):
-                self.result = Result.OUTSIDE
-                return
-            assert isinstance(order, Regroup)
-            try:
-                self._regroup(order, pending)
-            except (RuntimeError, WorldError) as error:
-                why = str(error)
-                continue
-            return
-
-    def _regroup(self, order: Regroup, pending: int) -> None:
-        assert self.contact is not None
-        assert self._control is not None
-        self._enter_section("setup")
-        if self.committed < pending == order.committed and pending != NOWHERE:
-            self._commit()
-        self._groups = EpochGroups(
-            order.epoch, order.members, self.contact.shard, Alone(), Alone(), Alone()
-        )
-        joiners = tuple(m for m in order.members if m not in order.donors)
-        self._become(self._control.meet(order), joiners)
-        if self.result is not Result.COMMITTED:
-            self.result = Result.AGAIN
-            self.reduction.forget()
-        self._take_stock(order)
-        self._enter_section("")
-
-    def _take_stock(self, order: Regroup) -> None:
-        """Before the first step: the first donor loads, the others receive, all wait for it."""
-        assert self.contact is not None
-        if self.contact.worker in order.donors and self.committed == STATELESS:
-            self._load(order)
-        if self._roles() is not None:
-            self._begin_transfer()
-            self._join_transfer()
-            self._donors = tuple(range(self._groups.replicas))
-        self.committed = order.committed
-
-    def _load(self, order: Regroup) -> None:
-        if order.source:
-            parts = [Path(part) for part in order.source.split(os.pathsep)]
-            load(self.book, parts[0] if len(parts) == 1 else parts)
-        elif self._pristine is not None:
-            self._pristine.restore()
-        self._pristine = None
-
     # ------------------------------------------------------------------- outside of any epoch
 
     def _warm_up(self) -> Iterator[MicroBatch]:
@@ -557,42 +331,11 @@ class Session:
             self._warm_batch = batch
             self.result = Result.OPEN
             self.reduction.open(Alone(), Alone())
-            yield from self._hand_out(replace(batch, last=True), 0, self._loader.global_batch)
+            yield from self._hand_out(replace(batch, last=True), 0, self._global_batch)
         self.result = Result.OUTSIDE
         passing("warmed")
         control.say(Ready(time.monotonic() - began, elastic=True))
         passing("ready")
-
-    def _enter_epoch(self) -> None:
-        """Wait for the first epoch that has a place for this worker."""
-        control = self._control
-        if control is None:
-            self.result, self._fresh_epoch = Result.OPEN, False
-            return
-        self._enter_section("standby")
-        order = control.wait_order()
-        if isinstance(order, Arm):
-            self._join(order)
-        elif isinstance(order, Regroup):
-            try:
-                self._regroup(order, NOWHERE)
-            except (RuntimeError, WorldError) as error:
-                self._mend(NOWHERE, str(error))
-        self._enter_section("")
-
-    def _join(self, order: Arm) -> None:
-        control = self._control
-        assert control is not None
-        prepared = control.prepared
-        if control.halted >= order.epoch:
-            return self._mend(NOWHERE, "the agent has halted this epoch")
-        if prepared is None or prepared.epoch != order.epoch:
-            return None
-        try:
-            self._become(control.take(order.epoch), prepared.joiners)
-            self.result = Result.OPEN
-        except (RuntimeError, WorldError) as error:
-            self._mend(NOWHERE, str(error))
 
     # ------------------------------------------------------------------- snapshots and the end
 
@@ -625,39 +368,6 @@ class Session:
             end_swiftly(DRAINED)
             raise SystemExit(DRAINED)
 
-    # -------------------------------------------------------------------------------- telling
-
-    def _pulse(self) -> Pulse:
-        section, seconds = self._section, time.monotonic() - self._section_since
-        if not section:
-            stage, seconds = self.stages.section()
-            section = stage.value
-        samples = self.step * self._loader.global_batch if hasattr(self, "_loader") else 0
-        return Pulse(
-            self._groups.epoch,
-            self.step,
-            section,
-            seconds,
-            samples,
-            self._total,
-            {name: value for name, value in self.metrics.items() if math.isfinite(value)},
-        )
-
-    def _enter_section(self, name: str) -> None:
-        """What the main thread is at while it is in no stage of a step."""
-        self._section, self._section_since = name, time.monotonic()
-        if not name:
-            self.stages.enter(Stage.IDLE)
-
-    def _report(self, *, now: bool = False) -> None:
-        seconds = time.monotonic()
-        if self._control is None or (seconds - self._reported_seconds < REPORT_SECONDS and not now):
-            return
-        self._reported_seconds = seconds
-        plan = {"shard": self._groups.shard}
-        report = self.stages.report(self.width, plan, self._groups.epoch)
-        self._control.tell(Staged(report))
-
     def _open_micro(self, who: str) -> MicroBatch:
         if self._micro is None:
             raise SpecError(
@@ -666,35 +376,12 @@ class Session:
         return self._micro
 
 
-def _device_clock(book: StateBook) -> CudaClock | None:
-    on_gpu = any(parameter.is_cuda for parameter in book.model.parameters())
-    return CudaClock() if on_gpu else None
-
-
-def _record(told: dict[str, Any]) -> TensorRecord:
-    shape, offsets, sizes = (tuple(told[name]) for name in ("shape", "offsets", "sizes"))
-    return TensorRecord(told["name"], told["dtype"], shape, offsets, sizes)
-
-
-def _alone(contact: Contact | None) -> EpochGroups:
-    alone = Alone()
-    worker = contact.worker if contact else 0
-    return EpochGroups(0, (worker,), 1, alone, alone, alone)
-
-
 def _seed(seed: int, step: int, part: int) -> None:
     """Chance in a micro-batch depends on its place in the run and on nothing else."""
     drawn = (seed * 1_000_003 + step) * 1_000_033 + part & 0x7FFF_FFFF_FFFF_FFFF
     torch.default_generator.manual_seed(drawn)  # a hundred times faster than torch.manual_seed
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed_all(drawn)
-
-
-def _close_later(groups: EpochGroups) -> threading.Thread:
-    """Closing a gloo group takes 20 ms, so nobody waits for it before the end."""
-    closing = threading.Thread(target=groups.close, name="weft-closing", daemon=True)
-    closing.start()
-    return closing
 
 
 def _hear_terminate(session: Session) -> None:

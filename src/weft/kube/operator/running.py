@@ -35,6 +35,7 @@ from weft.kube.operator.workers import (
     is_guilty,
     to_delete,
 )
+from weft.model.errors import ProtocolError
 from weft.model.ids import NodeId
 from weft.model.placement import Placement
 from weft.model.state import State
@@ -77,7 +78,11 @@ class _Crew:
 def _crew(look: Look, job: JobSight) -> _Crew:
     mine, strays = divided(look, job)
     seats = job.placement
-    assert seats is not None, f"{look.key} runs and has no seats on record"
+    if seats is None or job.epoch != look.belief.epoch:
+        raise ProtocolError(
+            f"job {look.key} runs in epoch {look.belief.epoch}, and on record is {job.epoch}",
+            hint="somebody else writes its status; the brain is rebuilt",
+        )
     steady = seats.numbers - job.joining
     leaving = [pod for number, pod in mine.items() if number not in seats.numbers]
     return _Crew(

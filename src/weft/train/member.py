@@ -1,0 +1,309 @@
+"""A training process as a member of epochs: how it enters one, switches, and mends a broken one.
+
+What a step is, and who votes for it, is the session's (`weft.train.session`), which is a member and
+more. Here is what happens between steps, and when one has failed.
+"""
+
+import math
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from weft.agent.messages import (
+    FRESH,
+    NOWHERE,
+    STATELESS,
+    Arm,
+    Broken,
+    Farewell,
+    Pulse,
+    Regroup,
+    Staged,
+    Standby,
+)
+from weft.crash import passing
+from weft.model.errors import WorldError
+from weft.train.contact import Contact
+from weft.train.control import Control
+from weft.train.group import Alone, EpochGroups
+from weft.train.handover import Handover
+from weft.train.pristine import Pristine
+from weft.train.reducer import Reduction
+from weft.train.snapshot import load
+from weft.train.stages import CudaClock, Stage, Stages
+from weft.train.state import StateBook
+from weft.train.transfer import Roles
+
+REPORT_SECONDS: Final = 10.0
+ORDER_SECONDS: Final = 600.0
+
+
+class Result(StrEnum):
+    """What became of a step."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    AGAIN = "again"
+    OUTSIDE = "outside"
+
+
+class Member(ABC):
+    """One process and its epochs; with no contact it is alone in the only one."""
+
+    def __init__(self, contact: Contact | None, book: StateBook, reduction: Reduction) -> None:
+        self.contact, self.book, self.reduction = contact, book, reduction
+        self.stages = Stages(device=_device_clock(book))
+        self.committed = FRESH if contact is None else STATELESS
+        self.result = Result.OUTSIDE
+        self.metrics: dict[str, float] = {}
+        self.on_rescale: list[Callable[[], None]] = []
+        self._global_batch = 0
+        self._total = 0
+        self._groups = _alone(contact)
+        self._fresh_epoch = True
+        self._donors: tuple[int, ...] = ()
+        self._handover = Handover(book, self._is_halted)
+        self._pristine: Pristine | None = None
+        self._closing: list[threading.Thread] = []
+        self._section = "setup"
+        self._section_since = time.monotonic()
+        self._reported_seconds = time.monotonic()
+        self._control = Control(contact, self._pulse, self._cut) if contact else None
+
+    @abstractmethod
+    def _commit(self) -> None:
+        """Apply the step whose gradient is in hand."""
+
+    @abstractmethod
+    def _leave(self, why: Farewell) -> None:
+        """End the loop."""
+
+    @property
+    def step(self) -> int:
+        """The optimizer step that comes next, counted from 0."""
+        return self.committed + 1
+
+    @property
+    def rank(self) -> int:
+        """This worker's place among the members; before its first epoch, its number."""
+        if self.contact is None or not self._groups.epoch:
+            return self.contact.worker if self.contact else 0
+        return self._groups.members.index(self.contact.worker)
+
+    @property
+    def width(self) -> int:
+        return len(self._groups.members)
+
+    # ---------------------------------------------------------------------------- the switch
+
+    def _switch(self) -> None:
+        """The next step belongs to the armed epoch."""
+        control = self._control
+        assert control is not None
+        assert self.contact is not None
+        order = control.prepared
+        if order is None:
+            return self._mend(NOWHERE, "the armed epoch was given up")
+        passing("before-switch")
+        if self.contact.worker not in order.members:
+            self._leave(Farewell.LEFT)
+        old = self._groups
+        try:
+            self._become(control.take(order.epoch), order.joiners)
+        except Exception as error:
+            self._groups = EpochGroups(
+                order.epoch, order.members, old.shard, old.gradients, old.state, old.votes
+            )
+            self._mend(NOWHERE, str(error))
+        self._closing = [_close_later(old)]
+        passing("switched")
+        return None
+
+    def _become(self, groups: EpochGroups, joiners: tuple[int, ...]) -> None:
+        self._groups = groups
+        if self._is_halted():  # perhaps before there was anything to cut
+            groups.cut()
+        self._fresh_epoch = True
+        shard = groups.shard
+        column = groups.members[self.rank % shard :: shard]
+        self._donors = tuple(i for i, member in enumerate(column) if member not in joiners)
+        self.stages.switched(len(groups.members), {"shard": shard}, self.step)
+        for notice in self.on_rescale:
+            notice()
+
+    def _roles(self) -> Roles | None:
+        """Who sends and who receives, at the first step of an epoch with newcomers."""
+        if not self._fresh_epoch or len(self._donors) == self._groups.replicas:
+            return None
+        everyone = range(self._groups.replicas)
+        return Roles(self._donors, tuple(r for r in everyone if r not in self._donors))
+
+    def _begin_handover(self) -> None:
+        roles = self._roles()
+        if roles is not None:
+            self._handover.begin(self._groups, roles, self.committed)
+
+    def _finish_handover(self) -> None:
+        received = self._handover.finish()
+        if received is not None:
+            self.committed = received
+            self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
+            self._pristine = None
+
+    def _is_halted(self) -> bool:
+        return self._control is not None and self._control.halted >= self._groups.epoch
+
+    def _cut(self, epoch: int) -> None:
+        """The agent has halted that epoch: nobody waits in it for one who may never answer."""
+        if self._groups.epoch <= epoch:
+            self._groups.cut()
+
+    # ---------------------------------------------------------------------------- the repair
+
+    def _mend(self, pending: int, why: str) -> None:
+        """Say how far this worker is, and go on as the agent finds from what all have said."""
+        control = self._control
+        if control is None:
+            raise self.reduction.failure or WorldError(why)
+        self._handover.forget()
+        while True:
+            self._groups.cut()
+            self._groups.close()
+            self._enter_section("standby")
+            broken = Broken(self._groups.epoch, self.committed, pending, why[:500])
+            order = control.ask_after(broken, ORDER_SECONDS)
+            if isinstance(order, Standby):
+                self.result = Result.OUTSIDE
+                return
+            assert isinstance(order, Regroup)
+            try:
+                self._regroup(order, pending)
+            except (RuntimeError, WorldError) as error:
+                why = str(error)
+                continue
+            return
+
+    def _regroup(self, order: Regroup, pending: int) -> None:
+        assert self.contact is not None
+        assert self._control is not None
+        self._enter_section("setup")
+        if self.committed < pending == order.committed and pending != NOWHERE:
+            self._commit()
+        self._groups = EpochGroups(
+            order.epoch, order.members, self.contact.shard, Alone(), Alone(), Alone()
+        )
+        joiners = tuple(m for m in order.members if m not in order.donors)
+        self._become(self._control.meet(order), joiners)
+        if self.result is not Result.COMMITTED:
+            self.result = Result.AGAIN
+            self.reduction.forget()
+        self._take_stock(order)
+        self._enter_section("")
+
+    def _take_stock(self, order: Regroup) -> None:
+        """Before the first step: the first donor loads, the others receive, all wait for it."""
+        assert self.contact is not None
+        if self.contact.worker in order.donors and self.committed == STATELESS:
+            self._load(order)
+        if self._roles() is not None:
+            self._begin_handover()
+            self._finish_handover()
+            self._donors = tuple(range(self._groups.replicas))
+        self.committed = order.committed
+
+    def _load(self, order: Regroup) -> None:
+        if order.source:
+            parts = [Path(part) for part in order.source.split(os.pathsep)]
+            load(self.book, parts[0] if len(parts) == 1 else parts)
+        elif self._pristine is not None:
+            self._pristine.restore()
+        self._pristine = None
+
+    # ------------------------------------------------------------------- outside of any epoch
+
+    def _enter_epoch(self) -> None:
+        """Wait for the first epoch that has a place for this worker."""
+        control = self._control
+        if control is None:
+            self.result, self._fresh_epoch = Result.OPEN, False
+            return
+        self._enter_section("standby")
+        order = control.wait_order()
+        if isinstance(order, Arm):
+            self._join(order)
+        elif isinstance(order, Regroup):
+            try:
+                self._regroup(order, NOWHERE)
+            except (RuntimeError, WorldError) as error:
+                self._mend(NOWHERE, str(error))
+        self._enter_section("")
+
+    def _join(self, order: Arm) -> None:
+        control = self._control
+        assert control is not None
+        prepared = control.prepared
+        if control.halted >= order.epoch:
+            return self._mend(NOWHERE, "the agent has halted this epoch")
+        if prepared is None or prepared.epoch != order.epoch:
+            return None
+        try:
+            self._become(control.take(order.epoch), prepared.joiners)
+            self.result = Result.OPEN
+        except (RuntimeError, WorldError) as error:
+            self._mend(NOWHERE, str(error))
+        return None
+
+    # -------------------------------------------------------------------------------- telling
+
+    def _pulse(self) -> Pulse:
+        section, seconds = self._section, time.monotonic() - self._section_since
+        if not section:
+            stage, seconds = self.stages.section()
+            section = stage.value
+        return Pulse(
+            self._groups.epoch,
+            self.step,
+            section,
+            seconds,
+            self.step * self._global_batch,
+            self._total,
+            {name: value for name, value in self.metrics.items() if math.isfinite(value)},
+        )
+
+    def _enter_section(self, name: str) -> None:
+        """What the main thread is at while it is in no stage of a step."""
+        self._section, self._section_since = name, time.monotonic()
+        if not name:
+            self.stages.enter(Stage.IDLE)
+
+    def _report(self, *, now: bool = False) -> None:
+        seconds = time.monotonic()
+        if self._control is None or (seconds - self._reported_seconds < REPORT_SECONDS and not now):
+            return
+        self._reported_seconds = seconds
+        plan = {"shard": self._groups.shard}
+        report = self.stages.report(self.width, plan, self._groups.epoch)
+        self._control.tell(Staged(report))
+
+
+def _device_clock(book: StateBook) -> CudaClock | None:
+    on_gpu = any(parameter.is_cuda for parameter in book.model.parameters())
+    return CudaClock() if on_gpu else None
+
+
+def _alone(contact: Contact | None) -> EpochGroups:
+    alone = Alone()
+    worker = contact.worker if contact else 0
+    return EpochGroups(0, (worker,), 1, alone, alone, alone)
+
+
+def _close_later(groups: EpochGroups) -> threading.Thread:
+    """Closing a gloo group takes 20 ms, so nobody waits for it before the end."""
+    closing = threading.Thread(target=groups.close, name="weft-closing", daemon=True)
+    closing.start()
+    return closing
