@@ -112,7 +112,7 @@ def gang_pods(namespace: str, count: int, nodes: int) -> list[dict[str, Any]]:
     """The pods of one job that takes so many nodes."""
     names = [f"node-{number}" for number in range(nodes)]
     names += [f"extra-{number}" for number in range(count - nodes)]
-    seats = tuple(Seat(NodeId(name), NODE_GPUS) for name in names)
+    seats = tuple(Seat(NodeId(name), NODE_GPUS, number=number) for number, name in enumerate(names))
     spec = {"run": "train", "resources": {"gpus": NODE_GPUS * count}}
     return _pods(namespace, "bare-gang", spec, seats)
 

@@ -1,7 +1,8 @@
-"""What this machine costs and how fast it is: measured in one run, job by job.
+"""What this machine costs and how fast it is: measured in one run.
 
 Jobs of fixed width, one after the other, tell what a start and an end cost and how fast a width
-trains. Then a wide job gives half of its slots to another and gets them back.
+trains. Then two elastic jobs fill the machine, one of them gives a slot to a guest, and gets it
+back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,8 @@ from statistics import fmean
 
 from benchmarks.local.workload import Lived, Planned, play
 
-WIDTHS = (1, 2, 4)
-APART_SECONDS = 40.0
+WIDTHS = (1, 2)
+APART_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,15 @@ def measure(*, short: bool) -> Measured:
         for number, width in enumerate(WIDTHS)
     ]
     begin = len(WIDTHS) * APART_SECONDS
-    pair = [
-        Planned("wide", begin, "1..4", 300 if short else 500),
-        Planned("guest", begin + 20.0, 2, steps),
+    elastic = 280 if short else 360
+    crowd = [
+        Planned("left", begin, "1..2", elastic),
+        Planned("right", begin + 12.0, "1..2", elastic),
+        Planned("guest", begin + 25.0, 1, steps),
     ]
-    lives = play([*alone, *pair])
+    lives = play([*alone, *crowd])
     rates = [(width, _rate(lives[f"width-{width}"], steps * width)) for width in WIDTHS]
-    resizes = list(_resizes(lives["wide"]))
+    resizes = [one for name in ("left", "right") for one in _resizes(lives[name])]
     return Measured(
         starts=tuple(_start(life, rates) for life in lives.values()),
         ends=tuple(life.ended - life.last_step for life in lives.values()),

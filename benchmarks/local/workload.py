@@ -51,17 +51,18 @@ class Lived:
         return self.ended - self.submitted
 
 
+# About as much as four slots can take, in widths whose start two cores can bear.
 FULL: Final = (
-    Planned("a", 0.0, "1..4", 600),
-    Planned("b", 15.0, 1, 180),
-    Planned("c", 25.0, "1..2", 300),
-    Planned("d", 40.0, 2, 240),
-    Planned("e", 60.0, 1, 120),
-    Planned("f", 75.0, "1..2", 260),
-    Planned("g", 90.0, 1, 200),
-    Planned("h", 110.0, "1..4", 400),
-    Planned("i", 130.0, 2, 280),
-    Planned("j", 150.0, 1, 160),
+    Planned("a", 0.0, "1..2", 400),
+    Planned("b", 12.0, "1..2", 300),
+    Planned("c", 25.0, 1, 200),
+    Planned("d", 40.0, "1..2", 260),
+    Planned("e", 55.0, 1, 160),
+    Planned("f", 70.0, "1..2", 300),
+    Planned("g", 85.0, 1, 120),
+    Planned("h", 100.0, "1..2", 240),
+    Planned("i", 115.0, 1, 180),
+    Planned("j", 130.0, "1..2", 200),
 )
 SHORT: Final = FULL[:4]
 

@@ -32,7 +32,8 @@ def weft(
     """Call the command line in this process, by somebody who has no settings of their own."""
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("NO_COLOR", "WEFT_CONTEXT", "WEFT_LOCAL_SOCKET", "WEFT_VERBOSE"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that what a command sets is taken back afterwards
+        monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setattr("weft.cli.contexts.SYSTEM_SOCKET", tmp_path / "system" / "weft.sock")

@@ -338,7 +338,7 @@ def started(*words: str) -> "Iterator[subprocess.Popen[str]]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": source},
+        env=os.environ | {"PYTHONPATH": source, "WEFT_VERBOSE": ""},
     )
     try:
         yield process

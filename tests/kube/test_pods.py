@@ -338,7 +338,7 @@ def container() -> Iterator[Start]:
 
     def start(run: str, programs: Path | None = None) -> subprocess.Popen[str]:
         words = [*inside, "/bin/sh", "-c", LAUNCH, "weft", run]
-        path = f"{programs}:{os.environ['PATH']}" if programs else os.environ["PATH"]
+        path = f"{programs}:{_without_agent()}" if programs else _without_agent()
         running.append(
             subprocess.Popen(
                 words,
@@ -353,6 +353,12 @@ def container() -> Iterator[Start]:
     yield start
     for process in running:
         process.kill()
+
+
+def _without_agent() -> str:
+    """The path of an image that does not have it, whatever this machine has installed."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(each for each in folders if not (Path(each) / AGENT).exists())
 
 
 def stop(container: subprocess.Popen[str]) -> str:

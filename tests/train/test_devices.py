@@ -50,6 +50,7 @@ def test_who_loses_its_device_leaves_and_a_job_moves_to_another(tmp_path: Path) 
 
         assert told(job, Resize(1, devices=(2,))).ok
         job.until(lambda e: e["event"] == "exited" and e["worker"] == 1)
+        job.steady(1, after=epoch)
         status = told(job, Status()).body
         assert [(n, w["device"]) for n, w in living(status).items()] == [(2, 2)]
         assert status["members"] == [2]

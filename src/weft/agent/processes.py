@@ -22,7 +22,7 @@ from typing import Final
 
 from weft.agent import cpus
 from weft.agent.cpus import Cpus
-from weft.agent.nursery import Nursery, Request, script_of
+from weft.agent.nursery import SWITCH, Nursery, Request, script_of
 from weft.agent.output import Copying, Echo
 from weft.agent.places import Standing
 
@@ -87,6 +87,7 @@ class Processes:
         """Start a worker; its process id will be told, and its end."""
         self._share_cpus((*self.running, worker))
         env = {**os.environ, **environment(self.launch, worker, standing, devices)}
+        env.pop(SWITCH, None)
         output = self._output(worker, standing.rank)
         self._unborn[worker] = []
 
@@ -120,6 +121,15 @@ class Processes:
             self.signal(worker, signal.SIGKILL)
         if self._nursery is not None:
             self._nursery.close()
+
+    def share_cpus(self, pool: Cpus) -> None:
+        """Another pool: everyone gets another slice."""
+        self.pool = pool
+        self._share_cpus(self.running)
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        return (*self._running, *self._unborn)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -183,15 +193,6 @@ class Processes:
         del self._unborn[worker]
         self._copying.pop(worker, None)
         asyncio.get_running_loop().call_soon(self._ended, worker, code)
-
-    def share_cpus(self, pool: Cpus) -> None:
-        """Another pool: everyone gets another slice."""
-        self.pool = pool
-        self._share_cpus(self.running)
-
-    @property
-    def running(self) -> tuple[int, ...]:
-        return (*self._running, *self._unborn)
 
     def _reap(self, worker: int) -> None:
         child = self._running.pop(worker)

@@ -60,7 +60,7 @@ def _connected(address: str) -> socket.socket:
     host, separator, port = address.rpartition(":")
     try:
         if separator and port.isdigit():
-            return socket.create_connection((host, int(port)), timeout=None)
+            return socket.create_connection((host.strip("[]"), int(port)), timeout=None)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(address)
     except OSError as error:

@@ -41,7 +41,6 @@ class Birth:
 
     def become(self) -> None:
         """Turn this fresh process into it."""
-        os.setsid()
         if self.cpus:
             os.sched_setaffinity(0, self.cpus)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -126,7 +125,10 @@ def _asked(line: socket.socket) -> Birth | None:
 
 
 def _fork_twice() -> int:
-    """The worker's process id, and 0 in the worker; the one in between has ended."""
+    """The worker's process id, and 0 in the worker; the one in between has ended.
+
+    The worker is told of when it leads its session, because signals are sent to that.
+    """
     reading, writing = os.pipe()
     between = os.fork()
     if between:
@@ -136,10 +138,10 @@ def _fork_twice() -> int:
         os.waitpid(between, 0)
         return int(told)
     os.close(reading)
-    pid = os.fork()
-    if pid:
-        os.write(writing, str(pid).encode())
+    if os.fork():
         os._exit(0)
+    os.setsid()
+    os.write(writing, str(os.getpid()).encode())
     os.close(writing)
     return 0
 
