@@ -107,6 +107,26 @@ def test_a_key_that_leads_elsewhere_is_not_sent_anywhere(lab: Lab, tmp_path: Pat
     assert SECRET not in heard
 
 
+def test_a_door_that_leads_to_somebody_else_is_not_spoken_at(lab: Lab) -> None:
+    """The owner points the agent's socket to another user, who waits for the job's key."""
+    entry = started(lab, "mine", LONG)
+    folder, agent = lab.places().epoch(entry), entry.agent
+    assert agent is not None
+    trap = lab.folder / "trap"
+    trap.mkdir()
+    os.chown(trap, BOB, BOB)
+
+    def lead_away() -> str:
+        os.kill(agent.pid, signal.SIGSTOP)
+        (folder / "agent.sock").unlink()
+        (folder / "agent.sock").symlink_to(trap / "sock")
+        return (folder / "key").read_text()
+
+    key = as_user(ALICE, lead_away)
+    heard = as_user(BOB, lambda: listen_at(trap / "sock"))
+    assert key not in heard
+
+
 def test_links_in_the_place_of_logs_lead_nowhere(lab: Lab, tmp_path: Path) -> None:
     secret = tmp_path / "shadow"
     secret.write_text(SECRET + "\n")
@@ -246,8 +266,13 @@ def eavesdrop(folder: Path, secret: Path, agent: int) -> str:
     (folder / "key").unlink()
     (folder / "key").symlink_to(secret)
     (folder / "agent.sock").unlink()
+    return listen_at(folder / "agent.sock")
+
+
+def listen_at(path: Path) -> str:
+    """What comes in within some seconds."""
     with socket.socket(socket.AF_UNIX) as door:
-        door.bind(str(folder / "agent.sock"))
+        door.bind(str(path))
         door.listen()
         door.settimeout(0.2)
         return _heard_at(door)

@@ -54,8 +54,9 @@ class Forked:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has ended, and that is on its way to us
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -19,7 +19,7 @@ from weft.agent.orders import ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-STEPS = ("--total", "400", "--pause", "0.05")
+STEPS = ("--total", "250", "--pause", "0.05")
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 
 
@@ -61,13 +61,13 @@ def test_who_loses_its_device_leaves_and_a_job_moves_to_another(tmp_path: Path) 
         assert not told(job, Resize(1, cpus=(9999,))).ok
         job.reached(job.newest_step + 3)
         status = told(job, Status()).body
-        assert (status["live"], status["total"]) == (True, 400)
+        assert (status["live"], status["total"]) == (True, 250)
         assert status["loss"] == status["metrics"]["loss"] > 0
         (tmp_path / "hurry").touch()
         assert job.wait() == 0, job.logs()
-    check_each_once(job.lines(), total=400)
+    check_each_once(job.lines(), total=250)
     outcome = json.loads((tmp_path / "run" / "outcome.json").read_text())
-    assert (outcome["outcome"], outcome["exit_code"], outcome["step"]) == ("finished", 0, 399)
+    assert (outcome["outcome"], outcome["exit_code"], outcome["step"]) == ("finished", 0, 249)
 
 
 def test_an_agent_goes_on_without_its_terminal_and_says_how_it_ended(tmp_path: Path) -> None:

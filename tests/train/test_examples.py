@@ -148,7 +148,7 @@ def test_each_example_runs_alone_and_learns(
 def test_an_example_is_resized_while_it_trains(
     tmp_path: Path, example: str, options: tuple[str, ...]
 ) -> None:
-    steps = ("--steps", "500")
+    steps = ("--steps", "200")
     with unhurried(tmp_path, example, *steps, *options, agent=("-n", "1")) as run:
         run.resize(2)
         run.resize(1)
@@ -160,12 +160,12 @@ def test_an_example_is_resized_while_it_trains(
 
 def test_a_sharded_example_is_resized_by_whole_replicas(tmp_path: Path) -> None:
     agent = ("-n", "2", "--shard", "2")
-    with unhurried(tmp_path, "lm.py", "--steps", "400", *LM, agent=agent) as run:
+    with unhurried(tmp_path, "lm.py", "--steps", "150", *LM, agent=agent) as run:
         run.resize(4)
         run.resize(2)
         run.hurry()
         assert run.job.wait(120) == 0, run.job.logs()
-    undisturbed = loss_in(alone(tmp_path, EXAMPLES / "lm.py", "--steps", "400", *LM))
+    undisturbed = loss_in(alone(tmp_path, EXAMPLES / "lm.py", "--steps", "150", *LM))
     assert loss_in(log_of(run.job, 0)) == pytest.approx(undisturbed, abs=0.03)
 
 

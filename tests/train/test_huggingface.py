@@ -162,7 +162,7 @@ def test_what_cannot_be_honoured_is_refused_with_a_hint(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 def test_a_trainer_is_resized_and_loses_a_worker(tmp_path: Path) -> None:
     """1 → 2 by an order, 2 → 1 by a loss, 1 → 2 by the agent that makes up for it."""
-    total = 400
+    total = 250
     with driven(tmp_path, script(tmp_path), str(total), "5", agent=("-n", "1")) as job:
         job.reached(5)
         job.order("resize 2")

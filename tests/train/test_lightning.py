@@ -119,7 +119,7 @@ def test_checkpoints_of_lightnings_own_are_refused(tmp_path: Path) -> None:
 
 def test_a_trainer_is_resized_and_loses_a_worker(tmp_path: Path) -> None:
     """1 → 2 by an order, 2 → 1 by a loss, 1 → 2 by the agent that makes up for it."""
-    total = 400
+    total = 250
     with driven(tmp_path, script(tmp_path), str(total), "5", agent=("-n", "1")) as job:
         job.reached(5)
         job.order("resize 2")

@@ -18,7 +18,7 @@ from weft.agent.checkpoint.vault import Vault
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.enable_socket]
 
 DRAINED, INFRASTRUCTURE = 143, 75
-TOTAL = 400
+TOTAL = 250
 STEPS = ("--total", str(TOTAL), "--level", "bitwise")
 SHARDED = ("--total", str(TOTAL))
 PAUSE = ("--pause", "0.1")

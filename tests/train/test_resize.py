@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 EVERYTHING = ("--level", "bitwise", "--norm", "--dropout", "0.1", "--micro", "2", "--clip", "0.5")
 LARGE = ("--hidden", "256")  # enough to be sent in pieces of its own
-TOTAL = 500
+TOTAL = 250
 RECOVERY_SECONDS = 3.0
 STEPS = ("--total", str(TOTAL), "--pause", "0.1")
 
@@ -43,7 +43,7 @@ def test_ten_random_resizes_come_to_what_an_undisturbed_run_comes_to(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     draw = Random(7)
-    width, total = 1, 700
+    width, total = 1, 500
     steps = ("--total", str(total))
     with driven(tmp_path, "mlp.py", *steps, *options, *STEPS[2:], agent=("-n", "1")) as job:
         epoch = job.steady(1)["epoch"]
