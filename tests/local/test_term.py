@@ -19,8 +19,8 @@ ME = Owner("me", os.getuid(), os.getgid())
 SUBMITTED = Happening(1.0, "Submitted")
 
 
-def begun(folder: Path, *entries: Entry) -> dict[str, State]:
-    """What a fresh brain believes when all that is on record has been told."""
+def begun(folder: Path, *entries: Entry) -> dict[str, tuple[State, int]]:
+    """What a fresh brain believes when all that is on record has been told: state and failures."""
     places = Places(folder)
     places.open(for_all=False)
     store = Store.at(places.store)
@@ -28,7 +28,7 @@ def begun(folder: Path, *entries: Entry) -> dict[str, State]:
         places.make_job(entry.uid, entry.owner)
         store.add(entry, SUBMITTED)
 
-    async def scene() -> dict[str, State]:
+    async def scene() -> dict[str, tuple[State, int]]:
         term = Term(
             store,
             Launcher(places, a_machine(slots=2), "test"),
@@ -38,7 +38,11 @@ def begun(folder: Path, *entries: Entry) -> dict[str, State]:
         )
         term._begin()
         state = term.brain.state
-        found = {entry.name: state.state_of(state.slot_of[JobId(entry.id)]) for entry in entries}
+        slots = {entry.name: state.slot_of[JobId(entry.id)] for entry in entries}
+        found = {
+            name: (state.state_of(slot), int(state.jobs.failures[slot]))
+            for name, slot in slots.items()
+        }
         await term._end()
         return found
 
@@ -53,9 +57,9 @@ def test_what_is_on_record_is_believed(tmp_path: Path) -> None:
     waiting = a_started(State.QUEUED, uid="b", name="waits", owner=ME, seats=())
     stopping = a_started(State.STOPPING, 1, uid="c", name="stops", owner=ME)
     assert begun(tmp_path, running, waiting, stopping) == {
-        "runs": State.RUNNING,
-        "waits": State.QUEUED,
-        "stops": State.STOPPING,
+        "runs": (State.RUNNING, 0),
+        "waits": (State.QUEUED, 0),
+        "stops": (State.STOPPING, 0),
     }
 
 
@@ -72,7 +76,8 @@ def test_whoever_took_over_the_devices_of_one_that_has_ended_keeps_them(tmp_path
         end=End("user error", 1, "it failed"),
     )
     heir = a_started(State.RUNNING, 0, 1, uid="b", name="heir", owner=ME, submitted_at=1.0)
-    assert begun(tmp_path, ended, heir) == {"ended": State.QUEUED, "heir": State.RUNNING}
+    found = begun(tmp_path, ended, heir)
+    assert found == {"ended": (State.QUEUED, 1), "heir": (State.RUNNING, 0)}
 
 
 def test_a_resize_under_way_holds_both_of_its_sides(tmp_path: Path) -> None:
@@ -87,4 +92,4 @@ def test_a_resize_under_way_holds_both_of_its_sides(tmp_path: Path) -> None:
     )
     waiting = a_started(State.QUEUED, uid="b", name="waits", owner=ME, seats=())
     found = begun(tmp_path, growing, waiting)
-    assert found == {"grows": State.RUNNING, "waits": State.QUEUED}
+    assert found == {"grows": (State.RUNNING, 0), "waits": (State.QUEUED, 0)}

@@ -121,7 +121,7 @@ def test_trap_7_every_error_of_a_checkpoint_is_an_ordinary_one() -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
     """A job that has grown and saved, and trains on."""
     folder = tmp_path_factory.mktemp("watched")
-    options = ("--total", "400", "--pause", "0.05", "--watch", "--norm", "--hidden", "256")
+    options = ("--total", "800", "--pause", "0.05", "--watch", "--norm", "--hidden", "256")
     agent = ("-n", "1", "--checkpoints", str(folder / "kept"))
     with driven(folder, "mlp.py", *options, agent=agent) as job:
         job.reached(3)
