@@ -31,8 +31,14 @@ class Suite:
     parts: tuple[str, ...] = ()
 
 
+ELASTIC = (
+    *("conformance", "decision", "lengths", "churn", "packing", "mixes"),
+    *("curves", "synergy", "weave", "replay", "real"),
+)
+
 SUITES = {
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
+    "elastic": Suite("benchmarks.elastic", "widths that follow the work", False, ELASTIC),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),

@@ -8,9 +8,6 @@ one of processor seconds, so that a busy machine slows neither side alone.
 """
 
 import gzip
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.apart import apart
 from benchmarks.replay_one import Outcome, Spec
 from benchmarks.row import Row, at_least, at_most, below_peer, broken, exactly, told
 from weft.policy.place.patience import PATIENT
@@ -95,30 +93,13 @@ def _plans(listing: str, nodes: str) -> list[Plan]:
 def _run(plan: Plan) -> Outcome | str:
     """The outcome of one replay in its own process, or the last words of one that failed."""
     print(f"  {plan.name} …", file=sys.stderr, flush=True)
-    command = [sys.executable, "-m", "benchmarks.replay_one", json.dumps(asdict(plan.spec))]
-    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environment = {
-        **os.environ,
-        **one_core,
-        "PYTHONHASHSEED": str(plan.seed),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            cwd=Path(__file__).parents[1],
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_RUN_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not over after {LONGEST_RUN_SECONDS:.0f} s"
-    if done.returncode:
-        print(done.stderr, file=sys.stderr)
-        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-    return Outcome(**json.loads(done.stdout))
+    found = apart(
+        "benchmarks.replay_one",
+        asdict(plan.spec),
+        at_most_seconds=LONGEST_RUN_SECONDS,
+        environment={"PYTHONHASHSEED": str(plan.seed)},
+    )
+    return found if isinstance(found, str) else Outcome(**found)
 
 
 def _prefix(listing: Path, folder: Path, count: int) -> Path:

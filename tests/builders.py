@@ -34,10 +34,11 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
-from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop, Wake
+from weft.brain.instruction import Feed, Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.invariants import check, demand
 from weft.brain.nodes import NodeTable
 from weft.model.cluster import Cluster, Gpu, Node
+from weft.model.curves import NO_CURVES, Curves
 from weft.model.ids import GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
 from weft.model.job import INDIFFERENT, GpuSpeed, Job, Width, Work
 from weft.model.placement import Placement, Seat
@@ -49,7 +50,7 @@ from weft.policy.recipe import Recipe
 from weft.policy.recipes import backfill
 
 HOUR = 3600.0
-ANSWERED = (Start, Resize, Preempt, Stop)
+ANSWERED = (Start, Resize, Feed, Preempt, Stop)
 
 I = TypeVar("I", bound=Instruction)  # noqa: E741
 
@@ -248,6 +249,12 @@ class Scene:
             self.report(job, Phase.RUNNING, live=True)
         return self
 
+    def tunable(self, *names: str) -> Self:
+        """Cores and memory of these can be changed while they train."""
+        for job in names:
+            self.report(job, Phase.RUNNING, tunable=True)
+        return self
+
     def add(self, node: Node) -> Self:
         return self.send(NodeAdded(self.now, node))
 
@@ -363,7 +370,7 @@ class Scene:
             return None
         stops = isinstance(instruction, Preempt | Stop)
         kept = self._work_done(instruction.job) if stops else None
-        serial = instruction.serial if isinstance(instruction, Resize) else 0
+        serial = instruction.serial if isinstance(instruction, Resize | Feed) else 0
         who = (instruction.job, instruction.epoch, instruction.verb)
         return InstructionDone(self.now, *who, kept, serial)
 
@@ -447,13 +454,17 @@ def is_never_preempted(scene: Scene, job: str) -> None:
 
 
 def a_snapshot(
-    *rows: dict[str, Any], now: float = 1000.0, nodes: Cluster | None = None
+    *rows: dict[str, Any],
+    now: float = 1000.0,
+    nodes: Cluster | None = None,
+    curves: Curves = NO_CURVES,
 ) -> Snapshot:
     """A snapshot of jobs whose columns are written down one by one; `seq` counts from 0."""
     columns = JobColumns.empty(len(rows))
     columns.active[:] = True
     columns.asked_gpus[:] = 1
     columns.pace[:] = 1.0
+    columns.scale[:] = 1.0
     columns.rank[:] = -1
     columns.mark[:] = now
     columns.seq[:] = range(len(rows))
@@ -471,6 +482,7 @@ def a_snapshot(
         queue_ids=(),
         gpu_types=(),
         finished_gpu_seconds=np.zeros(0),
+        curves=curves,
     )
 
 

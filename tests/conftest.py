@@ -5,10 +5,14 @@ events that a test sends, chance from the seed that it names.
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and all they start, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Shared machines are slow at times: no verdict may depend on how long an example took.
 settings.register_profile("dev", deadline=None, max_examples=50)

@@ -192,6 +192,7 @@ class Crowd:
             self._find_broken(peer)
 
     faults = 0.0
+    pause_seconds = 0.0
 
     def _commit(self, actor: Actor, step: int) -> None:
         assert step not in actor.applied, f"step {step} applied twice by {actor.number}"
@@ -201,7 +202,7 @@ class Crowd:
         told = self._told.setdefault(actor.epoch, set())
         if actor.number not in told:
             told.add(actor.number)
-            actor.outbox.append(Committed(actor.epoch, step))
+            actor.outbox.append(Committed(actor.epoch, step, self.pause_seconds))
 
     def _border(self, actor: Actor, armed: bool, drain: bool) -> None:
         if actor.step >= self.total:

@@ -266,6 +266,32 @@ def test_a_target_before_the_arming_replaces_the_one_in_flight() -> None:
     assert len(crowd.mind.members) == 2
 
 
+def test_the_pauses_of_all_switches_since_an_order_are_its_cost() -> None:
+    """Each switch counts once, with what it cost the slowest; another order begins anew."""
+    crowd = Crowd(1, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    paused: list[float | None] = [crowd.mind.paused_seconds]
+    crowd.pause_seconds = 0.25
+    crowd.resize(2)
+    paused.append(crowd.mind.paused_seconds)
+    assert paused == [0.0, None]
+    for _ in range(3000):
+        crowd.turn()
+    assert (crowd.mind.resizes, crowd.mind.paused_seconds) == (1, 0.25)
+    crowd.resize(2)
+    assert crowd.mind.paused_seconds == 0.25, "the same order is no other"
+    crowd.resize(3)
+    assert crowd.mind.paused_seconds is None
+
+
+def test_who_halted_an_epoch_is_known() -> None:
+    crowd = Crowd(2, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    assert crowd.mind.halted_why == ""
+    crowd.kill(1)
+    assert crowd.mind.halted_why == "worker 1 is gone"
+
+
 @pytest.mark.parametrize(("code", "outcome"), [(0, "finished"), (3, "user error"), (-9, "infra")])
 def test_a_script_that_never_speaks(code: int, outcome: str) -> None:
     crowd = Crowd(0, 2, total=1)

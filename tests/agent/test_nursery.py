@@ -36,6 +36,23 @@ def test_others_cannot(script: str, tmp_path: Path) -> None:
         assert script_of(command) == ()
 
 
+def test_what_it_forks_is_not_mistaken_for_an_agent(tmp_path: Path) -> None:
+    """The local world tells them apart by what /proc shows of their environment."""
+    shown = tmp_path / "shown"
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\necho "$WEFT_WORKER" > {shown}\n')
+    program.chmod(0o755)
+
+    async def scene() -> None:
+        over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        nursery = Nursery(str(program), {}, tmp_path / "log")
+        nursery.ask(Request(("x.py",), {}, (), os.open(os.devnull, os.O_WRONLY), over.set_result))
+        await asyncio.wait_for(over, 10)
+
+    asyncio.run(scene())
+    assert shown.read_text() == "-1\n"
+
+
 def test_it_can_be_switched_off(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_ZYGOTE", raising=False)
     assert Nursery.suits(("python", script), threads=1)

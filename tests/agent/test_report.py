@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 
 from tests.agent.endpoint import an_endpoint, pod_environment
 from weft.agent.courier import MOST_RETRY_SECONDS, Answer, Destination
-from weft.agent.report import EVERY_SECONDS, REFUSED_SECONDS, Reporter, Said, body_of
+from weft.agent.report import (
+    EVERY_SECONDS,
+    REFUSED_SECONDS,
+    SOON_SECONDS,
+    Reporter,
+    Said,
+    body_of,
+)
+from weft.agent.speed import Measured
 from weft.kube.reports.limits import USUAL, Limits
-from weft.kube.reports.payload import Report, Unit, read_weft
+from weft.kube.reports.payload import Report, Speed, Unit, read_weft
 from weft.train.stages import Resource, Stage, Stages
 
 SAID = Said(step=120, epoch=3, total_steps=400)
@@ -99,6 +107,29 @@ def test_one_in_ten_seconds_and_the_newest_wins(desk: Desk) -> None:
     assert desk.gaps == [EVERY_SECONDS, EVERY_SECONDS]
     desk.pass_by(60)
     assert desk.steps == [0, 39, 79, 99]  # what was said is sent once
+
+
+def test_news_do_not_wait_for_their_turn_but_come_no_closer_than_two_seconds(desk: Desk) -> None:
+    desk.say(0)
+    desk.pass_by(1)
+    for step in range(1, 9):
+        desk.reporter.say(said(step), soon=True)
+        desk.pass_by(1)
+    desk.pass_by(2)
+    assert (set(desk.gaps), desk.steps[-1]) == ({SOON_SECONDS}, 8)
+    desk.say(9)
+    desk.pass_by(5)
+    assert desk.steps[-1] != 9, "what is no news waits"
+
+
+def test_news_do_not_hurry_an_operator_that_asks_for_patience(desk: Desk) -> None:
+    desk.answers = [Answer(429, retry_after_seconds=8.0)]
+    desk.say(0)
+    desk.reporter.say(said(1), soon=True)
+    desk.pass_by(7)
+    assert desk.steps == [0]
+    desk.pass_by(2)
+    assert desk.steps == [0, 1]
 
 
 def test_the_token_is_read_for_each_post(desk: Desk) -> None:
@@ -317,16 +348,28 @@ def test_what_is_sent() -> None:
         metrics={"loss": 2.25, "accuracy": 0.5, "grad/norm": 1e-9},
         stages={"resources": {"gpu": 0.2, "storage": 0.01, "tape": 3.0}, "samples_per_second": 1.0},
         message="warm",
+        width=2,
+        live=True,
+        speed=Measured(7, 2, 6.5, 10.0),
+        paused_seconds=0.125,
     )
     assert read_weft(body_of(whole)) == Report(
         unit=Unit.STEPS,
         done=120,
         total=400,
         saved=100,
-        metrics={"samples": 61_440, "loss": 2.25, "throughput": 830.5},
+        metrics={"samples": 61_440, "loss": 2.25, "throughput": 830.5, "width": 2},
         stage_seconds={"storage": 0.01, "gpu": 0.2},
         message="warm accuracy=0.5 grad/norm=1e-09",
+        live=True,
+        speed=Speed(7, 2, 6.5, 10.0),
+        paused_seconds=0.125,
     )
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_speed_that_cannot_be_is_left_out(rate: float) -> None:
+    assert read_weft(body_of(replace(SAID, speed=Measured(1, 2, rate, 10.0)))).speed is None
 
 
 def test_a_loss_that_became_nan_does_not_hide_the_step() -> None:
@@ -379,6 +422,10 @@ SAYINGS = st.builds(
         {"resources": st.dictionaries(st.sampled_from(["gpu", "cpu", "x"]), ANYTHING)}
     ),
     message=st.text(),
+    speed=st.none()
+    | st.builds(Measured, st.integers(), st.integers(), st.floats(), st.floats())
+    | st.builds(Measured, st.just(1), st.just(2), st.floats(), st.floats()),
+    paused_seconds=st.none() | st.floats(),
 )
 
 

@@ -15,9 +15,11 @@ from tests.builders import (
     starts_on,
     waits_because,
 )
-from weft.brain.event import Phase, Verb
+from weft.brain.event import JobMeasured, Phase, Verb
 from weft.brain.instruction import Preempt, Probe, Resize, Stop
-from weft.model.job import Locality
+from weft.model.curve import Curve
+from weft.model.ids import JobId
+from weft.model.job import Locality, Work
 from weft.model.placement import Placement
 from weft.model.reason import ReasonCode
 from weft.model.state import State
@@ -148,6 +150,32 @@ def test_growth_stays_on_its_own_nodes_first() -> None:
 
 def test_growth_goes_to_other_nodes_where_that_is_worth_it() -> None:
     scene = beside_others().finish("x").decide()
+    assert scene.nodes("wide") == {"n1": 2, "n0": 2}
+
+
+def test_growth_to_other_nodes_waits_for_no_measurement() -> None:
+    untold = {"curve": Curve(((1, 1.0),), known=False), "work": Work(0.0, known=False)}
+    scene = beside_others(**untold).finish("x").decide()
+    assert scene.nodes("wide") == {"n1": 2, "n0": 2}
+
+
+def test_a_recipe_without_curves_does_not_mind_what_was_measured() -> None:
+    untold = {"curve": Curve(((1, 1.0),), known=False), "work": Work(0.0, known=False)}
+    scene = beside_others(**untold)
+    for gpus, speed in ((2, 10.0), (4, 9.0)):
+        scene.send(
+            JobMeasured(
+                scene.now,
+                JobId("wide"),
+                scene.epoch("wide"),
+                gpus,
+                nodes=1,
+                units_per_second=speed,
+                seconds=60.0,
+                work_done=100.0,
+            )
+        )
+    scene.finish("x").decide()
     assert scene.nodes("wide") == {"n1": 2, "n0": 2}
 
 

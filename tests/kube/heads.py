@@ -1,7 +1,9 @@
 """The head of a job as the operator hears it: a test speaks for an agent that nobody runs."""
 
+import json
 import socket
 import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import Any, Final
@@ -16,9 +18,21 @@ LIVE: Final = b'{"step": 1, "live": true}'
 
 
 class Head:
-    """Reports again and again that the job can be resized, with the token of the head's pod."""
+    """Reports again and again that the job can be resized, with the token of the head's pod.
 
-    def __init__(self, cluster: ControlPlane, namespace: str, job: str, port: int) -> None:
+    With `rate`, steps per second by width, it measures its speed wherever it has settled.
+    """
+
+    def __init__(
+        self,
+        cluster: ControlPlane,
+        namespace: str,
+        job: str,
+        port: int,
+        rate: Callable[[int], float] | None = None,
+    ) -> None:
+        self._rate, self._steps, self._number = rate, 0.0, 0
+        self._width = 0
         self._api = cluster.connect()
         self._namespace, self._job, self._port = namespace, job, port
         self._token = ("", "")
@@ -43,6 +57,9 @@ class Head:
 
     def _uid_of_head(self) -> str:
         job = self._seen(jobs_path(self._namespace, self._job))
+        status = job.get("status", {})
+        settled = status.get("state") == "Running"
+        self._width = len(status.get("decision", {}).get("seats", ())) if settled else 0
         self._epoch = int(job.get("status", {}).get("decision", {}).get("epoch", 0))
         pod = self._seen(pods_path(self._namespace, self._pod))
         runs = pod.get("status", {}).get("phase") == "Running"
@@ -66,12 +83,30 @@ class Head:
         door = HTTPConnection("127.0.0.1", self._port, timeout=5.0)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
-            door.request("POST", report_path(self._namespace, self._job), LIVE, headers)
+            path = report_path(self._namespace, self._job)
+            door.request("POST", path, self._report(), headers)
             door.getresponse().read()
         except OSError:
             return  # the operator is down, and hears it the next time
         finally:
             door.close()
+
+    def _report(self) -> bytes:
+        if self._rate is None or not self._width:
+            return LIVE
+        rate = self._rate(self._width)
+        self._steps += rate * EVERY_SECONDS
+        self._number += 1
+        speed = {"number": self._number, "width": self._width, "steps_per_second": rate}
+        return json.dumps(
+            {
+                "step": int(self._steps),
+                "total_steps": 100_000,
+                "width": self._width,
+                "live": True,
+                "speed": speed | {"seconds": 2.0},
+            }
+        ).encode()
 
 
 def token_for(api: Rest, namespace: str, pod: str, uid: str) -> str:

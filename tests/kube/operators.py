@@ -79,7 +79,11 @@ class OperatorProcess:
             return
         if self._process.poll() is None:
             self._process.send_signal(number)
-        self._process.wait(PATIENCE_SECONDS)
+        try:
+            self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
 
     def __enter__(self) -> "OperatorProcess":
         return self.start()
@@ -99,6 +103,7 @@ class Relief:
     def __init__(self, first: OperatorProcess, second: OperatorProcess, crash: str) -> None:
         self._first, self._second, self._crash = first, second, crash
         self._thread = threading.Thread(target=self._take_over, daemon=True)
+        self._over = threading.Event()
 
     def __enter__(self) -> None:
         if self._crash:
@@ -108,11 +113,14 @@ class Relief:
         if not self._crash:
             return
         self._thread.join(5.0)
-        assert not self._thread.is_alive(), f"the operator never came to {self._crash}"
+        self._over.set()
         self._second.stop()
+        assert not self._thread.is_alive(), f"the operator never came to {self._crash}"
 
     def _take_over(self) -> None:
         status = self._first.wait_until_dead(120.0)
+        if self._over.is_set():
+            return
         assert status == -9, f"the operator ended by itself: {self._first.log.read_text()[-2000:]}"
         self._second.start()
 

@@ -270,7 +270,9 @@ def coded(raw: bytes) -> str:
 
 def is_sound(report: Report) -> bool:
     numbers = [report.done, report.total, report.saved, report.remaining_seconds]
-    numbers += [*report.metrics.values(), *report.stage_seconds.values()]
+    numbers += [*report.metrics.values(), *report.stage_seconds.values(), report.paused_seconds]
+    if report.speed is not None:
+        numbers += [report.speed.steps_per_second, report.speed.seconds]
     bounded = all(
         number is None or (math.isfinite(number) and abs(number) <= MOST_NUMBER)
         for number in numbers

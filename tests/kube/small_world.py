@@ -65,7 +65,7 @@ class SmallWorld:
 
     # --- what people and machines do ----------------------------------------------------------
 
-    def submit(self, name: str, gpus: str) -> None:
+    def submit(self, name: str, gpus: str, **more: object) -> None:
         self.jobs[name] = {
             "metadata": {
                 "uid": f"u-{name}",
@@ -75,7 +75,7 @@ class SmallWorld:
                 "creationTimestamp": f"1970-01-01T00:{len(self.jobs):02d}:00Z",
                 "finalizers": ["weft.dev/workers"],
             },
-            "spec": {"run": "train", "resources": {"gpus": gpus}},
+            "spec": {"run": "train", "resources": {"gpus": gpus}, **more},
         }
 
     def cancel(self, name: str) -> None:

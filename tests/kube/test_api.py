@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from weft.kube.client.errors import (
 from weft.model.errors import NotLeading, WorldError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
 
 
 # ------------------------------------------------------------------------------------- refusals
@@ -162,6 +163,10 @@ def test_the_gate_stands_before_every_write_and_no_read() -> None:
 # ----------------------------------------------------------------------------- with a real server
 
 
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "one", "image": "x"}]}}
+
+
 def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "data": data}
 
@@ -193,6 +198,30 @@ def test_an_object_from_creation_to_deletion(api_server: ControlPlane) -> None:
             assert api.calls["delete", "ok"] == 1
 
     asyncio.run(life())
+
+
+def test_what_is_left_of_an_object_that_several_end_at_once_has_a_version(
+    cluster: ControlPlane,
+) -> None:
+    """The real server answers those who come second with a pod that has none."""
+
+    async def end(api: Api, path: str) -> dict[str, Any] | None:
+        try:
+            return await api.delete(path, grace_seconds=0)
+        except NotFound:
+            return {}
+
+    async def race() -> list[dict[str, Any] | None]:
+        answers: list[dict[str, Any] | None] = []
+        async with await Api.connect(kubeconfig=str(cluster.kubeconfig())) as api:
+            for name in (f"pod-{number}" for number in range(40)):
+                await api.create(PODS, pod(name))
+                answers += await asyncio.gather(*(end(api, f"{PODS}/{name}") for _ in range(6)))
+        return answers
+
+    answers = asyncio.run(race())
+    assert None in answers
+    assert all("resourceVersion" in found["metadata"] for found in answers if found)
 
 
 def test_refusals_of_a_real_server(api_server: ControlPlane) -> None:
@@ -310,14 +339,15 @@ def test_nothing_is_repeated_behind_our_back(
     async def ask(api: Api) -> None:
         await api.create(MAPS, config_map("a"))
         found = await api.get(f"{MAPS}/a")
+        writes: dict[str, Callable[[], Awaitable[dict[str, Any] | None]]] = {
+            "create": lambda: api.create(MAPS, config_map("b")),
+            "patch": lambda: api.patch(f"{MAPS}/a", {"data": {"x": "1"}}),
+            "replace": lambda: api.replace(f"{MAPS}/a", {**found, "data": {"x": "1"}}),
+            "delete": lambda: api.delete(f"{MAPS}/a"),
+        }
         weather.climate = storm
         with pytest.raises(Unavailable) as caught:
-            await {
-                "create": lambda: api.create(MAPS, config_map("b")),
-                "patch": lambda: api.patch(f"{MAPS}/a", {"data": {"x": "1"}}),
-                "replace": lambda: api.replace(f"{MAPS}/a", {**found, "data": {"x": "1"}}),
-                "delete": lambda: api.delete(f"{MAPS}/a"),
-            }[verb]()
+            await writes[verb]()
         assert caught.value.ambiguous
         assert weather.calls[verb, Fault.RESET_AFTER] == 1
         weather.calm()

@@ -20,10 +20,10 @@ OUTPOST = WorkerIdentity("lab", "wide", 1, 3)
 WIDE = JobId("lab/wide")
 
 
-def shrinking() -> SmallWorld:
+def shrinking(**more: object) -> SmallWorld:
     """A job of four GPUs that has been told to give two of them back, and has not done so."""
     world = SmallWorld({"n0": 2, "n1": 2}, "maxmin(hold=0.0, spacing=1.0, min_run=0.0)")
-    world.submit("wide", "1..4")
+    world.submit("wide", "1..4", **more)
     world.settle()
     world.submit("late", "2")
     while belief_of(world.brain.state, WIDE, "", world.now).state is State.RUNNING:
@@ -53,11 +53,16 @@ def test_pods_of_other_epochs_and_of_jobs_that_nobody_knows_are_not_counted() ->
 
 
 def test_work_grows_with_time_while_nobody_says_anything() -> None:
-    world = shrinking()
+    world = shrinking(duration="2h")
     early = belief_of(world.brain.state, WIDE, "", world.now)
     late = belief_of(world.brain.state, WIDE, "", world.now + 10.0)
     assert late.work_done == pytest.approx(early.work_done + 10.0, abs=5.0)
     assert late.work_done > early.work_done
+
+
+def test_steps_are_not_guessed() -> None:
+    world = shrinking()
+    assert belief_of(world.brain.state, WIDE, "", world.now + 10.0).work_done == 0.0
 
 
 def test_a_resize_says_what_it_waits_for() -> None:

@@ -237,7 +237,7 @@ def test_arguments_by_default() -> None:
     assert arguments() == [
         "--namespace=$(POD_NAMESPACE)",
         "--identity=$(POD_NAME)",
-        "--recipe=backfill",
+        "--recipe=weave",
         "--log-level=INFO",
         "--fence-seconds=60",
         "--scheduler-name=default-scheduler",

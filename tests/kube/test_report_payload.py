@@ -1,6 +1,7 @@
 """What is a report and what is not, whatever bytes come."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from weft.kube.reports.payload import (
     MOST_METRICS,
     MOST_NUMBER,
     KubeflowTrainerStatus,
+    MeasuredSpeed,
     Report,
     StageTimes,
     Unit,
@@ -85,6 +87,10 @@ INVALID = [
     (422, b'{"step": 3, "message": "\\u202egnp"}'),
     (422, b'{"step": 3, "message": "%s"}' % (b"x" * 257)),
     (422, b'{"step": 3, "epoch": 1}'),
+    (422, b'{"step": 3, "paused_seconds": -1}'),
+    (422, b'{"step": 3, "speed": {"number": 1, "width": 2, "steps_per_second": 3}}'),
+    (422, b'{"step": 3, "speed": {"number": 1, "width": 2, "steps_per_second": 0, "seconds": 1}}'),
+    (422, b'{"step": 3, "speed": {"number": 1, "width": 0, "steps_per_second": 3, "seconds": 1}}'),
     (422, b'{"step": 3, "job": "lab/vit"}'),
 ]
 
@@ -162,6 +168,7 @@ field_names = st.sampled_from(
     [
         *WeftReport.model_fields,
         *StageTimes.model_fields,
+        *MeasuredSpeed.model_fields,
         *KubeflowTrainerStatus.model_fields,
         "trainerStatus",
         "name",
@@ -172,6 +179,16 @@ report_like = st.recursive(
     anything | st.sampled_from([10**400, -(10**400), 1e308, -0.0, 2**63]),
     lambda inner: st.dictionaries(field_names, inner, max_size=6) | st.lists(inner, max_size=3),
     max_leaves=20,
+)
+
+
+speeds = st.fixed_dictionaries(
+    {
+        "number": st.integers(1, 10**6),
+        "width": st.integers(1, 10**4),
+        "steps_per_second": st.floats(1e-9, 1e6),
+        "seconds": st.floats(1e-9, 1e6),
+    }
 )
 
 
@@ -194,6 +211,8 @@ def test_any_bytes_are_a_report_or_refused(body: bytes) -> None:
         optional={
             "loss": finite.filter(lambda value: abs(value) <= MOST_NUMBER),
             "samples": st.integers(0, 10**12),
+            "speed": speeds,
+            "paused_seconds": st.floats(0, 1e6),
             "message": st.text(alphabet=st.characters(categories=["L", "N", "P"]), max_size=256),
         },
     )
@@ -202,3 +221,6 @@ def test_every_sound_report_is_heard(body: dict[str, Any]) -> None:
     report = read_weft(json.dumps(body).encode())
     assert report.done == body["step"]
     assert report.metrics.get("loss") == body.get("loss")
+    assert report.paused_seconds == body.get("paused_seconds")
+    told = None if report.speed is None else asdict(report.speed)
+    assert told == body.get("speed")

@@ -40,6 +40,7 @@ burning = replace(backfill(spacing=0.1), order=burn)
 '''
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_standby_takes_over_within_twenty_seconds_and_no_worker_notices(

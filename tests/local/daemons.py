@@ -16,11 +16,12 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from tests.local.users import open_to_others
+from weft.agent.settings import VAULT
 from weft.api.backend import Farewell, Origin, Selection
 from weft.api.client import Client
 from weft.api.peer import user_name
@@ -98,6 +99,12 @@ class Lab:
     def submit(self, name: str, run: str, gpus: int | str = 1, **spec: Any) -> None:
         asked = {"run": run, "resources": {"gpus": gpus}, **spec}
         self.client.submit(asked, name, origin=Origin(str(self.folder)))
+
+    def let_finish(self, name: str) -> None:
+        """A model agent trains until somebody says that it is enough."""
+        vault = self.places().checkpoints(self.entry(name)) / VAULT
+        vault.mkdir(parents=True, exist_ok=True)
+        (vault / "enough").touch()
 
     def state(self, name: str) -> str:
         return self.client.job(name).detail.line.state
@@ -223,7 +230,8 @@ def a_lab(**given: Any) -> Iterator[Lab]:
         if (folder / "weft.db").exists():
             for line in lab.leftovers():
                 if line.startswith("process "):
-                    os.kill(int(line.split()[1]), signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(int(line.split()[1]), signal.SIGKILL)
         for path in lab.slots_in_memory():
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)

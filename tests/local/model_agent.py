@@ -5,10 +5,11 @@ way, but a step costs a moment instead of a training step. What the job does is 
 
     /bin/sh -c "model total=40 step=0.05 join=0.2 live fail=12"
 
-A step is committed every `step` seconds divided by the width. Growing takes `join` seconds. The
-step is saved at a drain, and every `save` steps, in the folder for checkpoints, where the next
-incarnation goes on from it; a file `enough` there ends it early. `fail` ends it there with code 3,
-once; `deaf` never drains; `stay` never grows.
+A step is committed every `step` seconds divided by the width, to the power of `scale` where that is
+given; a live job measures how fast that is. Growing takes `join` seconds. The step is saved at a
+drain, and every `save` steps, in the folder for checkpoints, where the next incarnation goes on
+from it; a file `enough` there ends it early. `fail` ends it there with code 3, once; `deaf` never
+drains; `stay` never grows.
 """
 
 import argparse
@@ -68,6 +69,9 @@ class ModelAgent:
         self.total = int(self.knobs.get("total", 10))
         self.draining = False
         self.changes_at = float("inf")
+        self.switched_at, self.steps_since = time.monotonic(), 0
+        self.speed: dict[str, Any] | None = None
+        self.paused_seconds: float | None = None
         self.history: list[str] = []
 
     async def run(self) -> int:
@@ -90,7 +94,8 @@ class ModelAgent:
         while self.step + 1 < self.total and not self.is_enough():
             await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
-            progress += (now - began) * self.width / self.knobs.get("step", 0.05)
+            speedup = self.width ** self.knobs.get("scale", 1.0)
+            progress += (now - began) * speedup / self.knobs.get("step", 0.05)
             began = now
             if now >= self.changes_at:
                 self.switch()
@@ -110,11 +115,24 @@ class ModelAgent:
 
     def commit(self) -> None:
         self.step += 1
+        self.steps_since += 1
+        self.measure()
         print(f"step {self.step} of {self.total} on {self.width}", flush=True)  # noqa: T201
         with (self.premises.logs / "worker-0.log").open("a") as log:
             log.write(f"step {self.step} incarnation {self.given.incarnation}\n")
         if "save" in self.knobs and self.step % int(self.knobs["save"]) == 0:
             self.save()
+
+    def measure(self) -> None:
+        """Every second, of the width of now."""
+        seconds = time.monotonic() - self.switched_at
+        if "live" not in self.knobs or seconds < 1.0 or self.steps_since < 5:
+            return
+        number = self.speed["number"] + 1 if self.speed else 1
+        rate = self.steps_since / seconds
+        told = {"number": number, "width": self.width, "steps_per_second": rate}
+        self.speed = {**told, "seconds": seconds}
+        self.switched_at, self.steps_since = time.monotonic(), 0
 
     def must_fail(self) -> bool:
         if self.step < self.knobs.get("fail", float("inf")):
@@ -129,6 +147,7 @@ class ModelAgent:
     # --- widths ---------------------------------------------------------------------------------
 
     def resize(self, width: int, devices: tuple[int, ...]) -> None:
+        self.paused_seconds = None
         self.target = self.width if width > self.width and "stay" in self.knobs else width
         self.devices = list(devices) or self.devices
         grows = self.target > self.width
@@ -138,6 +157,8 @@ class ModelAgent:
         """All at once: who is not wanted goes, who is missing comes."""
         self.changes_at = float("inf")
         self.width = self.target
+        self.paused_seconds = 0.0
+        self.switched_at, self.steps_since = time.monotonic(), 0
         leaving = [
             n for n, (_, d) in self.workers.items() if self.devices and d not in self.devices
         ]
@@ -207,7 +228,9 @@ class ModelAgent:
             "total": self.total,
             "loss": 1.0 / (self.step + 2),
             "metrics": {"loss": 1.0 / (self.step + 2)},
+            "speed": self.speed,
             "resizes": 0,
+            "paused_seconds": self.paused_seconds,
             "restarts": 0,
             "saved_step": self.saved_step,
             "workers": {

@@ -55,6 +55,7 @@ from weft.local.step import (
     Void,
 )
 from weft.model.errors import ProtocolError
+from weft.model.job import Work
 from weft.model.state import State
 
 S = State
@@ -187,6 +188,16 @@ def test_a_job_that_failed_has_what_it_saved() -> None:
     assert failed.retryable
 
 
+def test_a_job_without_a_duration_keeps_the_steps_that_it_saved() -> None:
+    entry = a_started(progress=Progress(step=70, total=100, saved_step=49))
+    look = a_look(entry, ended(Outcome.USER_ERROR, 3, saved_step=59))
+    assert look.job is not None
+    job = replace(look.job, work=Work(0.0, known=False))
+    deed = next_step(replace(look, job=job, belief=believed(S.RUNNING, 0))).deed
+    assert isinstance(deed, RecordEnd)
+    assert deed.end.kept == 60.0
+
+
 def test_an_agent_without_last_words_was_killed() -> None:
     agent = AgentSight(Presence.ENDED, words=None, swept=True)
     entry = a_started(progress=Progress(step=70, total=100, saved_step=49))
@@ -228,6 +239,28 @@ def test_a_resize_is_recorded_ordered_awaited_recorded_and_told() -> None:
     entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1)
     done = InstructionDone(NOW, entry.id, 1, Verb.RESIZE, serial=1)
     assert next_step(a_look(entry, alive(a_status(2)), belief)).events == (done,)
+
+
+def test_what_a_resize_cost_is_told_with_its_end() -> None:
+    belief = believed(S.RESIZING, 0, 1, serial=1, target=an_assignment(0, 1))
+    entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1)
+    (done,) = next_step(a_look(entry, alive(a_status(2, paused_seconds=0.05)), belief)).events
+    assert isinstance(done, InstructionDone)
+    assert done.paused_seconds == 0.05
+
+
+def test_of_many_targets_during_one_resize_only_the_newest_is_ordered() -> None:
+    """The first is under way when four more are decided: those between reach no worker."""
+    entry, note = a_started(target=seats(0, 1), target_serial=1), Note(ordered=(1, 1))
+    newest = believed(S.RESIZING, 0, 1, 2, serial=5, target=an_assignment(0, 2))
+    on_its_way = alive(a_status(1, 2))
+    assert next_step(a_look(entry, on_its_way, newest, note=note)).deed == RecordTarget(
+        5, an_assignment(0, 2)
+    )
+    entry = a_started(S.RUNNING, 0, 1, target=(a_seat(0, 0), a_seat(2, 2)), target_serial=5)
+    assert next_step(a_look(entry, on_its_way, newest, note=note)).deed == OrderResize()
+    ordered = Note(ordered=(1, 5))
+    assert next_step(a_look(entry, on_its_way, newest, note=ordered)).deed is None
 
 
 def test_a_shrink_is_over_when_the_devices_are_empty() -> None:

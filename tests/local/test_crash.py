@@ -66,7 +66,7 @@ def play(crash: str) -> dict[str, tuple[str, int, str]]:
             lab.wait_for("unwanted", "Running")
             cancel(lab, "unwanted")
             lab.wait_for("unwanted", "Cancelled")
-            let_finish(lab, "elastic")
+            lab.let_finish("elastic")
             for name in EXPECTED:
                 lab.wait_for(name, "Succeeded", "Cancelled", "Failed")
         lab.stop()
@@ -121,13 +121,6 @@ def cancel(lab: Lab, name: str) -> None:
         return True
 
     wait_until(is_asked, f"{name} to be cancelled", lab.log)
-
-
-def let_finish(lab: Lab, name: str) -> None:
-    """It trains until somebody says that it is enough."""
-    checkpoints = lab.folder / "jobs" / lab.entry(name).uid / "checkpoints" / "weft"
-    checkpoints.mkdir(parents=True, exist_ok=True)
-    (checkpoints / "enough").touch()
 
 
 def width(lab: Lab, name: str) -> int:

@@ -49,11 +49,12 @@ def test_a_job_that_fails_is_tried_again_from_its_checkpoint() -> None:
 def test_a_job_whose_agent_is_killed_goes_on_and_leaves_nobody_behind() -> None:
     with a_lab() as lab:
         lab.start()
-        lab.submit("hit", "model total=60 step=0.05 save=1", gpus=2)
+        lab.submit("hit", LONG, gpus=2)
         wait_until(lambda: bool(lab.entry("hit").progress.step), "it to train")
         agent = lab.entry("hit").agent
         assert agent is not None
         os.kill(agent.pid, signal.SIGKILL)
+        lab.let_finish("hit")
         lab.wait_for("hit", "Succeeded")
         assert any("its agent was killed" in one.message for one in lab.history("hit"))
         assert not lab.leftovers()

@@ -13,7 +13,7 @@ from tests.local.daemons import wait_until
 from weft.api.backend import Origin
 from weft.local.birth import EXISTS_STATUS, FAILED_STATUS
 from weft.local.entry import Entry, Owner
-from weft.local.launch import Launcher
+from weft.local.launch import Launcher, command_of
 from weft.local.places import Places, folder_of, read_file
 from weft.local.processes import end_incarnation, find_agent, of_incarnation
 from weft.local.sight import read_last_words
@@ -45,6 +45,41 @@ def entry(launcher: Launcher) -> Iterator[Entry]:
     yield found
     while end_incarnation(launcher.sign(found)):
         pass
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("python train.py --lr=3e-4 --name a@b:c", ("python", "train.py", "--lr=3e-4")),
+        ("exec /opt/bin/python3.12 /srv/train.py\n", ("/opt/bin/python3.12", "/srv/train.py")),
+    ],
+)
+def test_a_python_script_needs_no_shell(run: str, words: tuple[str, ...]) -> None:
+    assert command_of(run)[: len(words)] == words
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "python",
+        "python -m train",
+        "./train.sh x.py",
+        "cd /srv && python train.py",
+        "python train.py | tee log",
+        "python train.py $HOME",
+        "python train.py 'a b'",
+        "python train.py *.txt",
+        "python train.py ~/data",
+        "python train.py > log",
+        "LR=3 python train.py",
+        "python train.py\npython eval.py",
+        "python train.py # twice",
+        "torchrun train.py",
+        "",
+    ],
+)
+def test_what_a_shell_would_read_is_left_to_it(run: str) -> None:
+    assert command_of(run) == ("/bin/sh", "-c", run)
 
 
 def test_of_two_starts_one_ends_at_once(launcher: Launcher, entry: Entry) -> None:

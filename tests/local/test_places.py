@@ -8,7 +8,7 @@ import pytest
 
 from weft.local.entry import Owner
 from weft.local.places import MOST_BYTES, Places, folder_of, open_file, read_file
-from weft.local.sight import KILLED, read_last_words, read_status
+from weft.local.sight import KILLED, Speed, read_last_words, read_status
 from weft.model.errors import WorldError
 
 ME = Owner("me", os.getuid(), os.getgid())
@@ -113,9 +113,33 @@ def test_last_words_without_sense_are_none(raw: bytes) -> None:
             "metrics": {"loss": 10**400},
         },
         {"workers": {"x": {}, "0": None, "1": {"state": 7, "rank": "0", "device": -3}}},
+        {"speed": "fast", "paused_seconds": -1.0},
+        {"speed": {"number": 1, "width": 2, "steps_per_second": float("nan"), "seconds": 1.0}},
+        {"speed": {"number": 1, "width": 2, "steps_per_second": 1e300, "seconds": 1.0}},
+        {"speed": {"number": 0, "width": 2, "steps_per_second": 3.0, "seconds": 1.0}},
+        {"speed": {"number": 1, "width": True, "steps_per_second": 3.0, "seconds": 1.0}},
+        {"paused_seconds": float("inf")},
     ],
 )
 def test_a_status_without_sense_says_little(body: dict[str, object]) -> None:
     status = read_status(body)
     assert (status.width, status.live, status.progress.step) == (0, None, None)
     assert status.progress.metrics == {}
+    assert (status.speed, status.paused_seconds) == (None, None)
+
+
+def test_a_measured_speed_is_read() -> None:
+    speed = {"number": 3, "width": 2, "steps_per_second": 6.5, "seconds": 10}
+    status = read_status({"speed": speed, "paused_seconds": 0.25})
+    assert status.speed == Speed(3, 2, 6.5, 10.0)
+    assert status.paused_seconds == 0.25
+
+
+def test_a_folder_too_deep_for_a_socket_is_refused_with_how_deep_it_may_be() -> None:
+    fitting = Path("/" + "x" * 61)
+    Places(fitting).check_depth()
+    with pytest.raises(WorldError, match="1 bytes too long") as refused:
+        Places(Path(f"{fitting}y")).check_depth()
+    assert "at most 62 bytes" in refused.value.hint
+    deepest = Places(fitting).jobs / "0123456789abcdef" / "epoch-99999" / "agent.sock"
+    assert len(os.fsencode(deepest)) == 107

@@ -7,9 +7,13 @@ import pytest
 
 from tests.builders import a_cluster, a_job, a_snapshot, given, jobs
 from weft.policy.order.attained import FeedbackLevels
+from weft.policy.place.packing import packed_fit
 from weft.policy.recipe import Passing, Recipe
-from weft.policy.recipes import RECIPES, backfill, fair, fifo, tiresias
+from weft.policy.recipes import RECIPES, afs_l, afs_p, backfill, fair, fifo, tiresias, weave
 from weft.policy.share.alone import alone
+from weft.policy.size.afs import Afs
+from weft.policy.size.requested import NetworkPacked
+from weft.policy.size.weave import Weave
 
 EVERY = pytest.mark.parametrize("name", RECIPES)
 
@@ -58,6 +62,38 @@ def test_parameters_reach_their_part() -> None:
     assert fair(preempt=False).yielding is None
     assert fifo(spacing=7.0).rounds.spacing_seconds == 7.0
     assert tiresias(limits=(1.0,), promote=None).order == FeedbackLevels((1.0,), None)
+
+
+def test_parameters_of_elastic_recipes_reach_their_part() -> None:
+    made = weave(grain=2, hold=7.0, worth=3.0, min_run=11.0)
+    assert made.size == Weave(grain_gpus=2)
+    assert made.resizing is not None and made.yielding is not None
+    assert (made.resizing.grain_gpus, made.resizing.hold_seconds) == (2, 7.0)
+    assert (made.resizing.worth, made.yielding.min_run_seconds) == (3.0, 11.0)
+    assert made.resizing.restarts and made.resizing.compact
+    assert afs_l(hull=False).size == Afs(hull=False)
+    assert afs_p().size == Afs(lengths_known=False, coarse=True)
+
+
+def test_only_recipes_that_use_curves_explore() -> None:
+    elastic = {name: RECIPES[name]().resizing for name in RECIPES}
+    exploring = {name for name, found in elastic.items() if found is not None and found.explore}
+    assert exploring >= {"optimus", "afs-l", "afs-p", "weave"}
+    assert not exploring & {"even", "maxmin"}
+
+
+@pytest.mark.parametrize("name", ["optimus", "afs-l", "afs-p", "weave"])
+def test_packed_reaches_widths_places_and_growth(name: str) -> None:
+    made = RECIPES[name](packed=True)
+    assert getattr(made.size, "packed", False)
+    assert made.place is packed_fit
+    assert made.resizing is not None and made.resizing.packed
+    assert not RECIPES[name]().resizing.packed  # type: ignore[union-attr]
+
+
+def test_packed_leaves_fixed_widths_to_packed_requests() -> None:
+    made = RECIPES["fifo"](packed=True)
+    assert isinstance(made.size, NetworkPacked) and made.resizing is None
 
 
 def test_every_job_is_alone_on_its_gpus() -> None:

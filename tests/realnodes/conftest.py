@@ -27,7 +27,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Two real nodes of two GPUs with the chart installed; the times are told at the end."""
+    """Two real nodes of two GPUs with the chart installed; the times are told at the end.
+
+    A module's own `VALUES` are values of the chart beside the usual ones.
+    """
     if lacking := unmet():
         reason = f"not found: {', '.join(lacking)}; run tools/testcluster/build"
         if os.environ.get("CI"):
@@ -36,7 +39,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     with (
         ControlPlane(real=True) as plane,
         RealNodes(plane, count=2, gpus=2) as nodes,
-        Site(plane, nodes) as made,
+        Site(plane, nodes, **getattr(request.module, "VALUES", {})) as made,
     ):
         yield made
         request.config.stash[TOLD] = [*made.table(), "", *made.watched().splitlines()]

@@ -44,8 +44,9 @@ LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LE
 class Site:
     """`times` are rows of a table: the phase, what took time, and how long."""
 
-    def __init__(self, plane: ControlPlane, nodes: RealNodes) -> None:
+    def __init__(self, plane: ControlPlane, nodes: RealNodes, **values: Any) -> None:
         self.plane, self.nodes = plane, nodes
+        self._values = {**VALUES, **values}
         self.lab = Lab(plane, TEAM, RESTRICTED)
         self.times: list[tuple[str, str, float]] = []
         self._folder = add_shared_volume(plane, TEAM, CLAIM)
@@ -55,7 +56,7 @@ class Site:
     def __enter__(self) -> Self:
         self.plane.add_namespace(NAMESPACE, RESTRICTED)
         with self.timed("set up", "helm install --wait"):
-            self._helm("install", VALUES)
+            self._helm("install", self._values)
         with (self._folder / "watch.txt").open("w") as file:
             words = ["get", "trainingjobs", "-n", TEAM, "-w", "-o", "wide"]
             self._watch = subprocess.Popen(self._kubectl(*words), stdout=file, text=True)
@@ -69,9 +70,9 @@ class Site:
     # ------------------------------------------------------------------ what is done
 
     def upgrade(self, change: Mapping[str, Any]) -> None:
-        self._helm("upgrade", {**VALUES, **change})
+        self._helm("upgrade", {**self._values, **change})
 
-    def submit(self, name: str, gpus: int | str, *, total: int) -> None:
+    def submit(self, name: str, gpus: int | str, *, total: int, knobs: str = "") -> None:
         """A job that trains, and leaves its checkpoints and steps on the shared volume."""
         own = self._folder / name
         own.mkdir()
@@ -79,7 +80,7 @@ class Site:
         self.lab.submit(
             name,
             gpus,
-            run=f"exec python {MOUNT}/{SCRIPT.name} --steps {total}",
+            run=f"exec python {MOUNT}/{SCRIPT.name} --steps {total} {knobs}",
             checkpoint={"path": f"{MOUNT}/{name}", "every": f"{CHECKPOINT_SECONDS}s"},
             volumes=[{"claim": CLAIM, "path": MOUNT}],
             grace="20s",

@@ -247,6 +247,9 @@ class Auditor:
         world, state = self.world, self.world.brain.state
         decision = world.brain.decision
         assert decision is not None
+        if any(moved.job == preempt.job for moved in decision.moves):
+            self._moved(preempt)
+            return
         why = next(p for p in decision.preemptions if p.job == preempt.job)
         victim, other = world.specs[preempt.job], world.specs[why.beneficiary]
         slot = state.slot_of.get(why.beneficiary)
@@ -265,6 +268,12 @@ class Auditor:
             raise PromiseBroken(
                 "I11", f"{victim.id} ran {world.now - run.begun} of {least} s, then {other.id} came"
             )
+
+    def _moved(self, preempt: Preempt) -> None:
+        """It gives way to nobody but itself, and only if it may be stopped at all (I11)."""
+        self.seen["moved"] += 1
+        if preempt.beneficiary != preempt.job or not self.world.specs[preempt.job].preemptible:
+            raise PromiseBroken("I11", f"{preempt} is no move of a job that may be moved")
 
     def _quota(self, started: set[JobId]) -> None:
         """Whoever gets seats: what is held, and what will be, is within the cap (I3)."""

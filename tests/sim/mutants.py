@@ -27,7 +27,6 @@ from weft.brain.event import (
     JobReported,
     JobSubmitted,
     NodeLost,
-    Verb,
 )
 from weft.brain.instruction import Start
 from weft.brain.outcome import Granted, Outcome
@@ -39,6 +38,7 @@ from weft.model.placement import Placement
 from weft.model.snapshot import Floats, Ints
 from weft.model.state import State
 from weft.policy.tenancy.quota import QuotaLedger
+from weft.sim.past import Past
 from weft.sim.run import Run
 from weft.sim.world import World
 
@@ -533,28 +533,13 @@ def no_guard_in_the_world() -> Iterator[None]:
 @contextmanager
 def no_fence_in_the_world() -> Iterator[None]:
     """The world forgets which epochs it has refused or ended."""
-    act_start = World._act_start
-
-    def forgetful(self: World, start: Start) -> None:
-        self._refused.pop(start.job, None)
-        self._ended.pop(start.job, None)
-        act_start(self, start)
-
-    with patch.object(World, "_act_start", forgetful):
+    with patch.object(Past, "answer_to_start", lambda self, job, epoch: None):
         yield
 
 
 @mutant
 def a_late_stop_makes_the_world_forget_a_finish() -> Iterator[None]:
-    answer = World._answer_absent
-
-    def careless(self: World, job: JobId, epoch: int, verb: Verb) -> None:
-        ended = self._ended.get(job)
-        if ended is not None and ended.epoch != epoch:  # type: ignore[union-attr]
-            del self._ended[job]
-        answer(self, job, epoch, verb)
-
-    with patch.object(World, "_answer_absent", careless):
+    with patch.object(Past, "fence", Past.end):
         yield
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from heapq import heapify
+from inspect import signature
 from random import Random
 from typing import Any
 
@@ -33,19 +33,25 @@ from weft.brain.event import (
 from weft.brain.instruction import Instruction, Start
 from weft.brain.journal import Journal
 from weft.model.cluster import Cluster, Gpu, Node
+from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_QUEUE, GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
 from weft.model.job import INDIFFERENT, GpuSpeed, Job, Locality, Width, Work
+from weft.model.loss import LossCurve
 from weft.model.placement import Placement
 from weft.model.queue import Queue, QueueTree
 from weft.model.state import State
 from weft.policy.recipe import Recipe, Rounds
 from weft.policy.recipes import RECIPES
+from weft.sim.agenda import Turn
+from weft.sim.chance import Chance
 from weft.sim.costs import FREE, TACC, Costs, constant
 from weft.sim.faults import Faults
+from weft.sim.mishaps import Mishaps
 from weft.sim.run import Run
-from weft.sim.world import Checks, World, _Turn
+from weft.sim.world import Checks, World
 
+LOSS = LossCurve.through(first=5.0, target=1.0, floor=0.5, steps=300.0, noise=0.02)
 NOWHERE_QUEUE = QueueId("nowhere")
 """A queue that jobs may name and that does not exist, unless an edit creates it."""
 
@@ -230,6 +236,7 @@ def _job(
     queue = rng.choice(tree.queues).id if rng.random() < 0.96 else NOWHERE_QUEUE
     hosts = cluster.nodes[0].cpus is not None and rng.random() < 0.6
     width = _width(rng, cluster, elastic)
+    curve, loss = _curve(rng, width), rng.choice((None, None, None, LOSS))
     return Job(
         id=JobId(f"j{index}"),
         width=width,
@@ -247,7 +254,20 @@ def _job(
         checkpoint_interval_seconds=rng.choice((0.0, 20.0, 120.0, 1800.0)),
         preemptible=rng.random() < 0.85,
         max_retries=rng.choice((0, 1, 3, 3, 6)),
+        curve=curve,
+        loss=loss,
+        program=rng.choice(("", "train")),
     )
+
+
+def _curve(rng: Random, width: Width) -> Curve | None:
+    """None at all, a stated one, or one that the brain has to learn; some of them dip."""
+    if not width.elastic or rng.random() < 0.3:
+        return None
+    loss = rng.uniform(0.0, 0.6)
+    dips = rng.choice((0.0, 0.0, 0.3))
+    speeds = ((gpus, gpus ** (1.0 - loss) - dips * (gpus % 2)) for gpus in range(1, 12))
+    return Curve(tuple(speeds), known=rng.random() < 0.5)
 
 
 def _width(rng: Random, cluster: Cluster, elastic: float) -> Width:
@@ -280,16 +300,21 @@ def _accepted(rng: Random) -> tuple[GpuSpeed, ...]:
 
 def _recipe(rng: Random) -> Recipe:
     names = [name for name in RECIPES if not name.startswith("muri")]
-    name = rng.choice([*names, "maxmin", "maxmin"])
+    name = rng.choice([*names, "maxmin", "afs-l", "weave", "weave"])
     spacing = rng.choice((0.0, 1.0, 10.0, 60.0))
-    arguments: dict[str, Any] = {"spacing": spacing}
-    if name == "backfill":
-        arguments |= {"reserve": rng.random() < 0.7, "reserve_after": rng.choice((0.0, 300.0))}
-    elif name != "fifo":
-        arguments["min_run"] = rng.choice((0.0, 30.0, 300.0, 900.0))
-    if name == "maxmin":
-        arguments |= {"hold": rng.choice((0.0, 20.0)), "grain": rng.choice((1, 1, 2))}
-    recipe = RECIPES[name](**arguments)
+    knobs: dict[str, Any] = {
+        "reserve": rng.random() < 0.7,
+        "reserve_after": rng.choice((0.0, 300.0)),
+        "min_run": rng.choice((0.0, 30.0, 300.0, 900.0)),
+        "hold": rng.choice((0.0, 20.0)),
+        "grain": rng.choice((1, 1, 2)),
+        "worth": rng.choice((0.0, 2.0)),
+        "packed": rng.random() < 0.2,
+        "host": rng.random() < 0.5,
+    }
+    taken = signature(RECIPES[name]).parameters
+    arguments = {knob: value for knob, value in knobs.items() if knob in taken}
+    recipe = RECIPES[name](spacing=spacing, **arguments)
     if rng.random() < 0.15:
         rounds = Rounds(spacing_seconds=spacing, period_seconds=rng.choice((15.0, 60.0)))
         recipe = replace(recipe, rounds=rounds)
@@ -422,15 +447,15 @@ class RandomWorld(World):
         self.over: dict[JobId, State] = {}
         self.crashes = 0
         self.heard: Event | None = None
-        self._reporting = False
+        self._mishaps = _CountedMishaps(plan, self._chance, self.counts)
         self._finished: set[JobId] = set()
         self._submitted = 0
         for at in plan.crashes:
-            self._at(at, _Turn.WORLD, self._crash, None)
+            self._at(at, Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:
-            self._at(at, _Turn.WORLD, self._lose_worker, draw_)
+            self._at(at, Turn.WORLD, self._lose_worker, draw_)
         for at, draw_ in plan.cancels:
-            self._at(at, _Turn.WORLD, self._cancel_somebody, draw_)
+            self._at(at, Turn.WORLD, self._cancel_somebody, draw_)
 
     def step(self) -> None:
         super().step()
@@ -453,20 +478,20 @@ class RandomWorld(World):
         return self._runs.get(job)
 
     def saved(self, job: JobId) -> float:
-        return self._saved.get(job, 0.0)
+        return self._past.kept(job)
 
     def finished(self, job: JobId) -> bool:
         return job in self._finished
 
     @property
     def nodes(self) -> dict[NodeId, Node]:
-        return {node.id: node for node in self._nodes.specs}
+        return {node.id: node for node in self._ground.nodes.specs}
 
     def node(self, name: NodeId) -> Node:
-        return self._nodes.specs[self._nodes.row[name]]
+        return self._ground.nodes.specs[self._ground.nodes.row[name]]
 
     def is_present(self, node: NodeId) -> bool:
-        return bool(self._nodes.columns.present[self._nodes.row[node]])
+        return bool(self._ground.nodes.columns.present[self._ground.nodes.row[node]])
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -501,24 +526,12 @@ class RandomWorld(World):
     def _send(self, instruction: Instruction) -> None:
         if isinstance(instruction, Start):
             self.epochs[instruction.job] = instruction.epoch
-        self._reporting = False
         super()._send(instruction)
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, JobFailed):
             self.counts[Fault.JOB_FAILED] += 1
-        self._reporting = True
         super()._tell(event)
-
-    def _copies(self, drop: float, repeat: float) -> list[float]:
-        delays = super()._copies(drop, repeat)
-        dropped, repeated, late = _MESSAGE_FAULTS[self._reporting]
-        if len(delays) != 1:
-            self.counts[repeated if delays else dropped] += 1
-        if late not in self.plan.kinds:
-            return [0.0] * len(delays)
-        self.counts[late] += len(delays)
-        return delays
 
     def _unfit(self, run: Run, target: Placement) -> str:
         why = super()._unfit(run, target)
@@ -578,8 +591,7 @@ class RandomWorld(World):
         """Throw the brain away; what it had said and nobody had acted on yet is void."""
         self.counts[Fault.BRAIN_CRASHED] += 1
         self.crashes += 1
-        self._heap = [entry for entry in self._heap if entry[3] != self._act]
-        heapify(self._heap)
+        self._agenda.strike(self._act)
         self.brain = Brain(self.plan.recipe, settings=self.plan.settings)
         self.auditor.forget_brain()
         for event in self._account():
@@ -589,8 +601,8 @@ class RandomWorld(World):
     def _account(self) -> list[Event]:
         """What the world says when asked for everything."""
         now = self.now
-        events: list[Event] = [NodeAdded(now, node) for node in self._nodes.specs]
-        events += [NodeLost(now, n) for n in self._nodes.ids if not self.is_present(n)]
+        events: list[Event] = [NodeAdded(now, node) for node in self._ground.nodes.specs]
+        events += [NodeLost(now, n) for n in self._ground.nodes.ids if not self.is_present(n)]
         events += [QueueChanged(now, queue) for queue in self.tree.queues]
         for job in self._specs.values():
             if not self._is_over(job.id):
@@ -611,7 +623,26 @@ class RandomWorld(World):
         if run is None:
             epoch = self.epochs.get(job, 0)
             return JobReported(self.now, job, epoch, Phase.ABSENT, self.saved(job))
-        return self._adoptable(run)
+        return run.adoptable(self.now)
+
+
+class _CountedMishaps(Mishaps):
+    """Counts what becomes of messages; they are late only in worlds that are to have that."""
+
+    def __init__(self, plan: Plan, chance: Chance, counts: Counter[Fault]) -> None:
+        super().__init__(plan.faults, chance)
+        self._kinds = plan.kinds
+        self._counts = counts
+
+    def delays(self, *, report: bool) -> list[float]:
+        delays = super().delays(report=report)
+        dropped, repeated, late = _MESSAGE_FAULTS[report]
+        if len(delays) != 1:
+            self._counts[repeated if delays else dropped] += 1
+        if late not in self._kinds:
+            return [0.0] * len(delays)
+        self._counts[late] += len(delays)
+        return delays
 
 
 _KIND_OF_EVENT: dict[type, Fault] = {

@@ -136,7 +136,7 @@ def test_a_stop_cut_short_by_a_lost_node_keeps_the_last_checkpoint() -> None:
     while world.now < 250.0 and not (world.running() and world.running()[0].speed):
         world.step()
     begun = world.now
-    world.now = begun + 250.0
+    world._agenda.now = begun + 250.0
     world._act(Stop(JobId("a"), 1, "cancelled"))
     world._planned(NodeLost(world.now, NodeId("n0")))
     assert world.running()[0].done == pytest.approx(200.0)

@@ -1,5 +1,10 @@
 """From a job file to the job that the brain knows."""
 
+from dataclasses import replace
+
+import pytest
+
+from weft.model.curve import Curve
 from weft.model.ids import JobId, QueueId, TenantId
 from weft.model.job import GpuSpeed, Job, Width, Work
 from weft.spec.job import to_job
@@ -23,7 +28,8 @@ def test_everything_that_was_written_is_known() -> None:
     retry: {limit: 1}
     checkpoint: {every: 10m}
     """
-    assert job_of(text) == Job(
+    job = job_of(text)
+    assert replace(job, program="") == Job(
         id=JobId("lab/vit"),
         tenant=TenantId("lab"),
         queue=QueueId("research"),
@@ -38,7 +44,9 @@ def test_everything_that_was_written_is_known() -> None:
         checkpoint_interval_seconds=600.0,
         preemptible=False,
         max_retries=1,
+        curve=Curve(((4, 4.0), (16, 16.0)), known=False),
     )
+    assert job.program
 
 
 def test_what_was_not_written_is_usual() -> None:
@@ -52,3 +60,55 @@ def test_a_job_without_gpus() -> None:
     job = job_of("run: x\nresources: {gpus: 0, cpus: 16, memory: 32GiB}")
     assert job.width == Width.fixed(0)
     assert (job.cpus, job.memory_gib, job.cpus_per_gpu) == (16.0, 32.0, 0.0)
+
+
+# --- how it scales --------------------------------------------------------------------------------
+
+
+def test_how_a_range_scales_is_left_to_be_learnt() -> None:
+    curve = job_of("run: x\nresources: {gpus: 1..8}").curve
+    assert curve == Curve(((1, 1.0), (8, 8.0)), known=False)
+    assert [curve.at(gpus) for gpus in (1, 3, 8)] == [1.0, 3.0, 8.0], "without loss, until then"
+
+
+@pytest.mark.parametrize("gpus", ["0", "1", "8", "8..8"])
+def test_a_job_of_one_width_has_nothing_to_learn(gpus: str) -> None:
+    cores = ", cpus: 4" if gpus == "0" else ""
+    assert job_of(f"run: x\nresources: {{gpus: {gpus}{cores}}}").curve is None
+
+
+# --- which program it is --------------------------------------------------------------------------
+
+
+def program(text: str) -> str:
+    return job_of(text).program
+
+
+def test_equal_commands_in_equal_images_are_one_program() -> None:
+    one = program("run: python train.py\nimage: torch:2")
+    wider = "resources: {gpus: 1..8}\npriority: 3\nduration: 2h"
+    assert program(f"run: python train.py\nimage: torch:2\n{wider}") == one
+    file = parse_job_file("run: python train.py\nimage: torch:2")
+    other = to_job(file, id=JobId("else/b"), tenant=TenantId("else"), submit_seconds=99.0)
+    assert other.program == one, "whoever submits it, and when"
+
+
+def test_another_command_image_or_folder_is_another_program() -> None:
+    found = {
+        program(text)
+        for text in (
+            "run: python train.py",
+            "run: python train.py --lr 2",
+            "run: python train.py\nimage: torch:2",
+            "run: python train.py\nimage: torch:3",
+            "run: python train.py\nworkdir: /data",
+            "run: /datapython train.py",
+        )
+    }
+    assert len(found) == 6
+    assert all(found)
+
+
+def test_a_fingerprint_is_the_same_tomorrow() -> None:
+    """It is compared between runs of Weft: no salt may be in it."""
+    assert program("run: x") == "7dee234d0bf46478"

@@ -94,17 +94,19 @@ def test_every_job_file_of_a_folder_is_read(traces: Path, pattern: str) -> None:
         assert workload.jobs, path
 
 
-def test_philly_is_read_in_two_seconds(traces: Path) -> None:
+def test_philly_is_read_in_a_few_times_what_its_lines_take(traces: Path) -> None:
     """In a process of its own, so that neither a coverage tracer nor its heap is measured."""
     code = (
-        "import sys, time; from weft.trace.readers import read;"
-        "began = time.process_time(); read(sys.argv[1]); print(time.process_time() - began)"
+        "import csv, gzip, sys, time; from weft.trace.readers import read;"
+        "marks = [time.process_time()]; lines = list(csv.DictReader(gzip.open(sys.argv[1], 'rt')));"
+        "marks.append(time.process_time()); read(sys.argv[1]); marks.append(time.process_time());"
+        "print((marks[2] - marks[1]) / (marks[1] - marks[0]))"
     )
     path = traces / "jobs/philly_pollux.csv.gz"
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
     )
-    assert float(done.stdout) <= 2.0
+    assert float(done.stdout) <= 8.0
 
 
 def test_philly(traces: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from weft.train.device_clock import CudaClock, DeviceClock
 from weft.train.stages import (
     CALIBRATION_EVERY_STEPS,
     FEWEST_REPORTS,
@@ -23,8 +24,6 @@ from weft.train.stages import (
     MOST_REPORT_BYTES,
     MOST_SETTINGS,
     WINDOW_STEPS,
-    CudaClock,
-    DeviceClock,
     Resource,
     Stage,
     Stages,
@@ -268,6 +267,25 @@ def test_clean_figures_are_told_apart() -> None:
     later = loop.stages.report(1, PLAN, 0)
     assert (later["steps"], later["step"]) == (1, [0.102, 0.102])
     assert later["clean"] == report["clean"]
+
+
+def test_the_first_step_after_a_change_belongs_to_no_width() -> None:
+    """It carries the state to newcomers, who bring no samples yet."""
+    loop = Loop()
+    loop.stages.switched(2, PLAN, 40)
+    assert loop.stages.usual_seconds() is None
+    loop.stages.calibrating(40)
+    loop.step(comm_exposed=9.0)
+    loop.calibrate(41, forward=0.5)
+    assert (loop.stages.unreported_steps, loop.stages.report(2, PLAN, 0)["steps"]) == (0, 0)
+    for step in (44, 45):
+        loop.stages.calibrating(step)
+        loop.step(forward=0.06 if step == 44 else 0.03)
+    assert loop.stages.unreported_steps == 2
+    report = loop.stages.report(2, PLAN, 0)
+    assert (report["steps"], report["mean_step"]) == (2, 0.117)
+    assert loop.stages.unreported_steps == 0
+    assert loop.stages.usual_seconds() == pytest.approx(0.117)
 
 
 def test_the_work_of_a_step_by_resource() -> None:
@@ -558,6 +576,7 @@ def test_a_plan_too_long_to_tell_is_told_by_its_digest() -> None:
     assert size(report) <= MOST_REPORT_BYTES
 
 
+@pytest.mark.alone
 def test_a_border_costs_microseconds() -> None:
     """Far above the usual, so that a busy machine does not fail it."""
     stages = Stages()

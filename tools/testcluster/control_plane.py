@@ -207,7 +207,7 @@ class ControlPlane:
 
     def freeze(self, program: str) -> None:
         """Stop a program in its tracks: its connections stay open and nothing answers."""
-        self._processes[program].send(signal.SIGSTOP)
+        self._processes[program].freeze()
 
     def thaw(self, program: str) -> None:
         self._processes[program].send(signal.SIGCONT)

@@ -5,6 +5,7 @@ the kernel is asked (by setpriv) to kill the child with the thread that started 
 session of its own, so that Ctrl-C reaches the tests first.
 """
 
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -61,6 +62,12 @@ class Process:
         self.check()
         if self._child:
             self._child.send_signal(number)
+
+    def freeze(self) -> None:
+        """Until its last thread stands still, which is later than the signal."""
+        self.send(signal.SIGSTOP)
+        if self._child:
+            os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         """End it at once: what it holds is thrown away with the control plane."""

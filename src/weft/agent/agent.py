@@ -59,6 +59,7 @@ from weft.agent.program import digest_of_scripts, starts_its_own, version_of
 from weft.agent.report import Reporter, Said
 from weft.agent.server import Server
 from weft.agent.settings import Settings
+from weft.agent.speed import Speedometer
 from weft.agent.store import ControlStore, epoch_prefix
 from weft.agent.worker import WorkerState
 from weft.model.errors import SpecError
@@ -99,6 +100,7 @@ class Agent:
         self.reporter = Reporter(self.destination)
         self.latest: dict[int, Pulse] = {}
         self.stages: dict[int, Mapping[str, Any]] = {}
+        self.speed = Speedometer()
         self.started = False
         self._source: tuple[str, int] | None = None
         self._terminated = False
@@ -161,6 +163,7 @@ class Agent:
             case Staged(report):
                 self.stages[worker] = report
                 self.tell("stages", {"worker": worker, **report})
+                self._measure(worker, report)
             case Saved():
                 self.keeper.saved(message)
                 self._sweep()
@@ -181,7 +184,16 @@ class Agent:
         warm = mind.phase is not Phase.GATHERING
         self.server.send(number, Welcome(warm, mind.width, self.settings.limits.hang_seconds))
 
-    def _report(self, worker: int, pulse: Pulse) -> None:
+    def _measure(self, worker: int, report: Mapping[str, Any]) -> None:
+        """All members make the same steps, so the first one's speed is the job's."""
+        mind = self.coordinator
+        if mind.members[:1] != (worker,):
+            return
+        news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members))
+        if news and worker in self.latest:
+            self._report(worker, self.latest[worker], soon=True)
+
+    def _report(self, worker: int, pulse: Pulse, *, soon: bool = False) -> None:
         """The first member speaks for the job."""
         if self.coordinator.members[:1] != (worker,):
             return
@@ -197,8 +209,10 @@ class Agent:
             stages=stages,
             width=len(self.coordinator.members),
             live=self.coordinator.elastic,
+            speed=self.speed.newest,
+            paused_seconds=self.coordinator.paused_seconds,
         )
-        self.reporter.say(said)
+        self.reporter.say(said, soon=soon)
 
     def worker_silent(self, worker: int) -> None:
         """Its connection has closed; whether it has ended is for the kernel to say."""
@@ -403,6 +417,11 @@ class Agent:
         if mind.phase is Phase.STEADY:
             self.store.give_up(epoch_prefix(mind.epoch - OLDEST_EPOCHS_KEPT))
             self.tell("steady", {"epoch": mind.epoch, "width": len(mind.members)})
+            for first in mind.members[:1]:
+                if first in self.latest:
+                    self._report(first, self.latest[first], soon=True)
+        elif mind.phase is Phase.HALTED:
+            self.tell("halted", {"epoch": mind.latest_epoch, "why": mind.halted_why})
         else:
             self.tell(mind.phase.value, {"epoch": mind.latest_epoch})
 

@@ -74,6 +74,7 @@ class Coordinator:
         self._epochs = Epochs(self._roster, self.limits)
         self._plain = PlainCrew(width)
         self._departed: dict[int, int] = {}
+        self._pauses: dict[int, float] = {}  # by epoch, since the last order
         self._done: set[int] = set()
         self._wanted_since = 0.0
         self._rest_until = 0.0
@@ -110,6 +111,16 @@ class Coordinator:
     def resizes(self) -> int:
         return self._epochs.switches
 
+    @property
+    def paused_seconds(self) -> float | None:
+        """How long training stood still for the changes since the last order; None: for none."""
+        return sum(self._pauses.values()) if self._pauses else None
+
+    @property
+    def halted_why(self) -> str:
+        """What halted an epoch last."""
+        return self._epochs.halted_why
+
     def can_spare(self, workers: frozenset[int]) -> bool:
         """Whether the training would go on without them, by others that have the state."""
         if not self.elastic:
@@ -138,6 +149,7 @@ class Coordinator:
         if (width, without) != (self.width, self.unwanted):
             self.width, self.unwanted = width, without
             self._wanted_since = now
+            self._pauses = {}
             if self.phase is Phase.BUILDING:
                 self._epochs.abandon()
         return self._settled()
@@ -181,8 +193,8 @@ class Coordinator:
                 self._epochs.built(number, epoch, now)
             case NotBuilt(epoch):
                 self._not_built(epoch)
-            case Committed(epoch, step):
-                self._committed(worker, epoch, step)
+            case Committed():
+                self._committed(worker, message)
             case Broken():
                 self._epochs.broken(worker, message, now)
             case Leaving(_, step, why):
@@ -310,11 +322,13 @@ class Coordinator:
             if not self._may_try_again(self.workers[number]):
                 self._roster.kill(self.workers[number])
 
-    def _committed(self, worker: Worker, epoch: int, step: int) -> None:
-        worker.step = max(worker.step, step)
+    def _committed(self, worker: Worker, message: Committed) -> None:
+        worker.step = max(worker.step, message.step)
         worker.proven = True
         switching = self.phase is Phase.ARMED
-        if self._epochs.committed(worker, epoch, self._now):
+        known = self._pauses.get(message.epoch, 0.0)
+        self._pauses[message.epoch] = max(known, message.paused_seconds)
+        if self._epochs.committed(worker, message.epoch, self._now):
             self._wanted_since = self._now
             self.stillborn = 0 if switching else self.stillborn
 
@@ -329,7 +343,7 @@ class Coordinator:
         if self.change and self.phase is Phase.BUILDING and number in self.change.joiners:
             self._epochs.abandon()
         if number in self._epochs.participants and self.phase is not Phase.HALTED:
-            self._epochs.halt(self._now)
+            self._epochs.halt(self._now, f"worker {number} is gone")
 
     def _resolve(self) -> None:
         """When all who live have answered: the step that counts, and who goes on from it."""

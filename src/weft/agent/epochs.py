@@ -56,6 +56,7 @@ class Epochs:
         self.members: Members = ()
         self.change: Change | None = None
         self.doubt: Doubt | None = None
+        self.halted_why = ""
         self.switches = 0
         self._roster, self._limits = roster, limits
 
@@ -136,7 +137,7 @@ class Epochs:
             self._roster[number].become(WorkerState.ACTIVE)
         self._roster.tell(members, Regroup(change.epoch, members, donors, committed, source))
 
-    def halt(self, now: float) -> None:
+    def halt(self, now: float, why: str) -> None:
         """Somebody is missing: ask the others how far they are."""
         if self.phase is Phase.BUILDING:
             self.abandon()
@@ -144,14 +145,14 @@ class Epochs:
         asked = (n for n in self.participants if self._roster.answering(n))
         self._roster.tell(asked, Halt(epoch))
         self.doubt = Doubt(self.participants, now)
-        self.phase = Phase.HALTED
+        self.phase, self.halted_why = Phase.HALTED, why
 
     def broken(self, worker: Worker, message: Broken, now: float) -> None:
         """One says how far it is, asked or because it has found that the epoch is broken."""
         if self.phase is not Phase.HALTED:
             if worker.number not in self.participants:
                 return
-            self.halt(now)
+            self.halt(now, f"worker {worker.number}: {message.why}")
         assert self.doubt is not None
         self.doubt.answers[worker.number] = message
 
@@ -179,7 +180,7 @@ class Epochs:
         if self.phase is Phase.BUILDING and waited > self._limits.build_seconds:
             self.abandon()
         elif self.phase is Phase.ARMED and waited > self._limits.whole_switch_seconds:
-            self.halt(now)
+            self.halt(now, f"no first step within {waited:.0f} s of the switch")
 
     def _changed(self, members: Members, joiners: Members, now: float) -> Change:
         self.latest += 1

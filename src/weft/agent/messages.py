@@ -154,10 +154,14 @@ class Standby(Message):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Message):
-    """A step was applied; told for the first step of an epoch."""
+    """A step was applied; told for the first step of an epoch.
+
+    `paused_seconds` is how much longer than usual it was since the step before, in another epoch.
+    """
 
     epoch: int
     step: int
+    paused_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

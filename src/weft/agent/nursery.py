@@ -29,6 +29,7 @@ PYTHON: Final = re.compile(r"python[0-9.]*")
 FLAGS: Final = ("-u",)
 LENGTH: Final = struct.Struct("<I")
 FIRST_FREE: Final = 3
+NOBODY: Final = {"WEFT_WORKER": "-1"}  # what /proc shows of it, and of all that it forks
 
 Born = Callable[[int | None], None]
 
@@ -114,7 +115,7 @@ class Nursery:
         with theirs, log.open("ab") as out:
             self._process = subprocess.Popen(
                 [shutil.which(python) or sys.executable, "-m", MODULE, str(theirs.fileno())],
-                env={**os.environ, **variables},
+                env={**os.environ, **variables, **NOBODY},
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=out,

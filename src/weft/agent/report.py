@@ -1,8 +1,9 @@
 """How far the training is, told to the operator: now and then, and never at the training's cost.
 
-Posts go out in a thread of their own, at most one in ten seconds. What waits to be sent is one
-report, and a newer one takes its place, so a slow or absent operator costs nothing but the reports
-in between. Nothing that happens here is raised into the agent.
+Posts go out in a thread of their own, at most one in ten seconds, and one in two where there is
+news. What waits to be sent is one report, and a newer one takes its place, so a slow or absent
+operator costs nothing but the reports in between. Nothing that happens here is raised into the
+agent.
 
 What the answers mean:
 
@@ -33,8 +34,10 @@ from weft.agent.courier import (
     Destination,
     post,
 )
+from weft.agent.speed import Measured
 
 EVERY_SECONDS: Final = 10.0
+SOON_SECONDS: Final = 2.0
 FIRST_RETRY_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 300.0
 
@@ -54,7 +57,8 @@ class Said:
 
     `step` counts the steps that are done, `width` the workers that train now; `live` is whether
     that can be changed while they do. Of the metrics `loss` has a place of its own, the others
-    are told in words. `stages` is the report of `weft.train.stages`.
+    are told in words. `stages` is the report of `weft.train.stages`, `speed` what was measured
+    while the width stood still, `paused_seconds` how long the last resize kept it from training.
     """
 
     step: int
@@ -68,6 +72,8 @@ class Said:
     message: str = ""
     width: int | None = None
     live: bool | None = None
+    speed: Measured | None = None
+    paused_seconds: float | None = None
 
 
 Transport = Callable[[Destination, str, bytes], Answer]
@@ -96,7 +102,7 @@ class Reporter:
         self._news = threading.Condition()
         self._waiting: Said | None = None
         self._posting = False
-        self._not_before = -math.inf
+        self._not_before = self._posted_at = -math.inf
         self._failures = 0
         self._refused: _Refused | None = None
         self._closing = False
@@ -107,12 +113,17 @@ class Reporter:
         if self._destination is not None:
             self._thread.start()
 
-    def say(self, said: Said) -> None:
-        """Send this when the time has come, in place of anything said before."""
+    def say(self, said: Said, *, soon: bool = False) -> None:
+        """Send this when the time has come, in place of anything said before.
+
+        What is news is not held back for its turn; by an operator that is away it is.
+        """
         with self._news:
             if self._destination is None or self._closing:
                 return
             self._waiting = said
+            if soon and not self._failures:
+                self._not_before = min(self._not_before, self._posted_at + SOON_SECONDS)
             self._news.notify()
 
     def close(self, timeout_seconds: float = REQUEST_SECONDS) -> bool:
@@ -141,7 +152,8 @@ class Reporter:
                 return
             self._waiting = None
             self._posting = True
-            self._not_before = self._clock() + self._every_seconds
+            self._posted_at = self._clock()
+            self._not_before = self._posted_at + self._every_seconds
         try:
             self._deliver(destination, said)
         except Exception as error:
@@ -243,6 +255,8 @@ def body_of(said: Said) -> bytes:
         "message": _message(said, told_loss=loss is not None),
         "width": _count(said.width),
         "live": said.live,
+        "speed": _speed(said.speed),
+        "paused_seconds": _number(said.paused_seconds, least=0.0),
     }
     told = {name: value for name, value in fields.items() if value not in (None, "", {})}
     return json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
@@ -276,6 +290,19 @@ def _number(value: object, *, least: float = -MOST_NUMBER) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if least <= value <= MOST_NUMBER else None
+
+
+def _speed(measured: Measured | None) -> dict[str, float]:
+    """As it was measured; nothing of a measurement that cannot be."""
+    if measured is None:
+        return {}
+    told = {
+        "number": _count(measured.number),
+        "width": _count(measured.width),
+        "steps_per_second": _number(measured.steps_per_second, least=0.0),
+        "seconds": _number(measured.seconds, least=0.0),
+    }
+    return {name: value for name, value in told.items() if value} if all(told.values()) else {}
 
 
 def _stage_seconds(report: Mapping[str, Any]) -> dict[str, float]:

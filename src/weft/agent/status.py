@@ -16,9 +16,12 @@ def of(agent: "Agent") -> dict[str, Any]:
     `step` is the last one that was committed, counted from 0, and `saved_step` the last one of
     which there is a checkpoint; -1 where there is none. `live` is whether the workers can be
     resized while they train: null as long as none has spoken, since a plain script never does.
+    `speed` is the newest measurement of it at one width, and `paused_seconds` how long training
+    stood still for the last order to resize; null before there is one.
     """
     mind = agent.coordinator
     pulse = agent.latest.get(mind.members[0]) if mind.members else None
+    speed = agent.speed.newest
     return {
         "job": agent.settings.job,
         "incarnation": agent.settings.incarnation,
@@ -33,7 +36,9 @@ def of(agent: "Agent") -> dict[str, Any]:
         "total": pulse.total if pulse else None,
         "loss": pulse.metrics.get("loss") if pulse else None,
         "metrics": dict(pulse.metrics) if pulse else {},
+        "speed": speed.as_json() if speed else None,
         "resizes": mind.resizes,
+        "paused_seconds": mind.paused_seconds,
         "restarts": mind.restarts,
         "saved_step": agent.keeper.durable_step,
         "workers": {str(w.number): _worker(agent, w) for w in mind.workers.values()},

@@ -15,15 +15,17 @@ from weft.brain.event import (
     Phase,
     Verb,
 )
+from weft.brain.feeding import Feeding
 from weft.brain.instruction import Resize, Start, Stop
-from weft.brain.orders import REFUSED, RELEASING, SITTING, Orders
+from weft.brain.orders import REFUSED, RELEASING, SITTING
 from weft.brain.state import PENDING
 from weft.model.decision import Assignment
+from weft.model.host import PerGpu
 from weft.model.placement import Placement
 from weft.model.state import State
 
 
-class Answers(Orders):
+class Answers(Feeding):
     """Brings what is believed in line with what there is."""
 
     def _on_reported(self, event: JobReported) -> None:
@@ -41,6 +43,8 @@ class Answers(Orders):
         state = self.state.state_of(slot)
         if event.live is not None:
             self._learn_live(slot, event.live)
+        if event.tunable is not None:
+            self._learn_tunable(slot, event.tunable)
         if state is State.RESIZING and event.phase is Phase.RUNNING:
             self._compare_resize(slot, event)
             return
@@ -58,6 +62,8 @@ class Answers(Orders):
             self.state.jobs.work_done[slot] = event.work_done
             self._listen(slot)
             self._follow(slot, event)
+            if event.fed is not None:
+                self._compare_fed(slot, event.fed)
         else:
             self._expect_answer(slot)
 
@@ -146,6 +152,10 @@ class Answers(Orders):
         state.jobs.serial[slot] = event.serial
         state.jobs.next_seat[slot] = max(event.next_seat, max(placement.numbers) + 1)
         state.jobs.live[slot] = bool(event.live)
+        state.jobs.tunable[slot] = bool(event.tunable)
+        if event.fed is not None:
+            state.jobs.fed_serial[slot] = event.fed.serial
+            state.feed(slot, PerGpu(event.fed.cores, event.fed.memory_gib))
         state.book_wait(slot, self.now, 0)
         state.move(slot, State.STARTING)
         if event.phase is Phase.STOPPING:
@@ -169,11 +179,17 @@ class Answers(Orders):
             return
         state = self.state.state_of(slot)
         if event.verb is Verb.START and state is State.STARTING:
+            self.state.start_cost = self.state.start_cost.with_one(self._taken(slot))
             self._started(slot)
         elif event.verb in (Verb.PREEMPT, Verb.STOP) and state is State.STOPPING:
+            self.state.stop_cost = self.state.stop_cost.with_one(self._taken(slot))
             self._stopped(slot, event.work_kept)
         elif event.verb is Verb.RESIZE:
+            if event.paused_seconds is not None:
+                self.state.resize_cost = self.state.resize_cost.with_one(event.paused_seconds)
             self._resized(slot, event.serial)
+        elif event.verb is Verb.FEED:
+            self._feeding_answered(slot, event.serial, done=True)
 
     def _resized(self, slot: int, serial: int) -> None:
         """What was asked for holds; if it was a brain before this one that asked, we look."""
@@ -194,6 +210,8 @@ class Answers(Orders):
             return
         if event.verb is Verb.RESIZE:
             self._resize_refused(slot, event.serial)
+        elif event.verb is Verb.FEED:
+            self._feeding_answered(slot, event.serial, done=False)
         if event.verb is not Verb.START or self.state.state_of(slot) is not State.STARTING:
             return
         self._free_seats(slot)
@@ -249,6 +267,7 @@ class Answers(Orders):
     def _on_node(self, event: NodeAdded | NodeChanged) -> None:
         self._supply_grew = True
         row = self.state.put_node(event.node)
+        self._nodes_changed()
         self._withdraw_pledges(self.state.jobs_on(row))
         if self.state.note_shrunk(row):
             self._relieve_node(row, f"node {event.node.id} has fewer GPUs")
@@ -259,6 +278,7 @@ class Answers(Orders):
         if row is None:
             return
         self.state.lose_node(row)
+        self._nodes_changed()
         self._clear_node(row, f"node {event.node} lost")
         self._want_round()
 
@@ -291,5 +311,7 @@ class Answers(Orders):
         for *_, slot in sorted(seated):
             if over <= 0:
                 return
-            over -= state.gpus_on(slot, row)
-            self._stop(slot, after=State.QUEUED, why=why)
+            gpus = state.gpus_staying(slot, row)
+            if gpus:
+                over -= gpus
+                self._stop(slot, after=State.QUEUED, why=why)

@@ -20,6 +20,7 @@ from weft.brain.event import (
     JobFailed,
     JobFinished,
     JobForgotten,
+    JobMeasured,
     JobReported,
     JobSubmitted,
     NodeAdded,
@@ -34,6 +35,7 @@ from weft.brain.orders import NO_QUEUE, RETRY, Settings
 from weft.brain.outcome import Outcome, kept_nodes, preemptions
 from weft.brain.round import decide
 from weft.brain.state import PENDING
+from weft.brain.tasting import taste
 from weft.model.decision import Decision, Grant
 from weft.model.ids import JobId
 from weft.model.reason import Reason
@@ -68,8 +70,10 @@ class Brain(Answers):
         twin = Brain(self.recipe, settings=self.settings)
         twin.__dict__.update(self.__dict__)
         twin.state = self.state.copied()
+        twin.learning = self.learning.copied()
         twin._pace = copy(self._pace)
         twin._unanswered, twin._silent = dict(self._unanswered), dict(self._silent)
+        twin._asked = dict(self._asked)
         twin._out = []
         return twin
 
@@ -122,6 +126,14 @@ class Brain(Answers):
     def _on_forgotten(self, event: JobForgotten) -> None:
         self.state.closed.pop(event.job, None)
 
+    def _on_measured(self, event: JobMeasured) -> None:
+        slot = self.state.slot_of.get(event.job)
+        if slot is None:
+            return
+        tasted = self.recipe.host is not None and taste(self.state, slot, event)
+        if self.learning.hear(self.state, slot, event, self.now) or tasted:
+            self._want_round()
+
     def _on_worker_lost(self, event: WorkerLost) -> None:
         slot = self._current(event.job, event.epoch)
         if slot is not None and self.state.state_of(slot) is not State.STOPPING:
@@ -162,6 +174,7 @@ class Brain(Answers):
 
     def _apply(self, outcome: Outcome) -> None:
         self._remember(outcome)
+        self.state.touched = outcome.unsettled
         self.state.book_waits(outcome.waiting, self.now, outcome.reasons)
         leaving = [*outcome.preempted, *(moved.slot for moved in outcome.moves)]
         vacated = {row for slot in leaving for row in self.state.nodes_of(slot)}
@@ -174,6 +187,8 @@ class Brain(Answers):
             self._preempt(moved.slot, moved.slot)
             moves.append(Grant(self.state.spec(moved.slot).id, assignment))
         resizes = [self._stretch(changed) for changed in outcome.stretched]
+        for slot, level in outcome.feeds.items():
+            self._feed(slot, level)
         grants = [self._grant(granted, vacated) for granted in outcome.grants]
         if outcome.moves or (resizes and grants):
             self._start_admitted()
@@ -188,6 +203,7 @@ class Brain(Answers):
             preemptions(self.state, outcome),
             resizes=tuple(resizes),
             moves=tuple(moves),
+            fed=tuple(self.state.spec(slot).id for slot in outcome.feeds),
             reservation=kept_nodes(self.state, outcome),
         )
 
@@ -222,6 +238,7 @@ _HANDLERS: dict[type, Callable[[Brain, Any], None]] = {
     JobSubmitted: Brain._on_submitted,
     JobCancelled: Brain._on_cancelled,
     JobReported: Brain._on_reported,
+    JobMeasured: Brain._on_measured,
     JobFinished: Brain._on_finished,
     JobFailed: Brain._on_failed,
     JobForgotten: Brain._on_forgotten,

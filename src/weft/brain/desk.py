@@ -4,13 +4,13 @@ A working copy of the free columns and of the queues' use, changed by every gran
 behind it stays as it is until the round is over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from weft.brain.outcome import Granted
 from weft.brain.state import REASON_ROW, BrainState
-from weft.brain.victims import Victim
+from weft.brain.victims import Victim, seated
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
@@ -31,7 +31,7 @@ class Desk:
         self.recipe = recipe
         self.snapshot: Snapshot = state.snapshot(now)
         self.fabric = state.fabric
-        self.room = free_room(state)
+        self.room = free_room(state, moves=recipe.resizing is not None)
         self.free = int(self.room.gpus.sum())
         self.free_at_begin = self.free
         self.restricted = any(state.quota.restricted)
@@ -78,6 +78,30 @@ class Desk:
             if self.restricted:
                 self.ledger.give(victim.queue, victim.width)
 
+    def moved(
+        self, slot: int, width: int, pays: Callable[[Offer], bool] | None = None
+    ) -> Granted | None:
+        """Another start on what is free and what the job has itself, where there is one that pays.
+
+        Where there is none, the job keeps what it has.
+        """
+        kind, own = self.kind(slot), seated(self.state, slot)
+        self.give([own])
+        offer = self.offer(slot, kind, width)
+        if offer is None or (pays is not None and not pays(offer)):
+            self._take_back(own, kind)
+            return None
+        granted = Granted(slot, width, offer.shares)
+        self.take(granted, kind)
+        return granted
+
+    def _take_back(self, victim: Victim, kind: Kind) -> None:
+        shares = tuple((row, gpus) for row, gpus, *_ in victim.seats)
+        self.room.take(kind, shares)
+        self.free -= sum(gpus for _, gpus in shares)
+        if self.restricted:
+            self.ledger.take(victim.queue, victim.width)
+
     def remaining_seconds(self, slot: int) -> float:
         """Seconds that a waiting job has left; NaN where nobody knows."""
         jobs = self.snapshot.jobs
@@ -102,28 +126,45 @@ class Desk:
         return int(self.fabric.nodes.gpus[~self.fabric.usable].sum())
 
 
-def free_room(state: BrainState) -> Room:
-    """What can be given away: seats being left are owed to the pledges first."""
+def free_room(state: BrainState, *, moves: bool = False) -> Room:
+    """What can be given away: seats being left are owed to the pledges first.
+
+    With `moves` also to those who are stopping in order to start elsewhere.
+    """
     fabric, seats, count = state.fabric, state.seats, state.seat_count
     usable = fabric.usable
-    gpus = fabric.nodes.gpus - _committed(state, seats.gpus[:count]).astype(np.int64)
+    owed = _owed_to_moves(state) if moves and state.next_assignment else None
+    gpus = fabric.nodes.gpus - _committed(state, seats.gpus[:count], owed, 0).astype(np.int64)
     gpus = np.where(usable, gpus, 0).clip(min=0)
     if not state.counts_host:
         plenty: Floats = np.where(usable, np.inf, 0.0)
         return Room(gpus, plenty, plenty)
-    cpus = np.where(usable, fabric.nodes.cpus - _committed(state, seats.cpus[:count]), 0.0)
-    memory = fabric.nodes.memory_gib - _committed(state, seats.memory_gib[:count])
-    return Room(gpus, cpus, np.where(usable, memory, 0.0))
+    cpus = fabric.nodes.cpus - _committed(state, seats.cpus[:count], owed, 1)
+    memory = fabric.nodes.memory_gib - _committed(state, seats.memory_gib[:count], owed, 2)
+    return Room(gpus, np.where(usable, cpus, 0.0), np.where(usable, memory, 0.0))
 
 
-def _committed(state: BrainState, amounts: Ints | Floats) -> Floats | Ints:
-    """By node: what is held, or pledged beyond what is being released."""
+def _owed_to_moves(state: BrainState) -> Floats:
+    """GPUs, CPUs and memory by node that jobs will have which are stopping to move."""
+    owed = np.zeros((3, state.fabric.count))
+    for assignment in state.next_assignment.values():
+        for seat in assignment.placement.seats:
+            owed[:, state.node_row[seat.node]] += (seat.gpus, seat.cpus, seat.memory_gib)
+    return owed
+
+
+def _committed(
+    state: BrainState, amounts: Ints | Floats, owed: Floats | None, resource: int
+) -> Floats | Ints:
+    """By node: what is held, or pledged or owed beyond what is being released."""
     seats, count, nodes = state.seats, state.seat_count, state.fabric.count
     where = seats.node[:count]
     releasing, pledged = seats.releasing[:count], seats.pledged[:count]
-    if not (releasing.any() or pledged.any()):
+    if owed is None and not (releasing.any() or pledged.any()):
         return np.bincount(where, amounts, minlength=nodes)
     firm = np.bincount(where, amounts * ~(releasing | pledged), minlength=nodes)
     leaving = np.bincount(where, amounts * releasing, minlength=nodes)
     coming = np.bincount(where, amounts * pledged, minlength=nodes)
+    if owed is not None:
+        coming = coming + owed[resource]
     return firm + np.maximum(leaving, coming)

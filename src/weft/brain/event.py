@@ -31,6 +31,7 @@ class Verb(StrEnum):
     STOP = "stop"
     CORDON = "cordon"
     PROBE = "probe"
+    FEED = "feed"
     WAKE = "wake"
 
 
@@ -61,13 +62,23 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
+class Fed:
+    """What each GPU of a job has beyond what its seats say, since the feeding of that number."""
+
+    cores: float = 0.0
+    memory_gib: float = 0.0
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobReported:
     """A look at a job: its phase, and where it runs its work so far. Also a probe's answer.
 
     `past` is for a brain that meets the job for the first time, and ignored by one that knows it.
     `serial` is the last resize that the placement shows; seats that it lacks are gone, and the
     others train on. `next_seat` is a number that no seat of the epoch has had, where the world has
-    written that down. `live` says whether the job can be resized while it trains (None: no news).
+    written that down. `live` says whether the job can be resized while it trains (None: no news),
+    `tunable` the same of its cores and memory, and `fed` what it has of those beyond its seats'.
     """
 
     at: float
@@ -80,6 +91,31 @@ class JobReported:
     serial: int = 0
     next_seat: int = 0
     live: bool | None = None
+    tunable: bool | None = None
+    fed: Fed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobMeasured:
+    """What its workers measured while its width stood still.
+
+    `units_per_second` is the speed over `seconds` of training on `gpus` GPUs of `nodes` nodes with
+    `cpus` cores in all (0: not known), in the units that `work_done` counts. `work_total` is the
+    total that the script states, for a job that was submitted without one; `loss` is where it
+    stands. Old news and news of another incarnation do no harm: a speed is a fact of its width.
+    """
+
+    at: float
+    job: JobId
+    epoch: int
+    gpus: int
+    nodes: int
+    units_per_second: float
+    seconds: float
+    work_done: float
+    cpus: float = 0.0
+    work_total: float | None = None
+    loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +190,10 @@ class QueueChanged:
 
 @dataclass(frozen=True, slots=True)
 class InstructionDone:
-    """Done, and what it freed is free. `work_kept` is what a stopped job can resume from."""
+    """Done, and what it freed is free. `work_kept` is what a stopped job can resume from.
+
+    `paused_seconds` is how long a resize kept the job from training, where that was measured.
+    """
 
     at: float
     job: JobId
@@ -162,6 +201,7 @@ class InstructionDone:
     verb: Verb
     work_kept: float | None = None
     serial: int = 0
+    paused_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +227,7 @@ Event = (
     JobSubmitted
     | JobCancelled
     | JobReported
+    | JobMeasured
     | JobFinished
     | JobFailed
     | JobForgotten

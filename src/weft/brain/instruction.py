@@ -50,6 +50,23 @@ class Resize(JobInstruction):
 
 
 @dataclass(frozen=True, slots=True)
+class Feed(JobInstruction):
+    """Let each GPU have so much of its node beyond what its seat says, while it trains.
+
+    Nothing else changes, and training does not stop. `serial` counts the feedings of an epoch.
+    """
+
+    verb: ClassVar[Verb] = Verb.FEED
+    cores: float
+    memory_gib: float
+    serial: int
+
+    @property
+    def id(self) -> InstructionId:
+        return InstructionId(f"{self.job}/{self.epoch}/{self.verb}/{self.serial}")
+
+
+@dataclass(frozen=True, slots=True)
 class Replan(JobInstruction):
     """Change the execution plan."""
 
@@ -113,4 +130,6 @@ class Wake:
     at: float
 
 
-Instruction = Start | Resize | Replan | Regroup | Move | Preempt | Stop | Probe | Cordon | Wake
+Instruction = (
+    Start | Resize | Feed | Replan | Regroup | Move | Preempt | Stop | Probe | Cordon | Wake
+)

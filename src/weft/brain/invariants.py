@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.brain.seating import Meal
 from weft.brain.state import CAUSE_OF_ROW, BrainState
 from weft.model.decision import Decision
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
 from weft.model.snapshot import Bools
 from weft.model.state import State
+from weft.policy.place.room import ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
     A decision that hands out nothing moves no seat, so only the reasons can have gone wrong.
     """
     idle = decision is not None and not (decision.grants or decision.preemptions)
-    if decision is not None and idle and not decision.resizes:
+    if decision is not None and idle and not (decision.resizes or decision.fed):
         return _unexplained(state)
     breaches = [
         *_oversubscribed(state),
@@ -42,6 +44,7 @@ def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
     if decision is not None:
         breaches += [
             *_over_quota(state, decision),
+            *_overdrawn(state, decision),
             *_idle_preemptions(state, decision),
             *_broken_guarantees(state, decision),
         ]
@@ -198,6 +201,38 @@ def _over_quota(state: BrainState, decision: Decision) -> list[Breach]:
         for s in sorted(touched)
         if used[s] > quota.caps[s]
     ]
+
+
+def _overdrawn(state: BrainState, decision: Decision) -> list[Breach]:
+    """Cores and memory of a node on which somebody was given some: all that is held fits."""
+    nodes, seats = state.nodes, state.seats
+    found = []
+    for node in _given_on(state, decision):
+        held = list(state.held_on[node])
+        cpus = float((seats.cpus[held] + seats.fed_cpus[held]).sum())
+        memory_gib = float((seats.memory_gib[held] + seats.fed_gib[held]).sum())
+        if cpus > nodes.cpus[node] + ROUNDING:
+            detail = f"node {state.node_ids[node]}: {cpus:g} cores of {nodes.cpus[node]:g}"
+            found.append(Breach("no core twice", detail))
+        if memory_gib > nodes.memory_gib[node] + ROUNDING:
+            detail = f"{memory_gib:g} GiB of {nodes.memory_gib[node]:g}"
+            found.append(Breach("no memory twice", f"node {state.node_ids[node]}: {detail}"))
+    return found
+
+
+def _given_on(state: BrainState, decision: Decision) -> list[int]:
+    """Nodes of those who start now, and of those who are fed more."""
+    started = [
+        state.slot_of[g.job] for g in decision.grants if state.slot_of.get(g.job) is not None
+    ]
+    fed = [state.slot_of[job] for job in decision.fed if job in state.slot_of]
+    more = [slot for slot in fed if slot in state.feeding and _grows(state.feeding[slot])]
+    now = [slot for slot in started if state.state_of(slot) is State.STARTING]
+    return sorted({node for slot in now + more for node in state.nodes_of(slot)})
+
+
+def _grows(meal: Meal) -> bool:
+    return any(after > before for before, after in zip(meal.before, meal.target, strict=True))
 
 
 def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:

@@ -3,11 +3,13 @@
 import numpy as np
 
 from weft.model.cluster import Node
+from weft.model.host import PerGpu
 from weft.model.ids import NodeId
 from weft.model.job import Job
 from weft.model.kind import Kind, kind_of
 from weft.model.placement import Placement
 from weft.model.snapshot import NodeColumns
+from weft.perf.host import NOTHING_MORE, host_factor
 from weft.perf.speed import units_per_second
 from weft.policy.place.fabric import Fabric
 
@@ -59,9 +61,19 @@ class NodeTable:
         return self._fabric
 
     def units_per_second(
-        self, job: Job, placement: Placement, *, kind: Kind | None = None, company: float = 1.0
+        self,
+        job: Job,
+        placement: Placement,
+        *,
+        kind: Kind | None = None,
+        alone: float | None = None,
+        company: float = 1.0,
+        fed: PerGpu = NOTHING_MORE,
     ) -> float:
-        """What the job does per second on that placement."""
+        """What the job does per second on that placement; well placed it would do `alone`.
+
+        Each of its GPUs may be `fed` beyond what its seat says.
+        """
         width = placement.width
         if width == 0:
             return 1.0
@@ -77,7 +89,9 @@ class NodeTable:
             nodes=len(rows),
             fewest_nodes=fewest,
             racks=racks,
+            alone=alone,
             company=company,
+            host=host_factor(job.host, placement.seats, fed),
         )
 
     def copied(self) -> "NodeTable":

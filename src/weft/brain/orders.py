@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from weft.brain import resize
 from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop
+from weft.brain.learning import Learning
 from weft.brain.outcome import Granted, Stretched
 from weft.brain.pace import Pace
 from weft.brain.state import PENDING, REASON_ROW, BrainState
@@ -50,6 +51,7 @@ class Orders:
         self.recipe = recipe
         self.settings = settings or Settings()
         self.state = BrainState(tree or QueueTree())
+        self.learning = Learning()
         self.now = 0.0
         self.rounds = 0
         self.decision: Decision | None = None
@@ -60,6 +62,7 @@ class Orders:
         self._backoff_until = float("-inf")
         self._unanswered: dict[int, float] = {}
         self._silent: dict[int, float] = {}
+        self._asked: dict[int, float] = {}
         self._out: list[Instruction] = []
 
     # --- orders -------------------------------------------------------------------------------
@@ -69,7 +72,7 @@ class Orders:
         slot = granted.slot
         assignment = self._assignment(granted)
         left = any(node in vacated for node, _ in granted.shares)
-        if left or not self.state.quota_fits(slot, granted.width):
+        if left or not self.state.quota_fits(slot, granted.width) or self._is_fed_away(granted):
             self.state.book_wait(slot, self.now, RELEASING)
             self.state.move(slot, State.ADMITTED)
             self.state.seat(slot, assignment, pledged=True)
@@ -77,6 +80,12 @@ class Orders:
             self.state.seat(slot, assignment, pledged=False)
             self._start(slot, assignment)
         return Grant(self.state.spec(slot).id, assignment)
+
+    def _is_fed_away(self, granted: Granted) -> bool:
+        """Whether cores or memory that it needs are still fed to others."""
+        state = self.state
+        kind = state.kinds[int(state.jobs.kind[granted.slot])]
+        return state.fair is not None and not state.host_fits(kind, granted.shares)
 
     def _stretch(self, changed: Stretched) -> Grant:
         """Another width for a running job: seats that go, or further ones."""
@@ -98,9 +107,10 @@ class Orders:
         self.state.move(slot, State.STARTING)
         self.state.book_wait(slot, self.now, 0)
         self.state.jobs.epoch[slot] += 1
-        self.state.jobs.serial[slot] = 0
+        self.state.jobs.serial[slot] = self.state.jobs.fed_serial[slot] = 0
         epoch = int(self.state.jobs.epoch[slot])
         self._out.append(Start(self.state.spec(slot).id, epoch, assignment))
+        self._asked[slot] = self.now
         self._expect_answer(slot)
 
     def _start_admitted(self, nodes: list[int] | None = None) -> None:
@@ -125,6 +135,7 @@ class Orders:
         self._out.append(
             Preempt(state.spec(slot).id, int(state.jobs.epoch[slot]), state.spec(beneficiary).id)
         )
+        self._asked[slot] = self.now
         self._expect_answer(slot)
 
     def _stop(self, slot: int, *, after: State, why: str) -> None:
@@ -133,6 +144,7 @@ class Orders:
         state.move(slot, State.STOPPING)
         state.mark_releasing(slot)
         self._out.append(Stop(state.spec(slot).id, int(state.jobs.epoch[slot]), why))
+        self._asked[slot] = self.now
         self._expect_answer(slot)
 
     def _started(self, slot: int) -> None:
@@ -189,6 +201,8 @@ class Orders:
 
     def _close(self, slot: int, state: State) -> None:
         self._forget(slot)
+        self._asked.pop(slot, None)
+        self.learning.close(self.state, slot, succeeded=state is State.SUCCEEDED)
         self.state.close(slot, state, self.now)
         self._want_round()
 
@@ -233,6 +247,10 @@ class Orders:
     def _expect_answer(self, slot: int) -> None:
         self._forget(slot)
         self._unanswered[slot] = self.now + self.settings.answer_seconds
+
+    def _taken(self, slot: int) -> float:
+        """Seconds since the job was told to start or to stop."""
+        return self.now - self._asked.get(slot, self.now)
 
     def _listen(self, slot: int) -> None:
         """A running job that says nothing for long is probed, where the world needs that."""

@@ -7,6 +7,7 @@ import numpy as np
 from weft.brain.reservation import Reservation
 from weft.brain.state import BrainState
 from weft.model.decision import Preemption
+from weft.model.host import PerGpu
 from weft.model.ids import JobId, NodeId
 from weft.model.snapshot import Ints
 from weft.policy.order.ranking import Ranking
@@ -39,11 +40,14 @@ class Stretched:
 @dataclass(slots=True)
 class Outcome:
     """`reasons` are rows of reasons, aligned with `waiting`; `preempted` maps a victim to the
-    job that gets its seats and whether they were lent."""
+    job that gets its seats and whether they were lent. `feeds` is what each GPU of a job is to have
+    beyond what is owed; on `unsettled` nodes somebody is to have more or less, but not yet."""
 
     grants: list[Granted] = field(default_factory=list)
     moves: list[Granted] = field(default_factory=list)
     stretched: list[Stretched] = field(default_factory=list)
+    feeds: dict[int, PerGpu] = field(default_factory=dict)
+    unsettled: set[int] = field(default_factory=set)
     preempted: dict[int, tuple[int, bool]] = field(default_factory=dict)
     waiting: Ints = field(default_factory=_nobody)
     reasons: Ints = field(default_factory=_nobody)

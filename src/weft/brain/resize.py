@@ -16,13 +16,14 @@ from weft.model.state import State
 
 def begin(state: BrainState, slot: int, target: Placement, at: float) -> Assignment:
     """Hold what is added, mark what goes; what the world is to be told."""
-    present = _placement(state, slot)
-    added = tuple(seat for seat in target.seats if seat.number not in present.numbers)
+    present = state.placement(slot)
+    added = present.added_by(target)
     state.settle(slot, at)
     state.mark_releasing(slot, present.numbers - target.numbers)
     state.add_seats(slot, added)
     state.jobs.gpu_rate[slot] = state.jobs.width[slot]
     state.jobs.serial[slot] += 1
+    state.jobs.resizes[slot] += 1
     if state.state_of(slot) is not State.RESIZING:
         state.move(slot, State.RESIZING)
     assignment = Assignment(target.width, target)
@@ -32,7 +33,7 @@ def begin(state: BrainState, slot: int, target: Placement, at: float) -> Assignm
 
 def settle_on(state: BrainState, slot: int, numbers: Collection[int], at: float) -> list[int]:
     """These seats are what the job holds from now on; the nodes where others were let go."""
-    present = _placement(state, slot)
+    present = state.placement(slot)
     gone = present.numbers.difference(numbers)
     state.settle(slot, at)
     state.unmark_releasing(slot)
@@ -50,7 +51,7 @@ def left_of(state: BrainState, slot: int, gone_nodes: Collection[str]) -> Placem
     if not state.jobs.live[slot] or state.state_of(slot) not in (State.RUNNING, State.RESIZING):
         return None
     underway = state.resizes.get(slot)
-    wanted = underway.target.placement if underway else _placement(state, slot)
+    wanted = underway.target.placement if underway else state.placement(slot)
     left = Placement(tuple(seat for seat in wanted.seats if seat.node not in gone_nodes))
     return left if can_train_on(state, slot, left) else None
 
@@ -59,9 +60,3 @@ def can_train_on(state: BrainState, slot: int, left: Placement) -> bool:
     """A job lives as long as its head does and it is no narrower than it may be."""
     width = state.spec(slot).width
     return 0 in left.numbers and width.min_gpus <= left.width <= width.max_gpus
-
-
-def _placement(state: BrainState, slot: int) -> Placement:
-    assignment = state.assignments[slot]
-    assert assignment is not None, f"slot {slot} holds no seats"
-    return assignment.placement

@@ -6,17 +6,20 @@ go first and may reclaim what was lent. What failed for one kind of job fails fo
 until something is given back, so the walk costs as much as there are kinds, not jobs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from weft.brain import gates
 from weft.brain.desk import PATIENT_ROW, Desk
 from weft.brain.eviction import Eviction, nobody
+from weft.brain.gather import gather
+from weft.brain.hosting import Hosting
 from weft.brain.line import Line
 from weft.brain.outcome import Granted, Outcome
 from weft.brain.reservation import reserve
 from weft.brain.reshuffle import reshuffle
+from weft.brain.snug import snug_width
 from weft.brain.state import REASON_ROW, REASONS, BrainState
 from weft.brain.stretch import Stretch
 from weft.brain.victims import Victim
@@ -85,7 +88,7 @@ class Round:
     def run(self) -> Outcome:
         desk, outcome = self._desk, self._outcome
         waiting = self._ready()
-        elastic = desk.recipe.resizing is not None
+        elastic = desk.recipe.resizing is not None or desk.recipe.host is not None
         if not len(waiting) and not desk.recipe.rounds.after_starts and not elastic:
             return outcome
         running = self._rank(waiting)
@@ -95,6 +98,10 @@ class Round:
             self._hand_out()
         if self._stretch is not None:
             self._stretch.settle()
+            if desk.recipe.resizing is not None and desk.recipe.resizing.restarts:
+                gather(desk, outcome, desk.recipe.resizing)
+        if desk.recipe.host is not None and desk.state.fair is not None:
+            Hosting(desk, outcome, desk.recipe.host).settle()
         return outcome
 
     # --- ranking ------------------------------------------------------------------------------
@@ -235,7 +242,7 @@ class Round:
         desk, kind = self._desk, self._desk.state.kinds[key // WIDEST]
         queue = desk.queue(slot) if desk.restricted else 0
         least = width if self._stretch is None else kind.width.min_gpus
-        for gpus in dict.fromkeys((width, least)):
+        for gpus in self._widths_to_try(slot, key, kind, width=width, least=least):
             found = gates.never(desk, kind, queue, gpus)
             if found is None:
                 found = self._seat(position, slot, key - width + gpus, kind=kind, width=gpus)
@@ -245,6 +252,20 @@ class Round:
         if desk.recipe.reserving is not None and reason in BLOCKED_SHORT_OF_GPUS:
             self._maybe_reserve(slot, kind, least)
         return REASON_ROW[reason]
+
+    def _widths_to_try(
+        self, slot: int, key: int, kind: Kind, *, width: int, least: int
+    ) -> Iterable[int]:
+        """The width that was chosen, else the least; before both one that need not be spread."""
+        resizing = self._desk.recipe.resizing
+        if resizing is None or not resizing.compact or width == least:
+            return dict.fromkeys((width, least))
+        offer = self._free_offer(slot, key, kind, width)
+        if offer is None or offer.slowdown > 1.0:
+            narrower = snug_width(self._desk, slot, offer, width=width, least=least)
+            if narrower is not None:
+                return dict.fromkeys((narrower, width, least))
+        return dict.fromkeys((width, least))
 
     def _seat(
         self, position: int, slot: int, key: int, *, kind: Kind, width: int

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.brain.nodes import NodeTable
 from weft.model.decision import Assignment
+from weft.model.host import PerGpu
 from weft.model.ids import NodeId
 from weft.model.placement import Placement, Seat
 from weft.model.snapshot import JobColumns, NodeColumns, SeatColumns
@@ -23,6 +24,15 @@ class Underway:
 
     before: frozenset[int]
     target: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Meal:
+    """A feeding that the world has not answered: what each GPU had before, and is to have."""
+
+    serial: int
+    before: PerGpu
+    target: PerGpu
 
 
 class Seating:
@@ -37,9 +47,11 @@ class Seating:
         self.assignments: list[Assignment | None] = []
         self.admitted: dict[int, None] = {}
         self.resizes: dict[int, Underway] = {}
+        self.feeding: dict[int, Meal] = {}
         self.held_on: list[dict[int, int]] = []
         self.pledged_on: list[dict[int, None]] = []
         self.shrunk: set[int] = set()
+        self.touched: set[int] = set()
         self._free_rows: list[int] = []
 
     @property
@@ -79,12 +91,14 @@ class Seating:
             node = int(self.seats.node[row])
             self.pledged_on[node].pop(slot, None)
             self.held_on[node][row] = int(self.seats.gpus[row])
+            self.touched.add(node)
         self.admitted.pop(slot, None)
 
     def mark_releasing(self, slot: int, numbers: Collection[int] | None = None) -> None:
         """The seats with these numbers are being left, or all; then any resize has ended too."""
         if numbers is None:
             self.resizes.pop(slot, None)
+            self.feeding.pop(slot, None)
         for seat, row in zip(self._seats_of(slot), self.seat_rows[slot], strict=True):
             if numbers is None or seat.number in numbers:
                 self.seats.releasing[row] = True
@@ -97,18 +111,39 @@ class Seating:
         nodes = [self._free_row(slot, row) for row in self.seat_rows[slot]]
         self.seat_rows[slot].clear()
         self.resizes.pop(slot, None)
+        self.feeding.pop(slot, None)
+        self.jobs.fed_cores[slot] = self.jobs.fed_gib[slot] = 0.0
         self.assignments[slot] = None
         self.jobs.width[slot] = 0
         self.admitted.pop(slot, None)
         return nodes
 
+    def fed(self, slot: int) -> PerGpu:
+        """What each GPU of the job holds beyond what its seat says."""
+        return PerGpu(float(self.jobs.fed_cores[slot]), float(self.jobs.fed_gib[slot]))
+
+    def feed(self, slot: int, level: PerGpu) -> None:
+        """Each GPU of the job holds so much beyond what its seat says."""
+        self.jobs.fed_cores[slot], self.jobs.fed_gib[slot] = level
+        rows, seats = self.seat_rows[slot], self.seats
+        seats.fed_cpus[rows] = seats.gpus[rows] * level.cores
+        seats.fed_gib[rows] = seats.gpus[rows] * level.memory_gib
+        self.touched.update(self.nodes_of(slot))
+
+    def placement(self, slot: int) -> Placement:
+        """Of a job that has seats."""
+        assignment = self.assignments[slot]
+        assert assignment is not None, f"slot {slot} has no seats"
+        return assignment.placement
+
     def nodes_of(self, slot: int) -> list[int]:
         return [int(self.seats.node[row]) for row in self.seat_rows[slot]]
 
-    def gpus_on(self, slot: int, node: int) -> int:
-        """GPUs that the job holds on that node."""
-        rows = (row for row in self.seat_rows[slot] if self.seats.node[row] == node)
-        return sum(self.held_on[node].get(row, 0) for row in rows)
+    def gpus_staying(self, slot: int, node: int) -> int:
+        """GPUs that the job holds on that node and is not leaving."""
+        seats = self.seats
+        rows = (row for row in self.seat_rows[slot] if seats.node[row] == node)
+        return sum(self.held_on[node].get(row, 0) for row in rows if not seats.releasing[row])
 
     def staying_on(self, node: int) -> int:
         """GPUs held there by those who are not leaving."""
@@ -151,9 +186,12 @@ class Seating:
         seats.gpus[row] = seat.gpus
         seats.cpus[row] = seat.cpus
         seats.memory_gib[row] = seat.memory_gib
+        seats.fed_cpus[row] = seat.gpus * self.jobs.fed_cores[slot]
+        seats.fed_gib[row] = seat.gpus * self.jobs.fed_gib[slot]
         seats.pledged[row] = pledged
         seats.releasing[row] = False
         self.seat_rows[slot].append(row)
+        self.touched.add(node)
         if pledged:
             self.pledged_on[node][slot] = None
         else:
@@ -164,12 +202,14 @@ class Seating:
         seats, node = self.seats, int(self.seats.node[row])
         self.held_on[node].pop(row, None)
         self.pledged_on[node].pop(slot, None)
+        self.touched.add(node)
         if self.shrunk:
             self.note_shrunk(node)
         seats.slot[row] = -1
         seats.gpus[row] = 0
         seats.cpus[row] = 0.0
         seats.memory_gib[row] = 0.0
+        seats.fed_cpus[row] = seats.fed_gib[row] = 0.0
         seats.pledged[row] = False
         seats.releasing[row] = False
         self._free_rows.append(row)

@@ -4,19 +4,24 @@ Usage is never counted up and down: it is summed from the seats that are held wh
 asks (`seating`).
 """
 
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from weft.brain.curvebook import CurveBook, is_learnt
 from weft.brain.event import Past
 from weft.brain.lifecycle import check_transition
 from weft.brain.seating import Seating
+from weft.brain.toll import Toll
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
+from weft.model.host import HostCurve
 from weft.model.ids import GpuType, JobId, NodeId, QueueId
 from weft.model.job import Job
 from weft.model.kind import Kind, kind_of
+from weft.model.placement import Placement
 from weft.model.queue import QueueTree
 from weft.model.reason import CAUSES, Cause, ReasonCode
 from weft.model.snapshot import (
@@ -27,8 +32,11 @@ from weft.model.snapshot import (
     Snapshot,
 )
 from weft.model.state import State
+from weft.perf.taste import Taste
+from weft.policy.host.ladder import Ladder
+from weft.policy.host.shares import Fair
 from weft.policy.place.fabric import Fabric
-from weft.policy.place.room import host_cpus, host_memory_gib
+from weft.policy.place.room import ROUNDING, Share, host_cpus, host_memory_gib
 from weft.policy.tenancy.quota import QuotaTable
 
 REASONS: tuple[ReasonCode, ...] = tuple(ReasonCode)
@@ -36,7 +44,6 @@ REASON_ROW: dict[ReasonCode, int] = {code: row for row, code in enumerate(REASON
 CAUSE_OF_ROW = np.array([0, *(int(code.cause) for code in REASONS)], np.int8)
 PENDING = REASON_ROW[ReasonCode.ROUND_PENDING]
 HISTORY = 10_000
-ROUNDING = 1e-6
 STATES: tuple[State, ...] = tuple(State)
 
 
@@ -67,8 +74,14 @@ class BrainState(Seating):
         self.sequence = 0
         self._free_slots: list[int] = []
 
+        self.curves = CurveBook()
+        self.resize_cost = self.start_cost = self.stop_cost = Toll()
         self.kinds: list[Kind] = []
         self._kind_row: dict[Kind, int] = {}
+        self.fair: Fair | None = None
+        self.ladders: dict[int, Ladder] = {}
+        self.tastes: dict[int, Taste] = {}
+        self.tasted: dict[int, HostCurve] = {}
         self._tenants: dict[str, int] = {}
         self.finished: Floats = np.zeros(HISTORY)
         self.finished_count = 0
@@ -93,6 +106,9 @@ class BrainState(Seating):
             queue_ids=self.quota.ids,
             gpu_types=tuple(GpuType(name) for name in self.node_table.gpu_types),
             finished_gpu_seconds=self.finished[:count],
+            curves=self.curves.table,
+            resize_seconds=self.resize_cost.seconds,
+            restart_seconds=self.start_cost.seconds + self.stop_cost.seconds,
         )
 
     @property
@@ -127,15 +143,18 @@ class BrainState(Seating):
         twin = copy(self)
         twin.jobs, twin.seats = self.jobs.copied(), self.seats.copied()
         twin.node_table = self.node_table.copied()
+        twin.curves = self.curves.copied()
         twin.booked, twin.finished = self.booked.copy(), self.finished.copy()
         for name in ("specs", "assignments", "after_stop", "_free_slots", "_free_rows", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
-        for name in ("slot_of", "closed", "admitted", "next_assignment", "resizes"):
+        for name in ("slot_of", "closed", "admitted", "next_assignment"):
+            setattr(twin, name, dict(getattr(self, name)))
+        for name in ("resizes", "feeding", "ladders", "tastes", "tasted"):
             setattr(twin, name, dict(getattr(self, name)))
         twin._kind_row, twin._tenants = dict(self._kind_row), dict(self._tenants)
         twin.seat_rows = [list(rows) for rows in self.seat_rows]
         twin.held_on = [dict(held) for held in self.held_on]
-        twin.shrunk = set(self.shrunk)
+        twin.shrunk, twin.touched = set(self.shrunk), set(self.touched)
         twin.pledged_on = [dict(pledged) for pledged in self.pledged_on]
         twin._views = None
         return twin
@@ -144,8 +163,8 @@ class BrainState(Seating):
 
     def add_job(self, job: Job, at: float) -> int:
         slot = self._take_slot()
-        kind = kind_of(job)
         self.specs[slot] = job
+        kind = self._owed_kind(slot)
         self.slot_of[job.id] = slot
         jobs = self.jobs
         jobs.active[slot] = True
@@ -163,9 +182,14 @@ class BrainState(Seating):
         jobs.preemptible[slot] = job.preemptible
         jobs.submitted[slot] = job.submit_seconds
         jobs.mark[slot] = at
-        jobs.work_total[slot] = job.work.amount if job.work.known else np.nan
+        total = job.work.amount if job.work.known else np.nan
+        jobs.work_total[slot] = jobs.work_low[slot] = jobs.work_high[slot] = total
         asked = job.width.asked_gpus
         jobs.pace[slot] = job.units_per_second(asked) if asked else 1.0
+        jobs.curve[slot] = row = self.curves.stated(job)
+        jobs.scale[slot] = jobs.pace[slot] / self.curves.table.likely[row, asked] if asked else 1.0
+        if is_learnt(job) and not job.work.known:
+            jobs.scale[slot] = 0.0  # in units that nobody has told yet
         jobs.reason[slot] = PENDING
         jobs.queued_since[slot] = at
         jobs.waiting_since[slot] = at
@@ -196,6 +220,10 @@ class BrainState(Seating):
             failures=int(jobs.failures[slot]),
         )
         self.admitted.pop(slot, None)
+        self.curves.drop(int(jobs.curve[slot]))
+        self.ladders.pop(slot, None)
+        self.tasted.pop(slot, None)
+        self.tastes.pop(slot, None)
         del self.slot_of[spec.id]
         self.specs[slot] = None
         self.assignments[slot] = None
@@ -208,6 +236,7 @@ class BrainState(Seating):
         elapsed = at - jobs.mark[slot]
         if elapsed > 0:
             jobs.attained_gpu_seconds[slot] += jobs.gpu_rate[slot] * elapsed
+            jobs.attained_share_seconds[slot] += jobs.share_rate[slot] * elapsed
             jobs.work_done[slot] += jobs.speed[slot] * elapsed
         jobs.mark[slot] = at
 
@@ -219,12 +248,13 @@ class BrainState(Seating):
     def set_pace(self, slot: int) -> None:
         """Service and work go on as the seats that it holds allow."""
         self.jobs.gpu_rate[slot] = self.jobs.width[slot]
+        self.jobs.share_rate[slot] = self._share_rate(slot)
         self.jobs.speed[slot] = self._speed(slot)
 
     def set_idle(self, slot: int, at: float, work_kept: float | None) -> None:
         """It runs no more; what is not kept is lost."""
         self.settle(slot, at)
-        self.jobs.gpu_rate[slot] = 0.0
+        self.jobs.gpu_rate[slot] = self.jobs.share_rate[slot] = 0.0
         self.jobs.speed[slot] = 0.0
         if work_kept is not None:
             self.jobs.work_done[slot] = work_kept
@@ -233,6 +263,7 @@ class BrainState(Seating):
         """What the world wrote down about the job before this brain met it."""
         jobs = self.jobs
         jobs.attained_gpu_seconds[slot] = past.attained_gpu_seconds
+        jobs.attained_share_seconds[slot] = past.attained_gpu_seconds
         jobs.failures[slot] = past.failures
         jobs.refusals[slot] = past.refusals
         jobs.preemptions[slot] = past.preemptions
@@ -287,6 +318,13 @@ class BrainState(Seating):
                 return False
         return self.quota_fits(slot, int(self.jobs.width[slot]))
 
+    def host_fits(self, kind: Kind, shares: Sequence[Share]) -> bool:
+        """Whether the nodes have the cores and the memory now, beside all that is held and fed."""
+        return all(
+            self._host_has(node, host_cpus(kind, gpus), host_memory_gib(kind, gpus))
+            for node, gpus in shares
+        )
+
     def quota_fits(self, slot: int, width: int) -> bool:
         """Whether the queue may hold so much more now, beside all that is still held."""
         queue = int(self.jobs.queue[slot])
@@ -314,10 +352,32 @@ class BrainState(Seating):
         if row == len(self.held_on):
             self.held_on.append({})
             self.pledged_on.append({})
+        self.touched.add(row)
         return row
 
     def lose_node(self, row: int) -> None:
         self.node_table.lose(row)
+
+    def set_fair(self, fair: Fair | None) -> None:
+        """What a GPU's fair share of its node is, where jobs are owed that and no more."""
+        if fair == self.fair:
+            return
+        self.fair = fair
+        self.touched.update(range(len(self.node_ids)))
+        for slot in self.slot_of.values():
+            self.jobs.kind[slot] = self._intern_kind(self._owed_kind(slot))
+
+    def host_of(self, slot: int) -> HostCurve | None:
+        """What is known or has been learnt of how its cores speed the job."""
+        stated = self.spec(slot).host
+        return stated if stated is None or stated.known else self.tasted.get(slot)
+
+    def learn_host(self, slot: int, curve: HostCurve) -> None:
+        """Measurements say so. What the job is owed stays what it asked for."""
+        self.tasted[slot] = curve
+        self.touched.update(self.nodes_of(slot))
+        if self.fair is not None:
+            self.ladders[slot] = self.fair.ladder(curve)
 
     def set_tree(self, tree: QueueTree) -> None:
         self.tree = tree
@@ -328,19 +388,69 @@ class BrainState(Seating):
 
     # --- helpers ------------------------------------------------------------------------------
 
+    def speed_on(self, slot: int, placement: Placement) -> float:
+        """Work per second on these seats, as far as anybody knows."""
+        scale = float(self.jobs.scale[slot]) if is_learnt(self.spec(slot)) else 1.0
+        return scale * self.pace_on(slot, placement) if placement.width else 1.0
+
+    def pace_on(self, slot: int, placement: Placement, *, believing: bool = True) -> float:
+        """The same up to a factor, which is not known before a first measurement.
+
+        Without `believing` measurements, a job that states no curve scales without loss.
+        """
+        spec, jobs = self.spec(slot), self.jobs
+        kind = self.kinds[int(jobs.kind[slot])]
+        alone = None
+        if is_learnt(spec) and placement.width:
+            learnt = self.curves.table.likely[jobs.curve[slot], placement.width]
+            alone = float(learnt if believing else placement.width)
+        if spec.host is not None and not spec.host.known:
+            spec = replace(spec, host=self.tasted.get(slot))
+        return self.node_table.units_per_second(
+            spec, placement, kind=kind, alone=alone, fed=self.fed(slot)
+        )
+
+    def _share_rate(self, slot: int) -> float:
+        """The dominant share of the cluster that the job's seats are, in GPUs."""
+        rows, seats, total = self.seat_rows[slot], self.seats, self.fabric.total
+        shares = (
+            float(self.jobs.width[slot]) / total.gpus,
+            float(seats.cpus[rows].sum()) / total.cpus,
+            float(seats.memory_gib[rows].sum()) / total.memory_gib,
+        )
+        return max(shares) * total.gpus
+
     def _speed(self, slot: int) -> float:
         assignment = self.assignments[slot]
         assert assignment is not None
-        kind = self.kinds[int(self.jobs.kind[slot])]
-        return self.node_table.units_per_second(self.spec(slot), assignment.placement, kind=kind)
+        return self.speed_on(slot, assignment.placement)
 
     def _host_fits(self, node: int, rows: list[int]) -> bool:
-        others = list(self.held_on[node])
         seats = self.seats
-        cpus = float(seats.cpus[others].sum()) + float(seats.cpus[rows].sum())
-        memory = float(seats.memory_gib[others].sum()) + float(seats.memory_gib[rows].sum())
+        return self._host_has(
+            node, float(seats.cpus[rows].sum()), float(seats.memory_gib[rows].sum())
+        )
+
+    def _host_has(self, node: int, cpus: float, memory_gib: float) -> bool:
+        """Whether so much more fits on the node beside what is held there and what is fed."""
+        others, seats = list(self.held_on[node]), self.seats
+        cpus += float((seats.cpus[others] + seats.fed_cpus[others]).sum())
+        memory_gib += float((seats.memory_gib[others] + seats.fed_gib[others]).sum())
         cpus_fit = cpus <= float(self.nodes.cpus[node]) + ROUNDING
-        return cpus_fit and memory <= float(self.nodes.memory_gib[node]) + ROUNDING
+        return cpus_fit and memory_gib <= float(self.nodes.memory_gib[node]) + ROUNDING
+
+    def _owed_kind(self, slot: int) -> Kind:
+        """What the job needs: as asked, or what it is owed where its host curve is known."""
+        job = self.spec(slot)
+        self.ladders.pop(slot, None)
+        if self.fair is not None and slot in self.tasted:
+            self.ladders[slot] = self.fair.ladder(self.tasted[slot])
+        if self.fair is None or job.host is None or not job.host.known:
+            return kind_of(job)
+        ladder = self.fair.ladder(job.host)
+        if ladder.rungs:
+            self.ladders[slot] = ladder
+        return self.fair.owed(kind_of(job), job.host)
 
     def _take_slot(self) -> int:
         if self._free_slots:

@@ -6,20 +6,24 @@ grow into what is free now. What is still being left is given to them in a later
 waits for nobody.
 """
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from weft.brain import gates
 from weft.brain.desk import Desk, free_room
-from weft.brain.outcome import Outcome, Stretched
+from weft.brain.outcome import Granted, Outcome, Stretched
 from weft.brain.victims import Victim
+from weft.brain.worth import seconds_left, worth_growing, worth_restarting
 from weft.model.placement import Placement, Seat
 from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
 from weft.policy.place.room import Room, Share
 from weft.policy.recipe import Resizing
+from weft.policy.size.requested import is_packed
 
+LATER_SECONDS = 60.0
 GAIN = 1.01
 """Growing must speed a job up by more than this, or it is not worth a change."""
 
@@ -39,24 +43,38 @@ class Stretch:
     def __init__(self, desk: Desk, outcome: Outcome, resizing: Resizing, ordered: Ints) -> None:
         """`ordered` are all jobs that are ranked, best first."""
         self._desk, self._outcome, self._resizing = desk, outcome, resizing
-        self._widths: Ints = desk.recipe.size(desk.snapshot, ordered)
-        self._of: dict[int, int] = dict(zip(ordered.tolist(), self._widths.tolist(), strict=True))
         jobs = desk.snapshot.jobs
-        live = (jobs.state[ordered] == State.RUNNING) & jobs.live[ordered]
-        self._running: list[int] = ordered[live].tolist()
+        self._targets = np.zeros(len(jobs.active), np.int64)
+        self._targets[ordered] = desk.recipe.size(desk.snapshot, ordered)
+        exploring = ordered[(jobs.explore[ordered] > 0) & resizing.explore]
+        self._targets[exploring] = np.minimum(self._targets[exploring], jobs.explore[exploring])
+        self._exploring = frozenset(exploring.tolist())
+        running = ordered[jobs.state[ordered] == State.RUNNING]
+        goals = np.maximum(self._targets[running], jobs.min_gpus[running])
+        live = jobs.live[running]
+        self._shrinking: Ints = running[live & (goals < jobs.width[running])]
+        self._growing: Ints = worth_growing(desk.snapshot, running[live], goals[live], resizing)
+        if (jobs.width[running[live]] < goals[live]).sum() > len(self._growing):
+            self._look_again(running[live])
+        self._restarting = worth_restarting(desk.snapshot, running[~live], goals[~live], resizing)
+        self._cramped: list[int] = []
         self._surplus: list[_Surplus] = []
-        self._free_now = free_room(desk.state)
+        self._free_now = free_room(desk.state, moves=True)
         self._grown_gpus = 0
+
+    def _look_again(self, slots: Ints) -> None:
+        """Of a job of unknown length the more is expected the longer it runs: ask later."""
+        if np.isnan(self._desk.snapshot.jobs.work_total[slots]).any():
+            pause = max(self._resizing.hold_seconds, LATER_SECONDS)
+            self._outcome.wake_by(self._desk.now + pause)
 
     def widths(self, waiting: Ints) -> Ints:
         """With how many GPUs each begins; whoever would get none asks for its least."""
-        least = self._desk.snapshot.jobs.min_gpus[waiting]
-        found = np.array([self._of[slot] for slot in waiting.tolist()], np.int64)
-        return np.maximum(found, least)
+        return np.maximum(self._targets[waiting], self._desk.snapshot.jobs.min_gpus[waiting])
 
     def put_surplus_on_desk(self) -> set[int]:
         """Of all who have more than their target; the slots of these jobs."""
-        for slot in reversed(self._running):
+        for slot in self._shrinking[::-1].tolist():
             seats = self._beyond_target(slot)
             if seats:
                 self._surplus.append(_Surplus(slot, seats))
@@ -65,28 +83,38 @@ class Stretch:
 
     def settle(self) -> None:
         """What nobody took stays where it is, unless others are to grow into it; then they grow."""
-        wanted = self._wanted_gpus()
+        growing = [
+            slot
+            for slot in self._growing.tolist()
+            if self._may_change(slot, self._hold_seconds(slot))
+        ]
+        wanted = self._wanted_gpus(growing)
         for surplus in reversed(self._surplus):
-            self._take_back(surplus)
+            if surplus.slot not in self._exploring:
+                self._take_back(surplus)
         for surplus in self._surplus:
             wanted = self._let_go(surplus, wanted)
             gone = tuple(seat for seat in surplus.seats if seat.number not in surplus.kept)
             if gone:
                 self._shrink(surplus.slot, gone)
-        for slot in self._running:
+        for slot in growing:
             self._grow(slot)
+        for slot in [*self._restarting.tolist(), *self._cramped]:
+            if self._may_change(slot, self._resizing.hold_seconds):
+                self._restart(slot)
 
     # --- shrinking ----------------------------------------------------------------------------
 
     def _beyond_target(self, slot: int) -> tuple[Seat, ...]:
-        """The latest seats, whole ones, without which the job still has its target.
+        """Whole seats without which the job still has its target: where it has fewest first.
 
         Of what its queue is guaranteed nothing is lent out by shrinking.
         """
         desk, gone = self._desk, 0
         spare = int(desk.snapshot.jobs.width[slot]) - self._target(slot)
-        found = []
-        for seat in sorted(self._placement(slot).seats, key=lambda seat: -seat.number):
+        found, placement = [], self._desk.state.placement(slot)
+        on_node = placement.gpus_by_node
+        for seat in sorted(placement.seats, key=lambda seat: (on_node[seat.node], -seat.number)):
             if not desk.fabric.usable[desk.state.node_row[seat.node]]:
                 continue
             gpus = gone + seat.gpus
@@ -98,7 +126,7 @@ class Stretch:
         return tuple(found)
 
     def _target(self, slot: int) -> int:
-        return max(self._of[slot], int(self._desk.snapshot.jobs.min_gpus[slot]))
+        return max(int(self._targets[slot]), int(self._desk.snapshot.jobs.min_gpus[slot]))
 
     def _as_victim(self, slot: int, seats: tuple[Seat, ...]) -> Victim:
         rows = self._desk.state.node_row
@@ -106,11 +134,9 @@ class Stretch:
         width = sum(seat.gpus for seat in seats)
         return Victim(slot, 0, width, self._desk.queue(slot), parts)
 
-    def _wanted_gpus(self) -> int:
-        """GPUs that are missing to the targets of running jobs beyond what is free now."""
-        jobs = self._desk.snapshot.jobs
-        growing = [slot for slot in self._running if self._may_grow(slot)]
-        missing = sum(max(self._of[slot] - int(jobs.width[slot]), 0) for slot in growing)
+    def _wanted_gpus(self, growing: list[int]) -> int:
+        """GPUs that these miss to their targets beyond what is free now."""
+        missing = int((self._targets[growing] - self._desk.snapshot.jobs.width[growing]).sum())
         return missing - int(np.minimum(self._free_now.gpus, self._desk.room.gpus).sum())
 
     def _take_back(self, surplus: _Surplus) -> None:
@@ -120,7 +146,7 @@ class Stretch:
         for seat in surplus.seats:
             row = desk.state.node_row[seat.node]
             lawful = gates.quota(desk, kind, queue, seat.gpus) is None
-            if lawful and desk.room.gpus[row] >= seat.gpus:
+            if lawful and desk.room.holds(row, seat):
                 surplus.kept.add(seat.number)
                 self._take(surplus.slot, ((row, seat.gpus),))
 
@@ -134,11 +160,8 @@ class Stretch:
         return wanted
 
     def _take(self, slot: int, shares: tuple[Share, ...]) -> None:
-        desk, gpus = self._desk, sum(gpus for _, gpus in shares)
-        desk.room.take(desk.kind(slot), shares)
-        desk.free -= gpus
-        if desk.restricted:
-            desk.ledger.take(desk.queue(slot), gpus)
+        gpus = sum(gpus for _, gpus in shares)
+        self._desk.take(Granted(slot, gpus, shares), self._desk.kind(slot))
 
     def _shrink(self, slot: int, gone: tuple[Seat, ...]) -> None:
         nodes = tuple(self._desk.state.node_row[seat.node] for seat in gone)
@@ -150,15 +173,16 @@ class Stretch:
     def _grow(self, slot: int) -> None:
         """Up to the target, on nodes that it is on first, if it may and gains by it."""
         desk = self._desk
-        missing = self._of[slot] - int(desk.snapshot.jobs.width[slot])
+        missing = int(self._targets[slot]) - int(desk.snapshot.jobs.width[slot])
         missing -= missing % self._resizing.grain_gpus
-        if missing <= 0 or not self._may_grow(slot):
+        if missing <= 0:
             return
         kind = desk.kind(slot)
         if gates.quota(desk, kind, desk.queue(slot), missing) is not None:
             return
         added = self._further(slot, missing)
         if not added or not self._gains(slot, added):
+            self._cramped += self._worth_a_move(slot)
             return
         self._grown_gpus += sum(gpus for _, gpus in added)
         if not desk.state.quota_fits(slot, self._grown_gpus):
@@ -167,26 +191,56 @@ class Stretch:
         self._free_now.take(kind, added)
         self._outcome.stretched.append(Stretched(slot, added=added))
 
-    def _may_grow(self, slot: int) -> bool:
-        """Whether its last change is long enough ago; if not, a round is asked for when it is."""
+    def _worth_a_move(self, slot: int) -> list[int]:
+        """The job itself, if it could only grow elsewhere and that is worth a restart."""
+        if not self._resizing.packed:
+            return []
+        one = np.array([slot])
+        moving = replace(self._resizing, restarts=True)
+        worthy = worth_restarting(self._desk.snapshot, one, self._targets[one], moving)
+        return [slot] if len(worthy) else []
+
+    def _restart(self, slot: int) -> None:
+        """Another start, wider, on what is free now and what it has itself."""
+        desk, width = self._desk, int(self._targets[slot])
+        missing = width - int(desk.snapshot.jobs.width[slot])
+        if not desk.snapshot.jobs.preemptible[slot] or missing > int(self._free_now.gpus.sum()):
+            return
+        if gates.quota(desk, desk.kind(slot), desk.queue(slot), missing) is not None:
+            return
+        granted = desk.moved(slot, width)
+        if granted is not None:
+            self._outcome.moves.append(granted)
+
+    def _may_change(self, slot: int, hold_seconds: float) -> bool:
+        """Whether its last change is that long ago; if not, a round is asked for when it is."""
         if slot in self._outcome.preempted:
             return False
-        until = float(self._desk.snapshot.jobs.resized[slot]) + self._resizing.hold_seconds
-        if until <= self._desk.now:
-            return True
-        if self._of[slot] > int(self._desk.snapshot.jobs.width[slot]):
+        until = float(self._desk.snapshot.jobs.resized[slot]) + hold_seconds
+        if until > self._desk.now:
             self._outcome.wake_by(until)
-        return False
+        return until <= self._desk.now
+
+    def _hold_seconds(self, slot: int) -> float:
+        """Before a live growth: the longer a job still runs, the less it loses by waiting."""
+        resizing, snapshot = self._resizing, self._desk.snapshot
+        if not resizing.hold_share:
+            return resizing.hold_seconds
+        one = np.array([slot])
+        left = float(seconds_left(snapshot, one, snapshot.jobs.width[one])[0])
+        return max(resizing.hold_seconds, resizing.hold_share * left)
 
     def _further(self, slot: int, missing: int) -> tuple[Share, ...]:
         """As many of the missing GPUs as there are seats for."""
         desk, kind, grain = self._desk, self._desk.kind(slot), self._resizing.grain_gpus
         room, avoid = _both(self._free_now, desk.room), self._elsewhere(slot)
         here = self._beside(slot, room, missing)
+        if self._resizing.packed:
+            here = self._cut_to_packed(slot, here)
         room.take(kind, here)
         left = missing - sum(gpus for _, gpus in here)
-        taken = len({*self._placement(slot).nodes})
-        while left > 0:
+        taken = len({*self._desk.state.placement(slot).nodes})
+        while left > 0 and (not self._resizing.packed or self._fills_its_node(slot, here)):
             offer = desk.recipe.place(room, desk.fabric, kind, left, avoid=avoid)
             if offer is None:
                 left -= grain
@@ -196,10 +250,31 @@ class Stretch:
             return (*here, *offer.shares)
         return here
 
+    def _cut_to_packed(self, slot: int, here: tuple[Share, ...]) -> tuple[Share, ...]:
+        """So much of it that the job's width divides its node, or fills it."""
+        if len(here) != 1:
+            return ()
+        ((node, gpus),) = here
+        size, width = (
+            int(self._desk.fabric.nodes.gpus[node]),
+            self._desk.state.placement(slot).width,
+        )
+        gpus = next((g for g in range(gpus, 0, -1) if is_packed(width + g, size)), 0)
+        return ((node, gpus),) if gpus else ()
+
+    def _fills_its_node(self, slot: int, here: tuple[Share, ...]) -> bool:
+        """Whether it has whole nodes with these: only then may it go on to others."""
+        gpus = Counter(dict.fromkeys(self._desk.state.nodes_of(slot), 0))
+        for seat in self._desk.state.placement(slot).seats:
+            gpus[self._desk.state.node_row[seat.node]] += seat.gpus
+        for node, more in here:
+            gpus[node] += more
+        return all(count == self._desk.fabric.nodes.gpus[node] for node, count in gpus.items())
+
     def _elsewhere(self, slot: int) -> Bools:
         """Nodes that it cannot grow to: kept for others, of another GPU type, in another pool."""
         desk, nodes = self._desk, self._desk.fabric.nodes
-        first = desk.state.node_row[self._placement(slot).nodes[0]]
+        first = desk.state.node_row[self._desk.state.placement(slot).nodes[0]]
         alike = (nodes.gpu_type == nodes.gpu_type[first]) & (nodes.pool == nodes.pool[first])
         found: Bools = ~alike if desk.reserved is None else ~alike | desk.reserved
         return found
@@ -211,7 +286,7 @@ class Stretch:
         for tier in desk.fabric.site(kind).tiers:
             offered = np.maximum(offered, room.offered(kind, tier))
         found: list[Share] = []
-        for node in self._placement(slot).nodes:
+        for node in self._desk.state.placement(slot).nodes:
             row = desk.state.node_row[node]
             gpus = min(int(offered[row]), missing)
             gpus -= gpus % grain
@@ -221,17 +296,26 @@ class Stretch:
         return tuple(found)
 
     def _gains(self, slot: int, added: tuple[Share, ...]) -> bool:
-        """Another node may slow a job down by more than its GPUs speed it up."""
-        state, spec = self._desk.state, self._desk.state.spec(slot)
-        seats = self._placement(slot).seats
-        more = tuple(Seat(state.node_ids[row], gpus) for row, gpus in added)
-        speeds = state.node_table.units_per_second
-        return speeds(spec, Placement((*seats, *more))) > GAIN * speeds(spec, Placement(seats))
+        """Another node may slow a job down by more than its GPUs speed it up.
 
-    def _placement(self, slot: int) -> Placement:
-        assignment = self._desk.state.assignments[slot]
-        assert assignment is not None
-        return assignment.placement
+        Only recipes that use curves mind what was measured of the width itself.
+        """
+        state, seats = self._desk.state, self._desk.state.placement(slot).seats
+        more = tuple(Seat(state.node_ids[row], gpus) for row, gpus in added)
+        now, wider = (
+            state.pace_on(slot, Placement(held), believing=self._resizing.explore)
+            for held in (seats, (*seats, *more))
+        )
+        return wider > self._least_gain(slot, added) * now
+
+    def _least_gain(self, slot: int, added: tuple[Share, ...]) -> float:
+        """How many times as fast it must be: hardly faster at all, or half of what is promised."""
+        if not self._resizing.compact:
+            return GAIN
+        width, more = self._desk.state.placement(slot).width, sum(gpus for _, gpus in added)
+        curve = self._desk.snapshot.curves.likely[self._desk.snapshot.jobs.curve[slot]]
+        promised = float(curve[width + more] / curve[width]) - 1.0 if curve[width] > 0 else 0.0
+        return max(1.0 + promised / 2.0, GAIN)
 
 
 def _both(one: Room, other: Room) -> Room:

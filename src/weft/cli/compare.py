@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.lab.interval import Interval
     from weft.lab.source import Source
 
-RECIPES = "fifo,backfill,las,srtf,fair"
+RECIPES = "fifo,backfill,las,srtf,weave"
 NARROW = (
     *("mean_jct_seconds", "p95_jct_seconds", "mean_start_delay_seconds", "mean_slowdown"),
     *("utilisation_while_arriving", "preemptions_per_job"),

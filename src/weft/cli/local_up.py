@@ -32,7 +32,7 @@ LOG: Final = "daemon.log"
     type=click.IntRange(1),
     help="GPUs to share, or parts of the CPUs where there are none.  [default: all that are found]",
 )
-@click.option("--recipe", help="How it decides; see weft recipes.  [default: maxmin]")
+@click.option("--recipe", help="How it decides; see weft recipes.  [default: weave]")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),

@@ -33,7 +33,7 @@ def _address(_context: click.Context, _option: click.Parameter, value: str) -> s
 @click.option("--identity", help="Name of this replica in the lease.  [default: the host's name]")
 @click.option("--lease", default="weft-operator", show_default=True, help="Name of the lease.")
 @click.option(
-    "--recipe", default="backfill", show_default=True, help="See weft recipes; NAME(KNOB=VALUE)."
+    "--recipe", default="weave", show_default=True, help="See weft recipes; NAME(KNOB=VALUE)."
 )
 @click.option("--default-image", default="", help="Image of jobs that name none.")
 @click.option(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @source_options
 @world_options
 @click.option(
-    "-r", "--recipe", default="las", show_default=True, help="See weft recipes; NAME(KNOB=VALUE)."
+    "-r", "--recipe", default="weave", show_default=True, help="See weft recipes; NAME(KNOB=VALUE)."
 )
 @SEED
 @folder_options
@@ -64,6 +64,8 @@ def show(summary: "Summary") -> None:
     waits = {cause: total for cause, total in summary.waits_seconds.items() if total > 0}
     if waits:
         console.print(_waits(waits, summary.jobs))
+    if summary.foretold:
+        console.print(_foretold(summary))
     if len(summary.tenants) > 1:
         console.print(_tenants(summary))
 
@@ -118,7 +120,8 @@ def _remarks(summary: "Summary") -> str:
         f"{span(summary.makespan_seconds)}\n"
         f"{summary.utilisation_while_arriving:.1%} of GPUs in use while jobs arrived, "
         f"{summary.utilisation:.1%} over the whole time\n"
-        f"{number(summary.preemptions_per_job)} preemptions per job\n"
+        f"{number(summary.preemptions_per_job)} preemptions and "
+        f"{number(summary.resizes_per_job)} resizes per job\n"
         f"{summary.events:,} events and {summary.rounds:,} rounds simulated in "
         f"{summary.wall_seconds:.1f} s; journal {summary.journal_hash}"
     )
@@ -132,6 +135,17 @@ def _waits(waits: dict[str, float], jobs: int) -> "Table":
     total = sum(waits.values())
     for cause, seconds in sorted(waits.items(), key=lambda pair: -pair[1]):
         table.add_row(cause, span(seconds / jobs), f"{seconds / total:.1%}")
+    return table
+
+
+def _foretold(summary: "Summary") -> "Table":
+    table = new_table("\nWhat was foretold, against what came")
+    table.add_column("prediction")
+    for title in ("scored", "80 % interval held", "median error", "p90 error"):
+        table.add_column(title, justify="right")
+    for line in summary.foretold:
+        shares = (line.coverage, line.median_error, line.p90_error)
+        table.add_row(line.what, f"{line.count:,}", *(f"{share:.1%}" for share in shares))
     return table
 
 

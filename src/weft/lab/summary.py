@@ -30,6 +30,17 @@ class TenantSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """How good predictions were: `coverage` is how often an 80 % interval held the truth."""
+
+    what: str
+    count: int
+    coverage: float
+    median_error: float
+    p90_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The numbers that people compare. Times are of jobs that ended; others are `unfinished`."""
 
@@ -54,6 +65,8 @@ class Summary:
     utilisation: float
     utilisation_while_arriving: float
     preemptions_per_job: float
+    resizes_per_job: float
+    foretold: tuple[Foretold, ...]
     waits_seconds: dict[str, float]
     tenants: tuple[TenantSummary, ...]
     jain_index: float
@@ -107,6 +120,8 @@ def summarise(record: Record, labels: Labels, *, wall_seconds: float) -> Summary
         utilisation=used / capacity if capacity else 0.0,
         utilisation_while_arriving=_while_arriving(record),
         preemptions_per_job=sum(line.preemptions for line in lines) / max(len(lines), 1),
+        resizes_per_job=sum(line.resizes for line in lines) / max(len(lines), 1),
+        foretold=_foretold(record),
         waits_seconds=total_waits(lines),
         tenants=tenants,
         jain_index=jain([tenant.mean_slowdown for tenant in tenants]),
@@ -165,6 +180,22 @@ def _while_arriving(record: Record) -> float:
     edges = np.clip(np.append(record.times, max(record.times[-1], end)), begin, end)
     used = float((np.diff(edges) * np.array(record.used_gpus)).sum())
     return used / (record.total_gpus * (end - begin)) if end > begin else 0.0
+
+
+def _foretold(record: Record) -> tuple[Foretold, ...]:
+    """Speeds at widths that were measured later, and totals of jobs that ended later."""
+    kinds = (("speed at a new width", record.curve_scores), ("total work", record.work_scores))
+    return tuple(
+        Foretold(
+            what=what,
+            count=scores.count,
+            coverage=scores.coverage or 0.0,
+            median_error=scores.median_error or 0.0,
+            p90_error=scores.p90_error or 0.0,
+        )
+        for what, scores in kinds
+        if scores.count
+    )
 
 
 def _tenants(ended: Sequence[JobRecord], used: float) -> tuple[TenantSummary, ...]:

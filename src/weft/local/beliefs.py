@@ -8,7 +8,7 @@ from weft.model.ids import JobId
 from weft.model.state import State
 
 
-def belief_of(state: BrainState, job: JobId, why: str) -> Belief:
+def belief_of(state: BrainState, job: JobId, why: str, at: float) -> Belief:
     """Where the job stands; `why` is what was last said about stopping it."""
     slot = state.slot_of.get(job)
     if slot is None:
@@ -23,9 +23,16 @@ def belief_of(state: BrainState, job: JobId, why: str) -> Belief:
         serial=int(state.jobs.serial[slot]),
         target=underway.target if underway else None,
         cancelling=now is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
-        work_done=float(state.jobs.work_done[slot]),
+        work_done=work_done(state, slot, at),
         why=why,
     )
+
+
+def work_done(state: BrainState, slot: int, at: float) -> float:
+    """What is settled, and what has been done since at the present speed."""
+    jobs = state.jobs
+    since = max(at - float(jobs.mark[slot]), 0.0)
+    return float(jobs.work_done[slot]) + float(jobs.speed[slot]) * since
 
 
 def past_of(brain: Brain, job: JobId) -> Past | None:

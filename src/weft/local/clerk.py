@@ -3,7 +3,7 @@
 How far a job has come, what it has received so far, and why it waits: nothing of this is needed to
 act, so it is gathered and written together, about once a second, in one transaction. What the brain
 should hear (progress, and whether a job can be resized) it is told every few seconds, and at once
-where something is new.
+where something is new. A speed that was measured is told once.
 """
 
 import asyncio
@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from weft.brain.brain import Brain
-from weft.brain.event import JobReported, Past, Phase
+from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
 from weft.local.asking import Asked
+from weft.local.beliefs import work_done
 from weft.local.book import Book, Remark
 from weft.local.entry import Entry, Happening, Progress
-from weft.local.sight import AgentSight, Status
+from weft.local.sight import AgentSight, Speed, Status
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
+from weft.model.job import Work
 from weft.model.reason import Reason, ReasonCode
 from weft.model.state import State
+from weft.spec.counted import stated_by_script, work_in_steps
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ REFRESH_SECONDS: Final = 60.0
 EXPLAINED_AT_ONCE: Final = 20
 WAITING: Final = (State.QUEUED, State.ADMITTED)
 TRAINING: Final = (State.RUNNING, State.RESIZING)
+LOSS: Final = "loss"
 
 
 class Office(Protocol):
@@ -41,7 +45,7 @@ class Office(Protocol):
     def sight(self, entry: Entry) -> AgentSight: ...
     def asked(self, entry: Entry) -> tuple[Asked | None, str]: ...
     def past(self, entry: Entry) -> Past | None: ...
-    def report(self, event: JobReported) -> None: ...
+    def report(self, event: Event) -> None: ...
 
 
 class Clerk:
@@ -51,6 +55,7 @@ class Clerk:
         self._office = office
         self._book = book
         self._reported: dict[str, float] = {}
+        self._measured: dict[str, tuple[int, int]] = {}
         self._explained: dict[str, tuple[int, float]] = {}
 
     async def run(self) -> None:
@@ -88,25 +93,38 @@ class Clerk:
         state = self._office.brain.state
         if state.state_of(slot) not in TRAINING or int(state.jobs.epoch[slot]) != entry.epoch:
             return
+        self._tell_speed(entry, status)
         is_news = bool(status.live) != bool(state.jobs.live[slot])
         due = now - self._reported.get(entry.uid, float("-inf")) >= REPORT_SECONDS
         if not is_news and not due:
             return
         self._reported[entry.uid] = now
-        done = self._work_done(entry, status.progress, float(state.jobs.work_done[slot]))
+        done = self._work_done(entry, status.progress)
+        if done is None:
+            done = work_done(state, slot, now)
         live = bool(status.live) if is_news else None
         self._office.report(JobReported(now, entry.id, entry.epoch, Phase.RUNNING, done, live=live))
 
     def forget(self, uid: str) -> None:
         self._reported.pop(uid, None)
+        self._measured.pop(uid, None)
         self._explained.pop(uid, None)
 
-    def _work_done(self, entry: Entry, progress: Progress, otherwise: float) -> float:
+    def _work_done(self, entry: Entry, progress: Progress) -> float | None:
         found, _ = self._office.asked(entry)
-        fraction = progress.fraction
-        if found is None or fraction is None or not found.job.work.known:
-            return otherwise
-        return fraction * found.job.work.amount
+        return None if found is None else progress.done(found.job.work)
+
+    def _tell_speed(self, entry: Entry, status: Status) -> None:
+        speed = status.speed
+        if speed is None or self._measured.get(entry.uid) == (entry.epoch, speed.number):
+            return
+        self._measured[entry.uid] = entry.epoch, speed.number
+        found, _ = self._office.asked(entry)
+        if found is None:
+            return
+        event = measured(entry, found.job.work, status.progress, speed, self._office.now())
+        if event is not None:
+            self._office.report(event)
 
     def _progress(self, entry: Entry) -> dict[str, Any]:
         status = self._office.sight(entry).status
@@ -140,6 +158,31 @@ class Clerk:
         text = f"{first['text']} Remedy: {first['remedy']}"
         what = first["code"].replace(".", "")
         return (Happening(self._office.now(), what, text, entry.epoch),)
+
+
+def measured(
+    entry: Entry, work: Work, progress: Progress, speed: Speed, now: float
+) -> JobMeasured | None:
+    """A speed in the unit of the job's work; None where the job does not say what that is."""
+    rate = work_in_steps(work, speed.steps_per_second, progress.total)
+    done = progress.done(work)
+    if rate is None or done is None:
+        return None
+    has_gpus = bool(entry.width)
+    cpus = sum(seat.cpus for seat in entry.seats)
+    return JobMeasured(
+        now,
+        entry.id,
+        entry.epoch,
+        gpus=speed.width if has_gpus else 0,
+        nodes=1,
+        units_per_second=rate,
+        seconds=speed.seconds,
+        work_done=done,
+        cpus=cpus if speed.width == entry.width or not has_gpus else 0.0,
+        work_total=stated_by_script(work, progress.total),
+        loss=progress.metrics.get(LOSS),
+    )
 
 
 def _with_ranks(entry: Entry, status: Status) -> Mapping[str, Mapping[str, int]]:

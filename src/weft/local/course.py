@@ -184,10 +184,20 @@ def _resize(look: Look) -> Step:
     if entry.target:
         return _approach(look)
     if {seat.number for seat in entry.seats} == belief.target.placement.numbers:
-        return look.events(
-            InstructionDone(look.now, entry.id, belief.epoch, Verb.RESIZE, serial=belief.serial)
-        )
+        return look.events(_resized(look))
     return look.events(report(entry, look.now, belief.work_done))
+
+
+def _resized(look: Look) -> InstructionDone:
+    status, belief = look.agent.status, look.belief
+    return InstructionDone(
+        look.now,
+        look.entry.id,
+        belief.epoch,
+        Verb.RESIZE,
+        serial=belief.serial,
+        paused_seconds=None if status is None else status.paused_seconds,
+    )
 
 
 def _stop(look: Look) -> Step:
@@ -247,8 +257,8 @@ def _recorded_end(look: Look) -> RecordEnd:
         step=last.step if words.step is None else words.step,
         saved_step=last.saved_step if words.saved_step is None else words.saved_step,
     )
-    saved, amount = progress.saved_fraction, look.job.work.amount if look.job else 0.0
-    kept = entry.work_saved if saved is None else max(saved * amount, entry.work_saved)
+    saved = progress.saved(look.job.work) if look.job else None
+    kept = entry.work_saved if saved is None else max(saved, entry.work_saved)
     return RecordEnd(
         End(words.outcome, words.exit_code, words.why, kept, words.retryable), progress
     )

@@ -57,6 +57,7 @@ class Daemon:
         self.recipe = options.recipe
         make_recipe(options.recipe)
         self.places = Places(options.folder)
+        self.places.check_depth()
         self.places.open(for_all=os.geteuid() == 0)
         self._lock = _locked(self.places)
         self.store = Store.at(self.places.store)

@@ -8,13 +8,15 @@ job file asks for. Nothing of the daemon's own environment is passed on.
 import json
 import os
 import pwd
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
+from weft.agent.nursery import PYTHON
 from weft.agent.settings import VAULT
 from weft.local import birth
 from weft.local.entry import Entry, Owner
@@ -28,6 +30,7 @@ DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_SHELL: Final = "/bin/sh"
 BIRTH: Final = Path(birth.__file__)
 AGENT: Final = "weft.agent.__main__"
+PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)  # nothing that a shell would read otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class Launcher:
             "--cpus": _listed(cpus),
         }
         given = [f"{option}={value}" for option, value in options.items() if value != ""]
-        return ("run", *given, "--", "/bin/sh", "-c", spec.run)
+        return ("run", *given, "--", *command_of(spec.run))
 
     def _environment(self, entry: Entry, spec: JobSpec, account: Account) -> dict[str, str]:
         return {
@@ -152,6 +155,21 @@ class Launcher:
         """A script may keep its own files there; the agent's lie below."""
         named = spec.checkpoint.path if spec.checkpoint else None
         return named or str(self.places.checkpoints(entry))
+
+
+def command_of(run: str) -> tuple[str, ...]:
+    """A shell reads the line, unless it would do nothing but start a Python script.
+
+    Such a script's workers can be forked from a process that has imported torch already, so that
+    a job which grows does not wait for seconds, nor its neighbours for the processors.
+    """
+    words = run.split()
+    if words[:1] == ["exec"]:
+        words = words[1:]
+    plain = PLAIN.fullmatch(run.strip()) is not None and len(words) > 1
+    if plain and PYTHON.fullmatch(PurePath(words[0]).name) and words[1].endswith(".py"):
+        return tuple(words)
+    return ("/bin/sh", "-c", run)
 
 
 def _switched(account: Account) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-DEFAULT_RECIPE: Final = "maxmin(spacing=1)"  # a round over one machine costs next to nothing
+DEFAULT_RECIPE: Final = "weave(spacing=1)"  # a round over one machine costs next to nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from weft.agent.orders import SOCKET
+from weft.api.socket_file import LONGEST
 from weft.local.entry import Entry, Owner
 from weft.model.errors import WorldError
 
@@ -29,6 +31,8 @@ OUTCOME: Final = "outcome.json"
 TOKEN: Final = "started"
 AGENT_LOG: Final = "agent.log"
 MOST_BYTES: Final = 1 << 20
+LONGEST_UID: Final = "0" * 16
+LAST_EPOCH: Final = "epoch-99999"
 
 FOLLOW_NOT: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 AS_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | FOLLOW_NOT
@@ -43,6 +47,16 @@ class Places:
         self.store = root / "weft.db"
         self.lock = root / "lock"
         self.jobs = root / "jobs"
+
+    def check_depth(self) -> None:
+        """Refuse a folder so deep that no agent could listen in it."""
+        deepest = self.jobs / LONGEST_UID / LAST_EPOCH / SOCKET
+        spare = LONGEST - len(os.fsencode(deepest))
+        if spare < 0:
+            raise WorldError(
+                f"{self.root} is {-spare} bytes too long: no socket fits below it",
+                hint=f"choose a --folder of at most {len(os.fsencode(self.root)) + spare} bytes",
+            )
 
     def open(self, *, for_all: bool) -> None:
         """Make what is missing."""

@@ -18,6 +18,7 @@ EXITED: Final = "exited"
 MOST_METRICS: Final = 32
 MOST_WORKERS: Final = 10_000
 MOST_WORDS: Final = 500
+MOST_AMOUNT: Final = 1e18
 
 
 class Presence(Enum):
@@ -44,8 +45,18 @@ class WorkerSight:
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """What an agent measured at one width; each measurement has a number of its own."""
+
+    number: int
+    width: int
+    steps_per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """How an agent says that its job stands."""
+    """How an agent says that its job stands; `paused_seconds` is what the last resize cost."""
 
     width: int
     target: int
@@ -54,6 +65,8 @@ class Status:
     devices: tuple[int, ...] | None = None
     progress: Progress = NO_PROGRESS
     workers: tuple[WorkerSight, ...] = ()
+    speed: Speed | None = None
+    paused_seconds: float | None = None
 
     @property
     def settled(self) -> bool:
@@ -128,6 +141,8 @@ def read_status(body: Mapping[str, Any]) -> Status:
             metrics=_figures(body.get("metrics")),
         ),
         workers=tuple(_worker(number, facts) for number, facts in shown if isinstance(facts, dict)),
+        speed=_speed(body.get("speed")),
+        paused_seconds=_amount(body.get("paused_seconds")),
     )
 
 
@@ -157,6 +172,24 @@ def _worker(number: str, facts: Mapping[str, Any]) -> WorkerSight:
         _count(facts.get("device")),
         _count(facts.get("pid")),
     )
+
+
+def _speed(value: object) -> Speed | None:
+    """A measurement, if all of it makes sense."""
+    if not isinstance(value, dict):
+        return None
+    number, width = _count(value.get("number")), _count(value.get("width"))
+    rate, seconds = _amount(value.get("steps_per_second")), _amount(value.get("seconds"))
+    if not number or not width or not rate or not seconds:
+        return None
+    return Speed(number, width, rate, seconds)
+
+
+def _amount(value: object) -> float | None:
+    """Of something that cannot be negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0.0 <= value <= MOST_AMOUNT else None
 
 
 def _count(value: object) -> int | None:

@@ -261,7 +261,7 @@ class Term:
             self._broken.set_exception(error)
 
     def _belief(self, job: JobId) -> Belief:
-        return belief_of(self.brain.state, job, self._whys.get(job, ""))
+        return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -271,6 +271,7 @@ class Term:
         if entry.state.final:
             self._asked.pop(entry.uid, None)
             self._whys.pop(entry.id, None)
+            self.clerk.forget(entry.uid)
         self.hands.touch(entry.uid)
 
     def _agent_changed(self, uid: str) -> None:

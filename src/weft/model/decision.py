@@ -41,11 +41,16 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of one round. `reservation` names a blocked job and the nodes kept for it."""
+    """The outcome of one round.
+
+    `fed` are the jobs that get other cores or memory beyond what they are owed; `reservation` names
+    a blocked job and the nodes kept for it.
+    """
 
     at: float
     grants: tuple[Grant, ...] = ()
     preemptions: tuple[Preemption, ...] = ()
     resizes: tuple[Grant, ...] = ()
     moves: tuple[Grant, ...] = ()
+    fed: tuple[JobId, ...] = ()
     reservation: tuple[JobId, tuple[NodeId, ...]] | None = None

@@ -11,7 +11,9 @@ from enum import StrEnum
 
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
+from weft.model.host import HostCurve
 from weft.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, GpuType, JobId, QueueId, TenantId
+from weft.model.loss import Loss
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 
 
@@ -95,6 +97,9 @@ class Job:
     """One training job as submitted. `gpu_types` empty means any type at speed 1.
 
     `cpus` and `memory_gib` are the needs of a job without GPUs; one with GPUs states them per GPU.
+    `host` says how its speed hangs on them; without it a job needs what it asks for, and more does
+    not speed it up. Of `loss` the brain may know the target; the course only the world knows. Jobs
+    of one tenant with the same `program` are alike, so that one tells something of the next.
     """
 
     id: JobId
@@ -112,12 +117,15 @@ class Job:
     locality: Locality = Locality()
     max_nodes: int | None = None
     curve: Curve | None = None
+    host: HostCurve | None = None
+    loss: Loss | None = None
     plans: tuple[ExecutionPlan, ...] = (AS_WRITTEN,)
     checkpoint_interval_seconds: float = 1800.0
     preemptible: bool = True
     shareable: bool = False
     max_retries: int = 3
     model: str = ""
+    program: str = ""
 
     def __post_init__(self) -> None:
         if self.width.max_gpus == 0 and self.cpus <= 0:
@@ -130,6 +138,11 @@ class Job:
         if self.work.unit is WorkUnit.SAMPLES and self.curve is None:
             raise SpecError(
                 f"job {self.id} counts samples but has no curve", hint="give samples/s by width"
+            )
+        if self.host is not None and self.cpus_per_gpu <= 0:
+            raise SpecError(
+                f"job {self.id} has a host curve but asks for no cores",
+                hint="say at how many cores per GPU its speed is 1",
             )
 
     def with_work(self, work: Work) -> "Job":

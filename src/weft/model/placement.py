@@ -6,7 +6,7 @@ Seat 0 holds the head of the job, and stays as long as the incarnation does.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from weft.model.ids import NodeId
 
@@ -28,6 +28,7 @@ class Placement:
     """Seats in rank order: the first seat holds the lowest ranks."""
 
     seats: tuple[Seat, ...]
+    _numbers: frozenset[int] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def width(self) -> int:
@@ -39,7 +40,11 @@ class Placement:
 
     @property
     def numbers(self) -> frozenset[int]:
-        return frozenset(seat.number for seat in self.seats)
+        """Asked for again and again in every round, so kept when first asked for."""
+        if self._numbers is None:
+            object.__setattr__(self, "_numbers", frozenset(seat.number for seat in self.seats))
+        assert self._numbers is not None
+        return self._numbers
 
     @property
     def gpus_by_node(self) -> dict[NodeId, int]:
@@ -59,3 +64,7 @@ class Placement:
     def only(self, numbers: Collection[int]) -> "Placement":
         """What is left when the other seats are gone."""
         return Placement(tuple(seat for seat in self.seats if seat.number in numbers))
+
+    def added_by(self, other: "Placement") -> tuple[Seat, ...]:
+        """Seats that only the other one has."""
+        return tuple(seat for seat in other.seats if seat.number not in self.numbers)

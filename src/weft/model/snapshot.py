@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from weft.model.curves import NO_CURVES, Curves
 from weft.model.ids import GpuType, JobId, NodeId, QueueId
 from weft.model.job import Job
 from weft.model.state import State
@@ -58,8 +59,15 @@ class Columns:
 class JobColumns(Columns):
     """One row per active job. `mark` is the moment up to which service and work are settled.
 
-    `serial` counts the resizes of an epoch, `next_seat` its seats; `live` jobs can be resized while
-    they train.
+    `serial` counts the resizes of an epoch, `resizes` those of all epochs, `next_seat` the seats of
+    an epoch; `live` jobs can be resized while they train. `curve` is a row of the snapshot's curves
+    and `scale` what a speed of 1 there means in work per second. `work_total` is the likely total,
+    `work_low` and `work_high` its interval: equal where the total was stated, NaN where nobody
+    knows. `steady` counts the checks in a row that found the interval narrow; `explore` is a width
+    at which the job is to be measured next (0: none).
+
+    `share_rate` is the dominant share of the cluster that a job is owed, in GPUs. `fed_cores` and
+    `fed_gib` is what each of its GPUs has beyond that; `tunable` jobs can be fed while they train.
     """
 
     active: Bools
@@ -84,10 +92,24 @@ class JobColumns(Columns):
     width: Ints
     started: Floats
     resized: Floats
+    resizes: Ints
+    explore: Ints
+    curve: Ints
+    scale: Floats
     mark: Floats
     attained_gpu_seconds: Floats
     gpu_rate: Floats
+    attained_share_seconds: Floats
+    share_rate: Floats
+    tunable: Bools
+    fed_cores: Floats
+    fed_gib: Floats
+    fed_at: Floats
+    fed_serial: Ints
     work_total: Floats
+    work_low: Floats
+    work_high: Floats
+    steady: Ints
     work_done: Floats
     speed: Floats
     pace: Floats
@@ -126,6 +148,8 @@ class SeatColumns(Columns):
     gpus: Ints
     cpus: Floats
     memory_gib: Floats
+    fed_cpus: Floats
+    fed_gib: Floats
     pledged: Bools
     releasing: Bools
 
@@ -145,7 +169,11 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a policy may know, at one moment."""
+    """Everything a policy may know, at one moment.
+
+    `resize_seconds` is what a live resize has been measured to cost: so long training stands still;
+    `restart_seconds` the same of a stop and the start after it.
+    """
 
     now: float
     jobs: JobColumns
@@ -156,6 +184,9 @@ class Snapshot:
     queue_ids: Sequence[QueueId]
     gpu_types: Sequence[GpuType]
     finished_gpu_seconds: Floats
+    curves: Curves = NO_CURVES
+    resize_seconds: float = 0.0
+    restart_seconds: float = 0.0
 
     def slots(self, *states: State) -> Ints:
         """Slots of active jobs in these states (in any state if none is named)."""
@@ -174,15 +205,37 @@ class Snapshot:
             self.now - jobs.mark[slots]
         )
 
+    def attained_shares(self, slots: Ints) -> Floats:
+        """Service as seconds of dominant share, in GPUs: cores and memory count beside the GPUs."""
+        jobs = self.jobs
+        return jobs.attained_share_seconds[slots] + jobs.share_rate[slots] * (
+            self.now - jobs.mark[slots]
+        )
+
+    def work_done(self, slots: Ints) -> Floats:
+        """Work that each has behind it by now, in its own unit."""
+        jobs = self.jobs
+        return jobs.work_done[slots] + jobs.speed[slots] * (self.now - jobs.mark[slots])
+
     def remaining_work(self, slots: Ints) -> Floats:
         """Work left, in each job's own unit; NaN where nobody knows the total."""
-        jobs = self.jobs
-        done = jobs.work_done[slots] + jobs.speed[slots] * (self.now - jobs.mark[slots])
-        return np.maximum(jobs.work_total[slots] - done, 0.0)
+        return np.maximum(self.jobs.work_total[slots] - self.work_done(slots), 0.0)
 
     def remaining_seconds(self, slots: Ints) -> Floats:
         """Seconds left at the asked width, alone and well placed."""
         return self.remaining_work(slots) / self.jobs.pace[slots]
+
+    def remaining_interval(self, slots: Ints) -> tuple[Floats, Floats]:
+        """The least and the most work that is left, in each job's own unit; NaN: nobody knows."""
+        jobs, done = self.jobs, self.work_done(slots)
+        low, high = jobs.work_low[slots] - done, jobs.work_high[slots] - done
+        return np.maximum(low, 0.0), np.maximum(high, 0.0)
+
+    def speeds(self, slots: Ints, widths: Ints) -> Floats:
+        """Work per second of each job on so many GPUs, well placed, as its curve foretells."""
+        jobs = self.jobs
+        found: Floats = jobs.scale[slots] * self.curves.likely[jobs.curve[slots], widths]
+        return found
 
     def job(self, slot: int) -> JobView:
         spec = self.specs[slot]

@@ -8,6 +8,7 @@ pass a blocked job, and when a running job gives way. Nobody writes a second loo
 from dataclasses import dataclass
 from enum import Enum
 
+from weft.policy.host.shares import HostShares
 from weft.policy.order.ranking import Order
 from weft.policy.place.packing import Place, best_fit
 from weft.policy.place.patience import PATIENT, Patience
@@ -63,11 +64,27 @@ class Resizing:
 
     Jobs with a range get their seats in pieces of `grain_gpus`, and grow and shrink by whole
     pieces: a pod's GPUs cannot change. A job does not grow within `hold_seconds` of its start or
-    of its last resize; it shrinks at any time, because somebody waits.
+    of its last resize, nor unless that is expected to save `worth` times what a resize has been
+    measured to cost, or is believed to cost at least, and `least_saving` of its remaining time;
+    `hold_share` of that time is held too, where it is longer. It shrinks at any time, because
+    somebody waits. With `packed` a job grows only to one node or to whole nodes. With `restarts` a
+    job is stopped and started anew, wider if it cannot be resized live, on fewer nodes if it is
+    spread, where that saves as many times what a restart costs. With `compact` it rather begins
+    narrower than spread, and does not grow to another node for less than half of what its curve
+    promises.
+    With `explore` a job whose curve nobody knows is measured at several widths.
     """
 
     grain_gpus: int = 1
     hold_seconds: float = 60.0
+    hold_share: float = 0.0
+    worth: float = 0.0
+    least_saving: float = 0.0
+    least_cost_seconds: float = 0.0
+    packed: bool = False
+    restarts: bool = False
+    compact: bool = False
+    explore: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +101,5 @@ class Recipe:
     passing: Passing = Passing.ANYBODY
     yielding: Yielding | None = None
     resizing: Resizing | None = None
+    host: HostShares | None = None
     reserving: Reserving | None = None

@@ -1,8 +1,18 @@
 """What a simulation leaves behind: a line per job, occupancy over time, and who sat where."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from weft.brain.brain import Brain
+from weft.brain.journal import Journal
+from weft.brain.state import BrainState
 from weft.model.ids import JobId, NodeId, TenantId
+from weft.model.state import State
+from weft.perf.calibration import Calibration
+
+SAMPLE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -63,3 +73,33 @@ class Record:
     rounds: int = 0
     end: float = 0.0
     journal_hash: str = ""
+    curve_scores: Calibration = field(default_factory=Calibration)
+    work_scores: Calibration = field(default_factory=Calibration)
+
+    def sample(self, at: float, state: BrainState, used_gpus: Callable[[], int]) -> None:
+        """Occupancy and queue, once in a while."""
+        if self.times and at - self.times[-1] < SAMPLE_SECONDS:
+            return
+        jobs, size = state.jobs, state.size
+        waits = jobs.active[:size] & (jobs.state[:size] <= State.ADMITTED)
+        self.times.append(at)
+        self.used_gpus.append(used_gpus())
+        self.waiting_jobs.append(int(np.count_nonzero(waits)))
+        self.waiting_gpus.append(int(jobs.asked_gpus[:size][waits].sum()))
+
+    def close(self, at: float, brain: Brain, journal: Journal) -> "Record":
+        """How it all ended."""
+        self.rounds = brain.rounds
+        self.end = at
+        self.journal_hash = journal.digest
+        self.curve_scores = brain.learning.curve_scores
+        self.work_scores = brain.learning.work_scores
+        for job, closed in brain.state.closed.items():
+            line = self.jobs[job]
+            line.ended = closed.at
+            line.outcome = closed.state.name.lower()
+            line.waits_seconds = closed.waits_seconds
+            line.preemptions = closed.preemptions
+            line.failures = closed.failures
+            line.attained_gpu_seconds = closed.attained_gpu_seconds
+        return self

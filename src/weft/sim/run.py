@@ -1,6 +1,9 @@
 """One incarnation of a job in the simulated world: real processes, if this were a real one."""
 
-from weft.brain.event import Event, Phase, Verb
+from dataclasses import replace
+
+from weft.brain.event import Event, Fed, JobReported, Phase, Verb
+from weft.model.host import PerGpu
 from weft.model.job import Job
 from weft.model.placement import Placement, Seat
 
@@ -13,6 +16,7 @@ class Run:
         "broken",
         "done",
         "epoch",
+        "fed",
         "finish_at",
         "job",
         "mark",
@@ -52,6 +56,7 @@ class Run:
         self.serial = 0
         self.target: Placement | None = None
         self.resize_answer: Event | None = None
+        self.fed = Fed()
 
     @property
     def live(self) -> bool:
@@ -59,13 +64,20 @@ class Run:
         return self.job.width.elastic
 
     @property
+    def tunable(self) -> bool:
+        """Whether its cores can be changed while it trains: in this world, whoever minds them."""
+        return self.job.host is not None
+
+    @property
+    def more_per_gpu(self) -> PerGpu:
+        return PerGpu(self.fed.cores, self.fed.memory_gib)
+
+    @property
     def seats(self) -> tuple[Seat, ...]:
         """All that it may have processes on: also seats that a resize under way has taken."""
         if self.target is None:
             return self.placement.seats
-        numbers = self.placement.numbers
-        added = tuple(seat for seat in self.target.seats if seat.number not in numbers)
-        return (*self.placement.seats, *added)
+        return (*self.placement.seats, *self.placement.added_by(self.target))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -83,6 +95,26 @@ class Run:
         if whole < 0:
             return self.saved
         return min(self.paced_done + self.speed * whole, self.progress(now))
+
+    def seen(self, now: float) -> JobReported:
+        """What a look at it shows; a resize counts once it has been answered."""
+        return JobReported(
+            now,
+            self.job.id,
+            self.epoch,
+            self.phase,
+            self.progress(now),
+            self.placement,
+            serial=self.serial if self.target is None else self.serial - 1,
+            next_seat=self.next_seat,
+            live=self.live or None,
+            tunable=self.tunable or None,
+            fed=self.fed if self.tunable else None,
+        )
+
+    def adoptable(self, now: float) -> JobReported:
+        """For a brain that knows nothing: all that it may have processes on, in a resize both."""
+        return replace(self.seen(now), placement=Placement(self.seats), serial=self.serial)
 
     def begin(self, now: float) -> None:
         self.mark = self.begun = self.paced = now

@@ -120,7 +120,7 @@ def assemble(reading: Reading, columns: JobColumns, on_fault: OnFault) -> Worklo
 
 def _jobs(reading: Reading, columns: JobColumns) -> dict[int, Job]:
     tenants = columns.tenants or [""] * len(reading)
-    more = {name: cells for name, cells in columns.more.items() if any(map(_told, cells))}
+    more = {name: cells for name, cells in columns.more.items() if _tells(cells)}
     jobs: dict[int, Job] = {}
     rows = zip(columns.ids, columns.submit_seconds, columns.widths, columns.works, strict=True)
     for index, (name, submit, width, work) in enumerate(rows):
@@ -189,12 +189,17 @@ def _check_order(reading: Reading, submits: Sequence[float | None]) -> None:
 def _recorded(
     columns: Mapping[str, Sequence[Any]], jobs: Mapping[int, Job]
 ) -> dict[JobId, Recorded]:
-    told = {name: cells for name, cells in columns.items() if any(map(_told, cells))}
+    told = {name: cells for name, cells in columns.items() if _tells(cells)}
     recorded: dict[JobId, Recorded] = {}
     for index, job in jobs.items():
         if any(_told(cells[index]) for cells in told.values()):
             recorded[job.id] = Recorded(**{name: cells[index] for name, cells in told.items()})
     return recorded
+
+
+def _tells(cells: Sequence[Any]) -> bool:
+    """Whether any cell of the column is told; counted by the list itself, for most are empty."""
+    return cells.count(None) + cells.count("") < len(cells)
 
 
 def _told(cell: object) -> bool:

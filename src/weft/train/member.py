@@ -30,16 +30,19 @@ from weft.crash import passing
 from weft.model.errors import WorldError
 from weft.train.contact import Contact
 from weft.train.control import Control
+from weft.train.device_clock import CudaClock
 from weft.train.group import Alone, EpochGroups
 from weft.train.handover import Handover
 from weft.train.pristine import Pristine
 from weft.train.reducer import Reduction
 from weft.train.snapshot import load
-from weft.train.stages import CudaClock, Stage, Stages
+from weft.train.stages import Stage, Stages
 from weft.train.state import StateBook
 from weft.train.transfer import Roles
 
 REPORT_SECONDS: Final = 10.0
+FIRST_REPORT_SECONDS: Final = 2.0  # after a change, if there were so many steps by then:
+FIRST_REPORT_STEPS: Final = 5
 ORDER_SECONDS: Final = 600.0
 
 
@@ -73,6 +76,9 @@ class Member(ABC):
         self._section = "setup"
         self._section_since = time.monotonic()
         self._reported_seconds = time.monotonic()
+        self._has_reported = False  # of the present members
+        self._trained: tuple[float, int] | None = None  # when last, and how many trained then
+        self._usual_seconds = 0.0
         self._control = Control(contact, self._pulse, self._cut) if contact else None
 
     @abstractmethod
@@ -132,6 +138,8 @@ class Member(ABC):
         shard = groups.shard
         column = groups.members[self.rank % shard :: shard]
         self._donors = tuple(i for i, member in enumerate(column) if member not in joiners)
+        self._usual_seconds = self.stages.usual_seconds() or self._usual_seconds
+        self._reported_seconds, self._has_reported = time.monotonic(), False
         self.stages.switched(len(groups.members), {"shard": shard}, self.step)
         for notice in self.on_rescale:
             notice()
@@ -215,6 +223,7 @@ class Member(ABC):
             self._finish_handover()
             self._donors = tuple(range(self._groups.replicas))
         self.committed = order.committed
+        self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
 
     def _load(self, order: Regroup) -> None:
         if order.source:
@@ -281,14 +290,32 @@ class Member(ABC):
         if not name:
             self.stages.enter(Stage.IDLE)
 
+    def _paused_seconds(self, now: float) -> float:
+        """How much longer than usual it was since the step before, which others may have trained.
+
+        The first step with newcomers takes what one took without them, because they bring no
+        samples yet; with fewer members it takes longer, and that is no pause.
+        """
+        if self._trained is None:
+            return 0.0
+        at, width = self._trained
+        return max(now - at - self._usual_seconds * max(1.0, width / self.width), 0.0)
+
     def _report(self, *, now: bool = False) -> None:
         seconds = time.monotonic()
-        if self._control is None or (seconds - self._reported_seconds < REPORT_SECONDS and not now):
+        if self._control is None or not (now or self._is_report_due(seconds)):
             return
-        self._reported_seconds = seconds
+        self._reported_seconds, self._has_reported = seconds, True
         plan = {"shard": self._groups.shard}
         report = self.stages.report(self.width, plan, self._groups.epoch)
         self._control.tell(Staged(report))
+
+    def _is_report_due(self, now: float) -> bool:
+        """Now and then, and of new members as soon as there is something to tell."""
+        since = now - self._reported_seconds
+        if self._has_reported or since >= REPORT_SECONDS:
+            return since >= REPORT_SECONDS
+        return since >= FIRST_REPORT_SECONDS and self.stages.unreported_steps >= FIRST_REPORT_STEPS
 
 
 def _device_clock(book: StateBook) -> CudaClock | None:

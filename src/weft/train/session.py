@@ -284,8 +284,11 @@ class Session(Member):
         passing("applied")
         self.committed += 1
         self.result = Result.COMMITTED
+        now = time.monotonic()
         if self._fresh_epoch and self._control is not None:
-            self._control.tell(Committed(self._groups.epoch, self.committed))
+            paused = self._paused_seconds(now)
+            self._control.tell(Committed(self._groups.epoch, self.committed, paused))
+        self._trained = now, self.width
         passing("committed")
 
     def _after_turn(self) -> None:

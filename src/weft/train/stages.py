@@ -5,7 +5,8 @@ stage and their sum is the step's wall time. Work that runs beside the loop (loa
 all-reduce, a GPU) is *busy* time: it is measured where it happens, comes in by `add` or from the
 device's own clock, and may be hidden wholly or partly. With overlap neither tells what a stage
 would take by itself, so a few steps after each change, and a few in every thousand, are to be run
-one stage after the other (`calibrating`); their figures are kept apart and called *clean*.
+one stage after the other (`calibrating`); their figures are kept apart and called *clean*. The
+first step after a change carries the state to newcomers: it belongs to no width, and is not booked.
 
 A border costs one reading of the clock and one addition. Medians and tails are computed only when a
 report is asked for, over the steps since the last one. The loop's thread calls `enter`,
@@ -20,11 +21,13 @@ import resource
 import statistics
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final
+
+from weft.train.device_clock import DeviceClock
 
 CALIBRATION_STEPS: Final = 3
 CALIBRATION_EVERY_STEPS: Final = 1000
@@ -76,31 +79,6 @@ class Stage(StrEnum):
         return self.resource is not None and self is not Stage.DATA_WAIT
 
 
-Mark = TypeVar("Mark")
-
-
-class DeviceClock(Protocol[Mark]):
-    """Marks in a device's queue of work, read once it has passed them; nothing here waits."""
-
-    def mark(self) -> Mark:
-        """Put a mark behind the work queued so far."""
-        ...
-
-    def has_passed(self, mark: Mark) -> bool: ...
-
-    def seconds_between(self, first: Mark, second: Mark) -> float:
-        """Of two marks that it has passed."""
-        ...
-
-    def release(self, marks: Iterable[Mark]) -> None:
-        """These are not needed any more."""
-        ...
-
-    def peak_bytes(self) -> int:
-        """The most memory of the device that this process has held."""
-        ...
-
-
 class Stages:
     """The stage that the loop is in, and what the steps so far were spent on."""
 
@@ -120,6 +98,7 @@ class Stages:
         self._pending: deque[_Pending] = deque()
         self._changed_at = 0
         self._calibrating = False
+        self._carrying = False
         self._record = _Record(None)
         self._rates: OrderedDict[Setting, tuple[float, float]] = OrderedDict()
 
@@ -143,6 +122,10 @@ class Stages:
 
     def close_step(self, samples: int) -> None:
         """A step was applied that trained on so many samples, of all workers together."""
+        if self._carrying:
+            self._carrying = False
+            self.drop_step()
+            return
         now = self._clock()
         before, since = self._section
         self._exposed[before.column] += now - since
@@ -193,7 +176,18 @@ class Stages:
         """Whether this step, which begins now, is to be run without overlap; it is booked so."""
         since = (step - self._changed_at) % CALIBRATION_EVERY_STEPS
         self._calibrating = 1 <= since <= CALIBRATION_STEPS
+        self._carrying = step == self._changed_at
         return self._calibrating
+
+    def usual_seconds(self) -> float | None:
+        """What a step takes at the present width; None before there was one without a change."""
+        newest = self._record.overlapped.newest(FEW_STEPS) or self._record.clean.newest(FEW_STEPS)
+        return statistics.median(step.wall_seconds for step in newest) if newest else None
+
+    @property
+    def unreported_steps(self) -> int:
+        """Steps that the next report will speak of."""
+        return self._record.unreported_count
 
     def report(self, width: int, plan: Mapping[str, Any], epoch: int) -> dict[str, Any]:
         """The steps since the last report, in at most 1 KB of JSON; times are in seconds.
@@ -260,6 +254,7 @@ class Stages:
         busy = _spreads([step.busy for step in steps])
         figures: dict[str, Any] = {
             "step": _pair(step),
+            "mean_step": _rounded(statistics.fmean(step.wall_seconds for step in steps)),
             "samples_per_second": _rounded(self._rate(setting, steps), most=MOST_RATE),
             "exposed": {stage: _pair(spread) for stage, spread in exposed.items()},
             "busy": {stage: _pair(spread) for stage, spread in busy.items()},
@@ -279,47 +274,13 @@ class Stages:
         return samples / seconds
 
 
-class CudaEvent(Protocol):
-    """The part of `torch.cuda.Event` that is used here."""
-
-    def record(self) -> None: ...
-
-    def query(self) -> bool: ...
-
-    def elapsed_time(self, end_event: Self, /) -> float: ...
-
-
-class CudaClock:
-    """Marks are events on the current CUDA stream, used again once they were read."""
-
-    def __init__(self, make_event: Callable[[], CudaEvent] | None = None) -> None:
-        self._make_event = make_event or (lambda: _cuda().Event(enable_timing=True))
-        self._spare: list[CudaEvent] = []
-
-    def mark(self) -> CudaEvent:
-        event = self._spare.pop() if self._spare else self._make_event()
-        event.record()
-        return event
-
-    def has_passed(self, mark: CudaEvent) -> bool:
-        return mark.query()
-
-    def seconds_between(self, first: CudaEvent, second: CudaEvent) -> float:
-        return first.elapsed_time(second) / 1e3
-
-    def release(self, marks: Iterable[CudaEvent]) -> None:
-        self._spare.extend(marks)
-
-    def peak_bytes(self) -> int:
-        return int(_cuda().max_memory_allocated())
-
-
 Setting = tuple[int, str]
 Spread = tuple[float, float]
 
 STAGES: Final = tuple(Stage)
 MOST_ADDED: Final = 4096
 MOST_PENDING: Final = 4
+FEW_STEPS: Final = 32
 MOST_SETTINGS: Final = 16
 MOST_STRAGGLERS: Final = 3
 KIB: Final = 1024
@@ -381,6 +342,10 @@ class _Record:
         self.clean = _Window(CALIBRATION_STEPS)
         self._reported = 0
         self._tails: dict[Stage, deque[float]] = {}
+
+    @property
+    def unreported_count(self) -> int:
+        return self.overlapped.count - self._reported
 
     def unreported(self) -> _Steps:
         """The steps since this was last asked."""
@@ -489,10 +454,3 @@ def _within_limit(report: dict[str, Any]) -> dict[str, Any]:
 
 def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def _cuda() -> Any:  # noqa: ANN401
-    """Loaded when a clock for it is used: without a GPU this module does not need torch."""
-    import torch
-
-    return torch.cuda

@@ -13,12 +13,13 @@ from tests.builders import a_cluster, a_node, a_snapshot
 from weft.model.snapshot import Ints, Snapshot
 from weft.model.state import State
 from weft.policy.order.arrival import by_arrival
-from weft.policy.order.attained import FeedbackLevels, LeastAttained
+from weft.policy.order.attained import DoublingLevels, FeedbackLevels, LeastAttained
 from weft.policy.order.fairness import DominantShare
 from weft.policy.order.gittins import GittinsOrder
 from weft.policy.order.gittins_index import GittinsTable
 from weft.policy.order.ranking import Order
 from weft.policy.order.shortest import by_remaining_service, by_remaining_time
+from weft.policy.service import service_level
 
 Row = dict[str, Any]
 
@@ -81,6 +82,24 @@ def test_remaining_time_counts_work_at_the_pace_of_the_job() -> None:
 def test_least_attained_service_holds_those_that_run(jobs: list[Row], hold: float) -> None:
     expected = by_hand(jobs, lambda job: job["attained_gpu_seconds"] - hold * job["gpu_rate"])
     assert ordered(LeastAttained(hold), a_snapshot(*jobs)) == expected
+
+
+@given(rows)
+def test_levels_of_service_double_and_those_that_run_stay_before(jobs: list[Row]) -> None:
+    def place(job: Row) -> float:
+        level = service_level(np.array([job["attained_gpu_seconds"]]))[0]
+        return float(2 * level + (job["gpu_rate"] <= 0))
+
+    expected = by_hand(jobs, place)
+    assert ordered(DoublingLevels(), a_snapshot(*jobs)) == expected
+
+
+def test_a_round_comes_when_the_first_running_job_reaches_its_next_level() -> None:
+    runs = {"attained_gpu_seconds": 100.0, "gpu_rate": 2.0}
+    waits = {"attained_gpu_seconds": 119.0, "gpu_rate": 0.0}
+    snapshot = a_snapshot(runs, waits)
+    ranking = DoublingLevels()(snapshot, np.arange(2))
+    assert ranking.wake == pytest.approx(snapshot.now + 10.0)
 
 
 @given(rows, st.data())

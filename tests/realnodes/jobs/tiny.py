@@ -17,10 +17,10 @@ import weft
 from weft.train.api import current
 from weft.train.session import Session
 
-PAUSE_SECONDS = 0.1
-
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--pause", type=float, default=0.1, help="Seconds of a step, at any width.")
+parser.add_argument("--sample", type=float, default=0.0, help="Seconds of each sample of a share.")
 options = parser.parse_args()
 
 torch.set_num_threads(1)
@@ -47,7 +47,7 @@ for mb in weft.steps(loader, total=options.steps):
     loss = nn.functional.mse_loss(model(x), y)
     weft.backward(loss)
     if not (folder / "hurry").exists():
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(options.pause + options.sample * len(x))
     opt.step()
     opt.zero_grad()
     if weft.stepped() and not mb.warmup:

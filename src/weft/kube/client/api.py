@@ -128,15 +128,20 @@ class Api:
         resource_version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
-    ) -> dict[str, Any]:
-        """Ask for the end of one object, and of no other that took its name since."""
+    ) -> dict[str, Any] | None:
+        """Ask for the end of one object, and of no other that took its name since.
+
+        The object, as long as it is ending. Of one that somebody else ended meanwhile, the server
+        answers a copy without a version, which says nothing of what exists.
+        """
         wishes = {
             "preconditions": _present(uid=uid, resourceVersion=resource_version) or None,
             "gracePeriodSeconds": grace_seconds,
             "propagationPolicy": propagation,
         }
         body = {"kind": "DeleteOptions", "apiVersion": "v1", **_present(**wishes)}
-        return _object(await self.raw("DELETE", path, body=orjson.dumps(body)))
+        answer = _object(await self.raw("DELETE", path, body=orjson.dumps(body)))
+        return answer if "resourceVersion" in answer.get("metadata", {}) else None
 
     async def raw(
         self,

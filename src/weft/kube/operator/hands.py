@@ -152,15 +152,17 @@ class Hands:
                 continue
             self._busy.add(key)
             try:
-                await self._attend(key)
-                self._backoffs.pop(key, None)
+                if await self._attend(key):
+                    self._backoffs.pop(key, None)
+                else:
+                    self.touch_at(key, self._backoff(key).next_seconds())
             except ApiError as error:
                 self._try_later(key, error)
             finally:
                 self._busy.discard(key)
 
-    async def _attend(self, key: str) -> None:
-        """Step by step until nothing is left to do; a deed that changed nothing ends it too."""
+    async def _attend(self, key: str) -> bool:
+        """Step by step; whether it has led to anything. If not, it is for later."""
         for _ in range(STEPS_IN_A_ROW):
             look = self._scene.look(key, self._notes.get(key, Note()))
             step = next_step(look)
@@ -171,18 +173,18 @@ class Hands:
             if step.look_at is not None:
                 self.touch_at(key, step.look_at - look.now)
             if not step.deeds:
-                return
+                return True
             before = self._scene.changes(key)
             for deed in step.deeds:
                 await self._perform(look, deed)
                 if isinstance(deed, AddFinalizer):
                     break  # the object has a new version, on which the next look is based
             if self._scene.changes(key) == before and self._notes.get(key) == step.note:
-                self.touch_at(key, self._backoff(key).next_seconds())
-                return
+                return False
             if isinstance(deed, RecordStopping | RecordSeats):
-                break  # who else must go is put on record before anybody's pods are deleted
-        self.touch(key)
+                self.touch(key)
+                return True  # who else must go is on record before anybody's pods are deleted
+        return False
 
     def _remember(self, key: str, note: Note) -> None:
         if note == Note():
@@ -330,7 +332,7 @@ class Hands:
             return
         except Conflict:
             raw = await self._api.get(path)
-        if raw.get("kind") == "Pod":
+        if raw is not None:
             self._scene.took_pod(raw)
         crash.passing("deleted")
 
@@ -361,7 +363,7 @@ class Hands:
             )
         except NotFound:
             return
-        if raw.get("kind") == "TrainingJob":
+        if raw is not None:
             self._scene.took_job(raw)
 
     # --- helpers ------------------------------------------------------------------------------

@@ -168,11 +168,15 @@ class Operator:
         if told.live != before:
             term.hands.touch(key)
         slot = term.brain.state.slot_of.get(JobId(key))
-        if slot is None or told.fraction is None or not term.progress.is_due(key, now):
+        if slot is None or term.brain.state.state_of(slot) not in (State.RUNNING, State.RESIZING):
             return
-        spec, state = term.brain.state.spec(slot), term.brain.state.state_of(slot)
-        if spec.work.known and state in (State.RUNNING, State.RESIZING):
-            done = told.fraction * spec.work.amount
+        spec, sight = term.brain.state.spec(slot), term.jobs.items.get(key)
+        if sight is not None:
+            measured = term.speeds.hear(spec, sight, worker, report, now)
+            if measured is not None:
+                term.deliver(measured)
+        done = told.work_done(spec.work)
+        if done is not None and term.progress.is_due(key, now):
             term.deliver(JobReported(now, spec.id, worker.epoch, Phase.RUNNING, done))
 
     async def _forget_heads(self, term: Term) -> None:

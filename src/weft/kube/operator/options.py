@@ -17,7 +17,7 @@ class OperatorOptions:
     identity: str
     kubeconfig: str | None = None
     lease: str = LEASE
-    recipe: str = "backfill"
+    recipe: str = "weave"
     default_image: str = ""
     scheduler_name: str = "default-scheduler"
     report_url: str = ""

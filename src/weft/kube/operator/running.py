@@ -235,7 +235,12 @@ def _tell(look: Look, job: JobSight, seats: Placement) -> Step:
         return look.events(_seen(look, job, placement=seats)) if lacks else look.waiting()
     if seats.numbers == order.target.numbers:
         done = InstructionDone(
-            look.now, look.id, look.belief.epoch, Verb.RESIZE, serial=order.serial
+            look.now,
+            look.id,
+            look.belief.epoch,
+            Verb.RESIZE,
+            serial=order.serial,
+            paused_seconds=look.said_paused_seconds,
         )
         return Step(events=(done,))
     if seats.numbers == order.before:

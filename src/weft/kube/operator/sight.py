@@ -25,6 +25,7 @@ from weft.kube.names import (
     RANK_LABEL,
 )
 from weft.kube.quantity import gib, parse_quantity
+from weft.kube.reports.payload import Unit
 from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.cluster import Gpu, Node
@@ -203,12 +204,14 @@ class JobSight:
 
     @property
     def work_saved(self) -> float:
-        """Seconds of work at the asked width that the job says it can go on from."""
+        """What the job says it can go on from: seconds of its duration, else steps."""
         work, spec = self.status.get("work"), self.spec
-        if not work or spec is None or spec.duration is None:
+        if not work or spec is None:
             return 0.0
-        total = float(work.get("total", 0.0))
-        share = float(work.get("saved", 0.0)) / total if total > 0.0 else 0.0
+        saved, total = float(work.get("saved", 0.0)), float(work.get("total", 0.0))
+        if spec.duration is None:
+            return saved if work.get("unit") == Unit.STEPS else 0.0
+        share = saved / total if total > 0.0 else 0.0
         return min(share, 1.0) * duration_seconds(spec.duration)
 
     @property

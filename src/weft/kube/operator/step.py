@@ -174,7 +174,8 @@ class Step:
 class Look:
     """One look at one job. `lost` maps nodes that are out of reach to the time of their loss.
 
-    `said_live` is what the head of the present epoch last said of itself, if it has spoken.
+    `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
+    `said_paused_seconds` what it cost to become as wide as the resize under way asks.
     """
 
     key: str
@@ -186,6 +187,7 @@ class Look:
     rules: Rules
     lost: Mapping[str, float]
     said_live: bool | None = None
+    said_paused_seconds: float | None = None
 
     @property
     def id(self) -> JobId:

@@ -42,6 +42,7 @@ from weft.kube.operator.clerk import Clerk
 from weft.kube.operator.course import next_step
 from weft.kube.operator.hands import Hands
 from weft.kube.operator.ledger import Ledger
+from weft.kube.operator.measuring import Speeds
 from weft.kube.operator.nodebook import NodeBook
 from weft.kube.operator.progress import Progress
 from weft.kube.operator.queuebook import QueueBook, measure
@@ -139,6 +140,7 @@ class Term:
         )
         self.brain = Brain(make_recipe(settings.recipe))
         self.progress = Progress()
+        self.speeds = Speeds()
         self.ledger = Ledger(self._stands_behind)
         self.nodebook = NodeBook(self.nodes.items, self.ledger)
         self.queuebook = QueueBook(api, self.queues)
@@ -299,7 +301,14 @@ class Term:
             rules=self._settings.rules,
             lost=self.nodebook.lost,
             said_live=self.progress.live(key, belief.epoch),
+            said_paused_seconds=self._paused_seconds(key, belief),
         )
+
+    def _paused_seconds(self, key: str, belief: Belief) -> float | None:
+        order = belief.resizing
+        if order is None:
+            return None
+        return self.progress.paused_seconds(key, belief.epoch, order.target.width)
 
     def now(self) -> float:
         """Seconds since 1970; never before what the brain has seen."""
@@ -457,6 +466,7 @@ class Term:
                 del self._changes[key]
                 self._whys.pop(key, None)
                 self.progress.forget(key)
+                self.speeds.forget(key)
                 self.hands.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:

@@ -30,6 +30,7 @@ PRINTABLE: Final = r"^[^\p{C}\p{Zl}\p{Zp}]*$"
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Number = Annotated[float, Field(ge=-MOST_NUMBER, le=MOST_NUMBER, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=MOST_NUMBER, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=MOST_NUMBER, allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=MOST_TEXT, pattern=PRINTABLE)]
 
 
@@ -41,10 +42,21 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Speed:
+    """What the workers measured while their width stood still; each measurement has a number."""
+
+    number: int
+    width: int
+    steps_per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was said; None is what was not said. `left_out` names metrics that were not taken.
 
-    `live` is whether the job can be resized while it trains.
+    `live` is whether the job can be resized while it trains, and `paused_seconds` how long the last
+    resize kept it from training.
     """
 
     unit: Unit = Unit.STEPS
@@ -56,6 +68,8 @@ class Report:
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     message: str = ""
     live: bool | None = None
+    speed: Speed | None = None
+    paused_seconds: float | None = None
     left_out: tuple[str, ...] = ()
 
     @property
@@ -84,6 +98,15 @@ class StageTimes(Closed):
     network: Amount | None = None
 
 
+class MeasuredSpeed(Closed):
+    """Steps per second of so many workers, over so many seconds of training."""
+
+    number: Annotated[int, Field(ge=1, le=MOST_COUNT)]
+    width: Annotated[int, Field(ge=1, le=MOST_COUNT)]
+    steps_per_second: Positive
+    seconds: Positive
+
+
 class WeftReport(Closed):
     """Weft's own shape; only the step is required. `width` is the number of workers that train."""
 
@@ -97,6 +120,8 @@ class WeftReport(Closed):
     message: Text = ""
     width: Count | None = None
     live: bool | None = None
+    speed: MeasuredSpeed | None = None
+    paused_seconds: Amount | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> "WeftReport":
@@ -147,6 +172,8 @@ def read_weft(body: bytes) -> Report:
         stage_seconds=_present(dict(said.stages)),
         message=said.message,
         live=said.live,
+        speed=None if said.speed is None else Speed(**dict(said.speed)),
+        paused_seconds=said.paused_seconds,
     )
 
 

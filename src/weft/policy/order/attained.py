@@ -13,6 +13,7 @@ import numpy as np
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
 from weft.policy.order.ranking import Ranking
+from weft.policy.service import level_ends, service_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,20 @@ class LeastAttained:
         if self.hold_seconds:
             attained = attained - self.hold_seconds * snapshot.jobs.gpu_rate[slots]
         return Ranking((attained,))
+
+
+@dataclass(frozen=True, slots=True)
+class DoublingLevels:
+    """Least service first, by levels that double; inside a level those that run stay before."""
+
+    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
+        attained, rate = snapshot.attained(slots), snapshot.jobs.gpu_rate[slots]
+        level, runs = service_level(attained), rate > 0
+        keys = (level, np.where(runs, 0.0, 1.0))
+        if not runs.any():
+            return Ranking(keys)
+        seconds = (level_ends(level[runs]) - attained[runs]) / rate[runs]
+        return Ranking(keys, wake=float(snapshot.now + np.maximum(seconds, 0.0).min()))
 
 
 @dataclass(frozen=True, slots=True)

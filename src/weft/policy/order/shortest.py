@@ -17,3 +17,19 @@ def by_remaining_time(snapshot: Snapshot, slots: Ints) -> Ranking:
 def by_remaining_service(snapshot: Snapshot, slots: Ints) -> Ranking:
     seconds = np.nan_to_num(snapshot.remaining_seconds(slots), nan=np.inf)
     return Ranking((seconds * np.maximum(snapshot.jobs.asked_gpus[slots], 1),))
+
+
+def by_time_at_least(snapshot: Snapshot, slots: Ints) -> Ranking:
+    """By the seconds that would be left at the smallest width: the first phase of AFS.
+
+    Jobs of unknown length are last, among themselves the one with the least attained service first.
+    """
+    least = snapshot.jobs.min_gpus[slots]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        narrow = snapshot.remaining_work(slots) / snapshot.speeds(slots, np.maximum(least, 1))
+        seconds = np.where(least > 0, narrow, snapshot.remaining_seconds(slots))
+    unknown = np.isnan(seconds)
+    if not unknown.any():
+        return Ranking((seconds,))
+    served = np.where(unknown, snapshot.attained(slots), 0.0)
+    return Ranking((np.where(unknown, np.inf, seconds), served))

@@ -7,6 +7,7 @@ type, tried fastest first.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,14 @@ class Tier:
     speed: float
     mask: Bools | None
     capacity: Ints
+
+
+class Total(NamedTuple):
+    """All that the present nodes have; never 0, so that shares of it can be computed."""
+
+    gpus: float
+    cpus: float
+    memory_gib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ class Fabric:
         self.nodes = nodes
         self.usable = nodes.present & ~nodes.cordoned
         self.count = len(nodes.gpus)
+        amounts = (nodes.gpus, nodes.cpus, nodes.memory_gib)
+        self.total = Total(*(float(a[nodes.present].sum()) or 1.0 for a in amounts))
         self.one_rack = len(np.unique(nodes.rack)) <= 1
         self.one_pool = len(np.unique(nodes.pool)) <= 1
         self._type_codes = {name: code for code, name in enumerate(gpu_types)}

@@ -82,6 +82,36 @@ def first_fit(
     return _offer(fabric, kind, width, shares, tier)
 
 
+def packed_fit(
+    room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
+) -> Offer | None:
+    """One node, or whole nodes: no network card serves two jobs (AFS's network packing).
+
+    A width that these nodes can never hold in that way is placed as it comes.
+    """
+    if width == 0:
+        return _host_only(room, fabric, kind, avoid)
+    for tier in fabric.site(kind).tiers:
+        size = int(tier.capacity.max(initial=0))
+        if not size or not _can_be_packed(fabric, tier, size, width):
+            return best_fit(room, fabric, kind, width, avoid=avoid)
+        offered = _allowed(room.offered(kind, tier), avoid)
+        shares = _on_one(offered, width)
+        if not shares and width > size:
+            shares = _spread(fabric, kind, np.where(offered == size, offered, 0), width)
+        if shares:
+            return _offer(fabric, kind, width, shares, tier)
+    return None
+
+
+def _can_be_packed(fabric: Fabric, tier: Tier, size: int, width: int) -> bool:
+    """Whether it fits a node, or so many nodes as large as the largest of one pool."""
+    if width <= size:
+        return True
+    whole = np.bincount(fabric.nodes.pool, tier.capacity == size)
+    return width % size == 0 and int(whole.max()) * size >= width
+
+
 def anywhere(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, avoid: Bools | None = None
 ) -> Offer | None:
@@ -117,20 +147,26 @@ def _in_tier(
     room: Room, fabric: Fabric, kind: Kind, width: int, *, tier: Tier, avoid: Bools | None
 ) -> Offer | None:
     offered = _allowed(room.offered(kind, tier), avoid)
+    shares = _on_one(offered, width) or _spread(fabric, kind, offered, width)
+    return _offer(fabric, kind, width, shares, tier) if shares else None
+
+
+def _on_one(offered: Ints, width: int) -> list[Share]:
+    """The node with least to spare."""
     leftover = np.where(offered >= width, offered, NOWHERE)
     node = int(leftover.argmin())
-    if leftover[node] != NOWHERE:
-        return Offer(((node, width),), 1, 1.0, tier.speed)
+    return [] if leftover[node] == NOWHERE else [(node, width)]
+
+
+def _spread(fabric: Fabric, kind: Kind, offered: Ints, width: int) -> list[Share]:
+    """Several nodes of one rack if possible, and always of one pool."""
     if width == 1 or kind.max_nodes == 1 or int(offered.sum()) < width:
-        return None
-    shares: list[Share] = []
-    if not fabric.one_rack:
-        shares = _pack(offered, width, fabric.nodes.rack, kind.max_nodes)
-    if not shares and fabric.one_pool:
-        shares = _pack_all(offered, width, kind.max_nodes)
-    elif not shares:
-        shares = _pack(offered, width, fabric.nodes.pool, kind.max_nodes)
-    return _offer(fabric, kind, width, shares, tier) if shares else None
+        return []
+    if not fabric.one_rack and (shares := _pack(offered, width, fabric.nodes.rack, kind.max_nodes)):
+        return shares
+    if fabric.one_pool:
+        return _pack_all(offered, width, kind.max_nodes)
+    return _pack(offered, width, fabric.nodes.pool, kind.max_nodes)
 
 
 def _pack_all(offered: Ints, width: int, max_nodes: int | None) -> list[Share]:
@@ -179,6 +215,8 @@ def _allowed(offered: Ints, avoid: Bools | None) -> Ints:
 
 
 def _offer(fabric: Fabric, kind: Kind, width: int, shares: list[Share], tier: Tier) -> Offer:
+    if len(shares) == 1:
+        return Offer(tuple(shares), 1, 1.0, tier.speed)
     racks = len({int(fabric.nodes.rack[node]) for node, _ in shares})
     slowdown = kind.locality.slowdown(
         nodes=len(shares), fewest_nodes=fabric.fewest_nodes(kind, width) or 1, racks=racks

@@ -7,8 +7,12 @@ with every seat it takes back; nothing outside the round sees it.
 from collections.abc import Iterable, Sequence
 
 from weft.model.kind import Kind
+from weft.model.placement import Seat
 from weft.model.snapshot import Floats, Ints
 from weft.policy.place.fabric import Tier, gpus_offered
+
+ROUNDING = 1e-6
+"""Cores and memory that differ by no more than this are the same."""
 
 Share = tuple[int, int]
 """(node row, GPUs) of a placement in the making."""
@@ -31,6 +35,14 @@ class Room:
         """GPUs each node of the tier can give to this kind now."""
         offered = gpus_offered(kind, self.gpus, self.cpus, self.memory_gib)
         return offered if tier.mask is None else offered * tier.mask
+
+    def holds(self, node: int, seat: Seat) -> bool:
+        """Whether there is room for that seat, as it is."""
+        return bool(
+            self.gpus[node] >= seat.gpus
+            and self.cpus[node] >= seat.cpus - ROUNDING
+            and self.memory_gib[node] >= seat.memory_gib - ROUNDING
+        )
 
     def take(self, kind: Kind, shares: Sequence[Share]) -> None:
         for node, gpus in shares:

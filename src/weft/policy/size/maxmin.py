@@ -7,12 +7,17 @@ resource): no tenant could get more without another that has no more getting les
 """
 
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
 from weft.model.snapshot import Ints, Snapshot
 from weft.model.state import State
+from weft.policy.size.available import available_gpus
+from weft.policy.size.floors import floors
+
+Narrow = tuple[int, int]
+"""A job in a heap: its width and its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,55 +32,35 @@ class MaxMin:
         runs = jobs.state[slots] == State.RUNNING
         stuck = runs & ~jobs.live[slots]
         owed = np.where(stuck, jobs.width[slots], np.where(runs, least, 0))
-        widths, left = _floors(least, owed, available_gpus(snapshot, slots))
+        widths, left = floors(least, owed, available_gpus(snapshot, slots))
         held = _held_by_tenant(snapshot, slots)
         np.add.at(held, tenants, widths)
         return self._filled(widths, np.where(stuck, widths, most), tenants, held, left)
 
     def _filled(self, widths: Ints, most: Ints, tenants: Ints, held: Ints, left: int) -> Ints:
+        """Tenants as a heap, each with a heap of its jobs: whoever is served alone has to move."""
         grain = self.grain_gpus
-        heap = [
-            (int(held[tenants[row]]), int(widths[row]), row)
-            for row in np.flatnonzero((widths > 0) & (widths < most)).tolist()
-        ]
+        growing: dict[int, list[Narrow]] = {}
+        for row in np.flatnonzero((widths > 0) & (widths + grain <= most)).tolist():
+            growing.setdefault(int(tenants[row]), []).append((int(widths[row]), row))
+        for jobs in growing.values():
+            heapify(jobs)
+        heap = [(int(held[tenant]), jobs[0], tenant) for tenant, jobs in growing.items()]
         heapify(heap)
         while heap and left >= grain:
-            share, width, row = heappop(heap)
-            tenant = int(tenants[row])
-            if share != held[tenant]:  # another job of the tenant was served meanwhile
-                heappush(heap, (int(held[tenant]), width, row))
-                continue
-            if width + grain > most[row]:
-                continue
-            widths[row] += grain
-            held[tenant] += grain
+            share, (width, row), tenant = heap[0]
+            jobs = growing[tenant]
+            widths[row] = width = width + grain
             left -= grain
-            heappush(heap, (int(held[tenant]), int(widths[row]), row))
+            if width + grain <= most[row]:
+                heapreplace(jobs, (width, row))
+            else:
+                heappop(jobs)
+            if jobs:
+                heapreplace(heap, (share + grain, jobs[0], tenant))
+            else:
+                heappop(heap)
         return widths
-
-
-def available_gpus(snapshot: Snapshot, slots: Ints) -> int:
-    """GPUs that the given jobs can have: all that are usable, less what others hold or are owed."""
-    nodes, seats = snapshot.nodes, snapshot.seats
-    usable = int(nodes.gpus[nodes.present & ~nodes.cordoned].sum())
-    given = np.zeros(len(snapshot.jobs.active) + 1, bool)
-    given[slots] = True
-    others = (seats.slot >= 0) & ~given[seats.slot]
-    firm = int(seats.gpus[others & ~seats.releasing & ~seats.pledged].sum())
-    leaving = int(seats.gpus[others & seats.releasing].sum())
-    coming = int(seats.gpus[others & seats.pledged].sum())
-    return max(usable - firm - max(leaving, coming), 0)
-
-
-def _floors(least: Ints, owed: Ints, left: int) -> tuple[Ints, int]:
-    """The least for those who run; then for the others in rank order, as long as it lasts."""
-    widths = owed.copy()
-    left -= int(owed.sum())
-    for row in np.flatnonzero(owed == 0).tolist():
-        if least[row] <= left:
-            widths[row] = least[row]
-            left -= int(least[row])
-    return widths, max(left, 0)
 
 
 def _held_by_tenant(snapshot: Snapshot, slots: Ints) -> Ints:

@@ -1,0 +1,221 @@
+"""What the brain learns of a job while it trains: its curve, and how much work it has left.
+
+A speed that was measured is a fact of its width, so points are kept by width and spread and made
+into a curve with an interval (`perf`). Work that nobody stated is foretold from the loss, or from
+what the same tenant's program has needed before. Both are foretold again at each report, and what
+was foretold is scored against what came: an interval that does not cover is worse than none.
+
+A job whose curve is unknown runs as wide as idle GPUs allow and is then taken down by halves, each
+long enough to be measured, until its curve is known at `EXPLORED_WIDTHS` widths (CoDDL).
+"""
+
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+
+from weft.brain.curvebook import is_learnt
+from weft.brain.event import JobMeasured
+from weft.brain.state import BrainState
+from weft.model.job import Job
+from weft.model.state import State
+from weft.perf.calibration import Calibration
+from weft.perf.history import WorkHistory
+from weft.perf.loss import NO_LOSSES, Goal, Losses, Target
+from weft.perf.point import Point
+from weft.perf.predictability import PREDICTABLE_AFTER, check_is_due, checked
+from weft.perf.recalled import CurveHistory
+from weft.perf.remaining import total_work
+from weft.perf.total import Total
+
+EXPLORED_WIDTHS = 3
+MOST_POINTS = 16
+A_MOMENT = 1e-3
+NOTABLE = 0.05
+"""A change of a foretold speed by less than this share is no news."""
+
+
+@dataclass(slots=True)
+class Lesson:
+    """What has been measured of one job: speeds by (GPUs, nodes), and losses by work done."""
+
+    points: tuple[Point, ...] = ()
+    losses: Losses = NO_LOSSES
+    stated: float | None = None
+    checked_at: float = 0.0
+
+    def see_speed(self, point: Point) -> None:
+        """Measured again at the same width, spread and cores: the mean, by time."""
+        others = []
+        for known in self.points:
+            if _setting(known) == _setting(point):
+                point = _mean(known, point)
+            else:
+                others.append(known)
+        self.points = (*others[-MOST_POINTS:], point)
+
+    def copied(self) -> "Lesson":
+        return replace(self)
+
+
+class Learning:
+    """Lessons by slot, and what finished jobs have taught."""
+
+    def __init__(self) -> None:
+        self.lessons: dict[int, Lesson] = {}
+        self.history = WorkHistory()
+        self.curves = CurveHistory()
+        self.curve_scores = Calibration()
+        self.work_scores = Calibration()
+
+    def hear(self, state: BrainState, slot: int, event: JobMeasured, now: float) -> bool:
+        """Learn from a measurement; whether it is worth a round."""
+        if not makes_sense(event):
+            return False
+        lesson, spec = self.lessons.setdefault(slot, Lesson()), state.spec(slot)
+        news, in_range = False, 0 < event.gpus <= spec.width.max_gpus
+        if is_learnt(spec) and in_range and event.units_per_second > 0:
+            first_time = all(point.gpus != event.gpus for point in lesson.points)
+            if lesson.points and first_time:
+                self._score(state, slot, event)
+            lesson.see_speed(_point(event))
+            news = self._learn_curve(state, slot, lesson, event.gpus)
+        if event.loss is not None:
+            lesson.losses = lesson.losses.with_one(event.work_done, event.loss)
+        return self._learn_work(state, slot, lesson, event, now) or news
+
+    def close(self, state: BrainState, slot: int, *, succeeded: bool) -> None:
+        """The job is over: what it needed is a lesson for others like it."""
+        lesson, spec, jobs = self.lessons.pop(slot, None), state.spec(slot), state.jobs
+        if lesson is not None and lesson.points and spec.program:
+            self.curves.add(spec.tenant, spec.program, lesson.points)
+        if succeeded:
+            total = float(jobs.work_done[slot])
+            if not spec.work.known and jobs.work_low[slot] > 0:
+                self.work_scores = self.work_scores.with_score(
+                    float(jobs.work_total[slot]),
+                    float(jobs.work_low[slot]),
+                    float(jobs.work_high[slot]),
+                    total,
+                )
+            if spec.program:
+                self.history.add(spec.tenant, spec.program, total)
+
+    def copied(self) -> "Learning":
+        twin = Learning()
+        twin.lessons = {slot: lesson.copied() for slot, lesson in self.lessons.items()}
+        twin.history, twin.curves = self.history.copied(), self.curves.copied()
+        twin.curve_scores, twin.work_scores = self.curve_scores, self.work_scores
+        return twin
+
+    def _learn_curve(self, state: BrainState, slot: int, lesson: Lesson, gpus: int) -> bool:
+        """Foretell all widths anew; whether that is news."""
+        jobs, spec, book = state.jobs, state.spec(slot), state.curves
+        before = jobs.scale[slot] * book.table.likely[jobs.curve[slot]]
+        foretell = self.curves.predictor(spec.tenant, spec.program)
+        foretold = foretell(
+            lesson.points, widest=spec.width.max_gpus, node_gpus=int(state.nodes.gpus.max())
+        )
+        jobs.curve[slot] = row = book.learnt(
+            int(jobs.curve[slot]), foretold.likely, foretold.low, foretold.high
+        )
+        jobs.scale[slot] = 1.0
+        jobs.pace[slot] = book.table.likely[row, spec.width.asked_gpus]
+        explored = bool(jobs.explore[slot])
+        jobs.explore[slot] = _next_width(lesson, spec, gpus)
+        after = book.table.likely[row, : len(before)]
+        changed = np.abs(after - before) > NOTABLE * np.abs(after)
+        return bool(changed.any()) or explored or bool(jobs.explore[slot])
+
+    def _score(self, state: BrainState, slot: int, event: JobMeasured) -> None:
+        """A width that was only foretold has been measured."""
+        table, row, scale = state.curves.table, state.jobs.curve[slot], state.jobs.scale[slot]
+        self.curve_scores = self.curve_scores.with_score(
+            float(scale * table.likely[row, event.gpus]),
+            float(scale * table.low[row, event.gpus]),
+            float(scale * table.high[row, event.gpus]),
+            event.units_per_second,
+        )
+
+    def _learn_work(
+        self, state: BrainState, slot: int, lesson: Lesson, event: JobMeasured, now: float
+    ) -> bool:
+        """Foretell the total work, where it was not stated; whether others should know."""
+        jobs, spec = state.jobs, state.spec(slot)
+        if event.epoch == jobs.epoch[slot] and state.state_of(slot) is State.RUNNING:
+            state.settle(slot, now)
+            state.set_pace(slot)
+            jobs.work_done[slot] = event.work_done
+        stated = lesson.stated if event.work_total is None else event.work_total
+        anew, lesson.stated = stated != lesson.stated, stated
+        if spec.work.known or not (anew or check_is_due(event.work_done, lesson.checked_at)):
+            return False
+        total = total_work(
+            stated=stated,
+            losses=lesson.losses,
+            goal=_goal(spec),
+            earlier=self.history.totals(spec.tenant, spec.program) if spec.program else (),
+            done=event.work_done,
+        )
+        _write(state, slot, total)
+        return _check(state, slot, lesson, total, event.work_done)
+
+
+def makes_sense(event: JobMeasured) -> bool:
+    """Whether these are numbers at all: what a worker says is a claim."""
+    said = (event.units_per_second, event.seconds, event.work_done, event.cpus)
+    total = 0.0 if event.work_total is None else event.work_total
+    return all(isfinite(figure) and figure >= 0.0 for figure in (*said, total))
+
+
+def _goal(spec: Job) -> Goal | None:
+    target = None if spec.loss is None else spec.loss.target
+    return None if target is None else Target(target)
+
+
+def _point(event: JobMeasured) -> Point:
+    return Point(
+        event.gpus,
+        event.units_per_second,
+        nodes=event.nodes,
+        cpus_per_gpu=event.cpus / event.gpus if event.gpus else 0.0,
+        seconds=event.seconds,
+    )
+
+
+def _setting(point: Point) -> tuple[int, int, float]:
+    return point.gpus, point.nodes, point.cpus_per_gpu
+
+
+def _mean(one: Point, other: Point) -> Point:
+    weights = max(one.seconds, A_MOMENT), max(other.seconds, A_MOMENT)
+    units = one.units_per_second * weights[0] + other.units_per_second * weights[1]
+    return replace(other, units_per_second=units / sum(weights), seconds=sum(weights))
+
+
+def _next_width(lesson: Lesson, spec: Job, width: int) -> int:
+    """Half the width, or half of that, where it is not known yet; 0 when enough is known."""
+    known = {point.gpus for point in lesson.points}
+    least = max(spec.width.min_gpus, 1)
+    while width > least and len(known) < EXPLORED_WIDTHS:
+        width = max(width // 2, least)
+        if width not in known:
+            return width
+    return 0
+
+
+def _write(state: BrainState, slot: int, total: Total | None) -> None:
+    jobs = state.jobs
+    if total is None:
+        jobs.work_total[slot] = jobs.work_low[slot] = jobs.work_high[slot] = np.nan
+        return
+    jobs.work_total[slot] = total.likely
+    jobs.work_low[slot], jobs.work_high[slot] = total.low, total.high
+
+
+def _check(state: BrainState, slot: int, lesson: Lesson, total: Total | None, done: float) -> bool:
+    """Whether the job has become predictable, or is so no more."""
+    before = int(state.jobs.steady[slot])
+    found = 0 if total is None else checked(before, total, done)
+    lesson.checked_at, state.jobs.steady[slot] = done, found
+    return (before >= PREDICTABLE_AFTER) != (found >= PREDICTABLE_AFTER)

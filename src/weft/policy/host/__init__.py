@@ -1,0 +1,1 @@
+"""Which share of the node beside the GPUs."""

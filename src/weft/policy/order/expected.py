@@ -1,0 +1,58 @@
+"""Shortest first where lengths are intervals: dominance first, then the middle.
+
+A job that is surely shorter than another goes before it; where the two may be either way, each is
+put where it would stand on average. So a job of known length is ranked as in SRTF, one of unknown
+length as in least attained service, and one that is being learnt moves from the second to the first
+as its interval closes: AFS-L, AFS-P and AITurbo's two kinds of jobs in one rule.
+
+Of a job whose length nobody knows it is expected that it needs about as much again as it has had
+(for lengths with a heavy tail the best guess there is), give or take a factor.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.model.snapshot import Floats, Ints, Snapshot
+from weft.policy.order.ranking import Ranking
+
+GUESS_FACTOR = 4.0
+NEW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedShortest:
+    """Order by the place that a job can be expected to take among all by remaining time."""
+
+    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
+        return Ranking((places(snapshot, slots), middle_seconds(snapshot, slots)))
+
+
+def places(snapshot: Snapshot, slots: Ints) -> Floats:
+    """How many are surely shorter, and half of those who may be, for each job."""
+    low, high = seconds_left(snapshot, slots)
+    surely_shorter = np.searchsorted(np.sort(high), low, side="left")
+    maybe_shorter = np.searchsorted(np.sort(low), high, side="right") - 1
+    found: Floats = 0.5 * (surely_shorter + maybe_shorter).astype(np.float64)
+    return found
+
+
+def middle_seconds(snapshot: Snapshot, slots: Ints) -> Floats:
+    """The geometric middle of what is left on one GPU."""
+    low, high = seconds_left(snapshot, slots)
+    middle: Floats = np.sqrt(low * high)
+    return middle
+
+
+def seconds_left(snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
+    """The least and the most seconds that a job may need on one GPU: what it takes from others."""
+    speed = snapshot.speeds(slots, np.ones(len(slots), np.int64))
+    low, high = snapshot.remaining_interval(slots)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = low / speed, high / speed
+    unknown = np.isnan(low)
+    if unknown.any():
+        served = np.maximum(snapshot.attained(slots), NEW_SECONDS)
+        low = np.where(unknown, served / GUESS_FACTOR, low)
+        high = np.where(unknown, served * GUESS_FACTOR, high)
+    return low, high

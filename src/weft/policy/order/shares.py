@@ -1,0 +1,36 @@
+"""Least attained dominant share first: GPUs, cores and memory in one unit of service.
+
+A job that holds an eighth of the cluster's cores has had as much as one that holds an eighth of its
+GPUs (DRF's rule, over time). So jobs without GPUs are served and give way like all others, and one
+that takes many cores beside its GPU pays for them. What a job is fed beyond what it is owed is not
+counted: it is called back as soon as anybody needs it.
+"""
+
+from dataclasses import dataclass
+
+from weft.model.snapshot import Floats, Ints, Snapshot
+from weft.policy.order.ranking import Ranking
+
+ROUNDING_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeastShare:
+    """Order by dominant share × seconds so far, with hysteresis for those that run."""
+
+    hold_seconds: float = 600.0
+
+    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
+        rate = snapshot.jobs.share_rate[slots]
+        key = snapshot.attained_shares(slots) - self.hold_seconds * rate
+        return Ranking((key,), wake=_next_turn(snapshot.now, key, rate))
+
+
+def _next_turn(now: float, key: Floats, rate: Floats) -> float | None:
+    """When the first of those who run has had more than somebody who waits."""
+    waits = rate <= 0
+    if not waits.any() or waits.all():
+        return None
+    seconds = (key[waits].min() - key[~waits]) / rate[~waits]
+    later = seconds[seconds > 0]
+    return float(now + later.min()) + ROUNDING_SECONDS if len(later) else None

@@ -1,0 +1,47 @@
+"""Bids: what a hand-out of GPUs has to know of each job, as columns in rank order."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from weft.model.snapshot import Bools, Floats, Ints, Snapshot
+from weft.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Bids:
+    """One row per job, best rank first.
+
+    `work` is what is left in the unit of the job's curve, so that `work / speed` of the curve at a
+    width is the seconds left there; NaN where nobody knows. `held` is the width of a job that runs,
+    0 of one that waits. A job is `stuck` if it runs and cannot be resized live.
+    """
+
+    curve: Ints
+    work: Floats
+    least: Ints
+    most: Ints
+    held: Ints
+    stuck: Bools
+    attained: Floats
+    seq: Ints
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, slots: Ints) -> "Bids":
+        jobs = snapshot.jobs
+        runs = jobs.state[slots] == State.RUNNING
+        with np.errstate(divide="ignore", invalid="ignore"):
+            work = snapshot.remaining_work(slots) / jobs.scale[slots]
+        return cls(
+            curve=jobs.curve[slots],
+            work=work,
+            least=jobs.min_gpus[slots],
+            most=jobs.max_gpus[slots],
+            held=np.where(runs, jobs.width[slots], 0),
+            stuck=runs & ~jobs.live[slots],
+            attained=snapshot.attained(slots),
+            seq=jobs.seq[slots],
+        )
+
+    def of_rows(self, rows: Ints) -> "Bids":
+        return Bids(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})

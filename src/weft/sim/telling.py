@@ -1,0 +1,50 @@
+"""What workers of the simulated world measure, and when they tell it.
+
+A real job is measured by its stage profiler: the speed at the width that it has, and its loss. Here
+both are the truth with an error, told some time after every change of width and then now and
+again. Jobs about which nobody has anything to learn are not spoken of.
+"""
+
+from dataclasses import dataclass
+
+from weft.brain.event import JobMeasured
+from weft.model.job import Job
+from weft.sim.chance import Chance
+from weft.sim.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """`error` is the largest relative error of a speed that was measured."""
+
+    after_seconds: float = 60.0
+    every_seconds: float = 120.0
+    error: float = 0.02
+
+    def has_news_of(self, job: Job) -> bool:
+        """Whether its curve, what its cores do or its length is still to be learnt."""
+        untold = any(curve is not None and not curve.known for curve in (job.curve, job.host))
+        return untold or job.loss is not None
+
+    def news(self, run: Run, now: float, chance: Chance, number: int) -> JobMeasured:
+        """What is told the `number`-th time."""
+        job, placement, done = run.job, run.placement, run.progress(now)
+        drawn = 2.0 * chance.uniform("speed", job.id, run.epoch, run.serial, number) - 1.0
+        loss = None
+        if job.loss is not None:
+            loss = job.loss.at(done, chance.uniform("loss", job.id, run.epoch, run.serial, number))
+        return JobMeasured(
+            now,
+            job.id,
+            run.epoch,
+            gpus=placement.width,
+            nodes=len(placement.nodes),
+            units_per_second=run.speed * (1.0 + self.error * drawn),
+            seconds=now - run.paced,
+            work_done=done,
+            cpus=sum(seat.cpus + run.fed.cores * seat.gpus for seat in placement.seats),
+            loss=loss,
+        )
+
+
+TELLING = Telling()
