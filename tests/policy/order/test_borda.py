@@ -142,6 +142,16 @@ def test_the_predictable_are_ranked_by_what_is_left_the_others_by_service() -> N
     assert ordered(Borda((0.5,)), unknown) == [1, 0]
 
 
+def test_jobs_of_nearly_equal_service_do_not_turn_each_other_round() -> None:
+    """The one that runs is a little ahead, and stays before the others until its level ends."""
+    runs = {"attained_gpu_seconds": 110.0, "gpu_rate": 1.0, "rank": 0}
+    waits = {"attained_gpu_seconds": 70.0, "rank": 1}
+    made = snapshot(runs, waits)
+    assert ordered(Borda((0.5,)), made) == [0, 1]
+    beyond = snapshot({**runs, "attained_gpu_seconds": 130.0}, waits)
+    assert ordered(Borda((0.5,)), beyond) == [1, 0]
+
+
 def test_a_job_without_a_length_is_not_predictable_whatever_its_streak() -> None:
     made = snapshot({"work_total": np.nan, "steady": 9}, {"work_total": 5.0, "steady": 9})
     assert np.isfinite(scores(made, np.arange(2))).all()

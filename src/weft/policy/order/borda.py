@@ -4,7 +4,9 @@ There are three ballots: by the service that a job has had, by what its growing 
 shrinking would gain. Gains are known of predictable jobs only, so in the last two a job that cannot
 be predicted meets every other by service: its service counts in place of the gains. A job's place
 on a ballot is the number of jobs that come before it there, and half of those level with it, itself
-included: ties are averaged. Its score is the sum of its places; a small score is urgent.
+included: ties are averaged. Its score is the sum of its places; a small score is urgent. Service
+and gains are told by levels that double (`policy.service`), so that jobs of nearly equal service do
+not turn each other round at every round.
 
 A place is a sum over meetings of two, so a job that comes before two others on every ballot, or
 after both, moves them alike and can never turn them round. (With places divided by the number of
@@ -21,6 +23,7 @@ from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.perf.predictability import predictable
 from weft.policy.order.gains import growth_gains, shrink_gains
 from weft.policy.order.ranking import Ranking
+from weft.policy.service import service_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ def scores(snapshot: Snapshot, slots: Ints) -> Floats:
     """Of each job, in places: small is urgent."""
     growth, shrink = growth_gains(snapshot, slots), shrink_gains(snapshot, slots)
     known = predictable(snapshot.jobs.steady[slots]) & ~np.isnan(growth) & ~np.isnan(shrink)
-    return borda(snapshot.attained(slots), -growth, shrink, known)
+    served = service_level(snapshot.attained(slots))
+    return borda(served, service_level(-growth), service_level(shrink), known)
 
 
 def borda(attained: Floats, growth_cost: Floats, shrink_gain: Floats, known: Bools) -> Floats:
