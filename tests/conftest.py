@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import calm
+
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all they start, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,6 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "traces" in getattr(item, "fixturenames", ()):
             item.add_marker("traces")
+
+
+@pytest.fixture(autouse=True)
+def _calm_begins() -> None:
+    calm.begin()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import orjson
 
+from tests.calm import calm
 from weft.kube.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from weft.kube.client.lease import Leadership
 
@@ -133,6 +134,6 @@ def wait_for(done: Callable[[], object], seconds: float = 5.0) -> float:
     """How long it took."""
     started_at = time.monotonic()
     while not done():
-        assert time.monotonic() - started_at < seconds, "it did not happen"
+        assert time.monotonic() - started_at < calm(seconds), "it did not happen"
         time.sleep(0.005)
     return time.monotonic() - started_at

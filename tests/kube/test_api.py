@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.calm import calm
 from tests.kube.weather import Climate, Fault, Weather
 from tools.testcluster import ControlPlane
 from weft.kube.client.api import APPLY, JSON, Api
@@ -308,7 +309,7 @@ def test_a_frozen_server_costs_the_time_out_and_leaves_doubt(api_server: Control
                     await api.raw("GET", MAPS, timeout_seconds=0.5)
                 with pytest.raises(Unavailable) as write:
                     await api.raw("POST", MAPS, body=b"{}", timeout_seconds=0.5)
-                assert time.monotonic() - started_at < 3
+                assert time.monotonic() - started_at < calm(3)
             finally:
                 api_server.thaw("kube-apiserver")
             assert not read.value.ambiguous
@@ -394,4 +395,4 @@ def test_what_a_call_costs(api_server: ControlPlane, capsys: pytest.CaptureFixtu
     read_ms, write_ms = asyncio.run(measure())
     with capsys.disabled():
         print(f"\n  read {read_ms:.2f} ms, write {write_ms:.2f} ms of CPU")  # noqa: T201
-    assert write_ms < 5
+    assert write_ms < calm(5)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.calm import calm
 from tests.kube.elections import PATH, Line, Store, replica, wait_for
 from tests.kube.weather import Climate, Fault, Weather
 from tools.testcluster import ControlPlane
@@ -49,7 +50,7 @@ def test_a_released_lease_passes_on_at_once_and_a_kept_one_after_its_time() -> N
         wait_for(lambda: one.leading or two.leading)
         first, second = (one, two) if one.leading else (two, one)
         first.stop()
-        assert wait_for(lambda: second.leading) < 1.2
+        assert wait_for(lambda: second.leading) < calm(1.2)
         assert second.transitions == 2
         second.stop(release=False)
         with replica(Line(store).make, "three") as three:
@@ -79,7 +80,7 @@ def test_a_frozen_thread_is_found_out_by_the_clock() -> None:
         wait_for(lambda: one.leading)
         line.freezes.set()
         try:
-            assert wait_for(lambda: not one.leading) <= 1.5
+            assert wait_for(lambda: not one.leading) <= calm(1.5)
             with pytest.raises(NotLeading):
                 one.check()
             with replica(Line(store).make, "two") as two:
@@ -191,7 +192,7 @@ def test_a_restarted_replica_goes_on_at_once_in_a_new_term() -> None:
         wait_for(lambda: one.leading)
         one.stop(release=False)
     with replica(Line(store).make) as again:
-        assert wait_for(lambda: again.leading) < 1.2
+        assert wait_for(lambda: again.leading) < calm(1.2)
         assert again.transitions == 2
 
 
@@ -202,7 +203,7 @@ def test_who_stops_leads_no_more_even_before_the_lease_is_released() -> None:
         line.delay_seconds = 1.0
         stopping = threading.Thread(target=one.stop)
         stopping.start()
-        assert wait_for(lambda: not one.leading) < 0.5
+        assert wait_for(lambda: not one.leading) < calm(0.5)
         stopping.join()
     assert line.store.spec["holderIdentity"] == ""
 
@@ -291,7 +292,7 @@ def test_a_server_that_is_frozen_ends_the_term_in_time(api_server: ControlPlane)
         wait_for(lambda: one.leading, 10)
         api_server.freeze("kube-apiserver")
         try:
-            assert wait_for(lambda: not one.leading, 10) < 2
+            assert wait_for(lambda: not one.leading, 10) < calm(2)
         finally:
             api_server.thaw("kube-apiserver")
 
@@ -346,7 +347,7 @@ def test_the_real_times(api_server: ControlPlane) -> None:
         with replica(real(api_server), "two", **REAL) as two:
             assert burn(12.0, one) == 0
             one.stop(release=False)
-            assert wait_for(lambda: two.leading, 25) <= 20
+            assert wait_for(lambda: two.leading, 25) <= calm(20)
 
 
 @pytest.mark.slow

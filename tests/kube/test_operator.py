@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.calm import calm
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
@@ -189,7 +190,7 @@ def test_reasons_reach_the_status_and_the_events_once_per_change(
     lab.submit("first", 16)
     lab.wait_for("first", "Running")
     lab.submit("second", 16)
-    assert await_reason(lab, "second", "Capacity.Busy") < 10.0
+    assert await_reason(lab, "second", "Capacity.Busy") < calm(10.0)
     wait_until(lambda: list(lab.told("second")) == ["CapacityBusy"], "one Event")
     told = lab.job("second")["status"]["reasons"][0]
     assert told["text"] == "0 of 16 suitable GPUs are free; this job needs 16."

@@ -16,6 +16,7 @@ from weft.local.launch import AGENT
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = ROOT / "benchmarks" / "elastic" / "jobs" / "mixed.py"
+MEASUREMENTS: Final = 4
 ELASTIC: Final = "maxmin(spacing=0.1, hold=0.0, min_run=0.0)"
 
 # One that knows nothing of Weft: it counts in its own file, and tells how wide it is each time.
@@ -39,7 +40,7 @@ def test_speeds_are_measured_at_each_width_and_counted_in_steps() -> None:
         lab.submit("other", "model total=100000 step=0.05", gpus=1)
         wait_until(lambda: has_measured(lab, 1), "its speed on one", lab.log)
         lab.kill()
-        speeds = {event["gpus"]: event["units_per_second"] for event in told(lab, "JobMeasured")}
+        speeds = best_speeds(lab)
         assert speeds[2] / speeds[1] == pytest.approx(2**0.5, rel=0.3)
         (shrunk, *_) = [done for done in told(lab, "InstructionDone") if done["verb"] == "resize"]
         assert shrunk["paused_seconds"] == 0.0
@@ -88,7 +89,7 @@ def test_a_job_that_trains_measures_itself_and_hardly_notices_a_resize() -> None
         lab.client.cancel("other")
         wait_until(lambda: resizes(lab) >= 2, "it to grow again", lab.log)
         lab.down(Farewell.KILL)
-        speeds = {event["gpus"]: event["units_per_second"] for event in told(lab, "JobMeasured")}
+        speeds = best_speeds(lab)
         assert 0.5 / 0.12 < speeds[1] < 1.05 / 0.12
         assert 1.05 < speeds[2] / speeds[1] < 1.6
         pauses = [
@@ -142,7 +143,17 @@ def told(lab: Lab, kind: str) -> list[dict[str, Any]]:
 
 
 def has_measured(lab: Lab, gpus: int) -> bool:
-    return any(event["gpus"] == gpus for event in told(lab, "JobMeasured"))
+    """Often enough that the best of them was not disturbed."""
+    return [event["gpus"] for event in told(lab, "JobMeasured")].count(gpus) >= MEASUREMENTS
+
+
+def best_speeds(lab: Lab) -> dict[int, float]:
+    """By width: whatever disturbs a measurement makes it slower."""
+    found: dict[int, float] = {}
+    for event in told(lab, "JobMeasured"):
+        gpus, speed = event["gpus"], event["units_per_second"]
+        found[gpus] = max(speed, found.get(gpus, 0.0))
+    return found
 
 
 def live_ever(lab: Lab) -> set[bool]:

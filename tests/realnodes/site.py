@@ -21,6 +21,7 @@ from tools.testcluster.binaries import find
 from tools.testcluster.real_nodes import OPERATOR_IMAGE, TRAIN_IMAGE, RealNodes
 from tools.testcluster.volumes import add_shared_volume
 from weft.kube.names import LEASE
+from weft.model.errors import WorldError
 
 TEAM: Final = "team-a"
 RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -38,6 +39,7 @@ VALUES: Final[dict[str, Any]] = {
 }
 CHECKPOINT_SECONDS: Final = 5
 PATIENCE_SECONDS: Final = 120.0
+LAST_WORDS: Final = 80
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
 
 
@@ -131,6 +133,11 @@ class Site:
             for container in pod["status"].get("containerStatuses", ())
         )
 
+    def operators(self) -> set[str]:
+        """The names of their pods."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        return {pod["metadata"]["name"] for pod in self.plane.api.must("GET", path)["items"]}
+
     def leader(self) -> str:
         return str(self.plane.api.must("GET", LEASES)["spec"].get("holderIdentity") or "")
 
@@ -152,7 +159,11 @@ class Site:
                 and time.time() - done[-1].at < 2.0
             )
 
-        return wait_until(settled, f"{name} to train {width} wide", seconds)
+        try:
+            return wait_until(settled, f"{name} to train {width} wide", seconds)
+        except AssertionError as error:
+            error.add_note(self._said(name))
+            raise
 
     def await_step(self, name: str, number: int) -> float:
         def done() -> bool:
@@ -181,6 +192,18 @@ class Site:
         return [f"{phase:<9} {what:<58} {seconds:7.2f} s" for phase, what, seconds in self.times]
 
     # ------------------------------------------------------------------ helpers
+
+    def _said(self, name: str) -> str:
+        """The last words of the job's pods and of the operators."""
+        pods = [(TEAM, pod) for pod in self.lab.pods(name)]
+        pods += [(NAMESPACE, pod) for pod in self.operators()]
+        return "\n".join(f"--- {pod}\n{self._logs(namespace, pod)}" for namespace, pod in pods)
+
+    def _logs(self, namespace: str, pod: str) -> str:
+        try:
+            return self.plane.kubectl("logs", "-n", namespace, pod, f"--tail={LAST_WORDS}")
+        except WorldError as error:
+            return str(error)
 
     def _helm(self, verb: str, values: Mapping[str, Any]) -> None:
         where = ("--kubeconfig", str(self.plane.kubeconfig()), "--namespace", NAMESPACE)

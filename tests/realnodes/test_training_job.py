@@ -65,13 +65,13 @@ def test_the_operator_is_not_needed_for_training(wide: Site) -> None:
 
 
 def test_an_upgrade_of_the_chart_is_noticed_by_no_job(wide: Site) -> None:
-    began, before, operators = time.time(), wide.uids(WIDE), _operators(wide)
+    began, before, operators = time.time(), wide.uids(WIDE), wide.operators()
     with wide.timed("e", "helm upgrade --wait"):
         wide.upgrade({"podAnnotations": {"upgraded": "true"}})
     wide.until("e", "until a new operator leads", lambda: _leads(wide, *operators))
     led = time.time()
     wide.until("e", "until it has heard of the job", lambda: _reported(wide) > led)
-    wait_until(lambda: not _operators(wide) & operators, "the old operators to be gone")
+    wait_until(lambda: not wide.operators() & operators, "the old operators to be gone")
     assert wide.uids(WIDE) == before
     assert wide.restarts(WIDE) == 0
     check_went_on(wide, "e", began)
@@ -186,11 +186,6 @@ def _nodes(site: Site, name: str) -> set[str]:
 
 def _leads(site: Site, *not_these: str) -> bool:
     return site.leader() not in ("", *not_these)
-
-
-def _operators(site: Site) -> set[str]:
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    return {pod["metadata"]["name"] for pod in site.plane.api.must("GET", path)["items"]}
 
 
 def _reported(site: Site) -> float:

@@ -21,11 +21,6 @@ Event = dict[str, Any]
 FOLDERS: list[Path] = []  # of the present test, to be looked through at its end
 
 
-def calm(seconds: float) -> float:
-    """A limit that holds on a calm machine; on one that has more to do than cores, four times."""
-    return seconds if os.getloadavg()[0] <= (os.cpu_count() or 1) else 4 * seconds
-
-
 class Driven:
     """An agent in a process of its own; its events as they come, its orders by a pipe."""
 

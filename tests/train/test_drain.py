@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.calm import calm
 from tests.train.alone import undisturbed
-from tests.train.driving import Driven, calm, driven, leftovers, processes_of
+from tests.train.driving import Driven, driven, leftovers, processes_of
 from tests.train.lines import applied, check_each_once, finals
 from weft.agent.checkpoint.vault import Vault
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.calm import calm
 from tests.train.alone import undisturbed
-from tests.train.driving import JOBS, calm
+from tests.train.driving import JOBS
 from tests.train.lines import applied, check_each_once, finals
 from tests.train.pods import Fleet, Pod, fleet
 from weft.agent.checkpoint.vault import Vault

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
+from tests.calm import calm
 from tests.train.alone import undisturbed
-from tests.train.driving import Driven, calm, driven
+from tests.train.driving import Driven, driven
 from tests.train.lines import Line, applied, check_each_once, finals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
