@@ -270,7 +270,7 @@ def real(api_server: ControlPlane) -> Callable[[], Awaitable[Api]]:
 def test_a_real_lease(api_server: ControlPlane) -> None:
     make = real(api_server)
     with replica(make) as one:
-        wait_for(lambda: one.leading, 10)
+        wait_for(lambda: one.leading)
         lease = api_server.api.must("GET", PATH)
         assert lease["spec"]["holderIdentity"] == "one"
         wait_for(
@@ -283,16 +283,16 @@ def test_a_real_lease(api_server: ControlPlane) -> None:
             assert one.leading
             assert not two.leading
             one.stop()
-            wait_for(lambda: two.leading, 10)
+            wait_for(lambda: two.leading)
             assert two.transitions == one.transitions + 1
 
 
 def test_a_server_that_is_frozen_ends_the_term_in_time(api_server: ControlPlane) -> None:
     with replica(real(api_server)) as one:
-        wait_for(lambda: one.leading, 10)
+        wait_for(lambda: one.leading)
         api_server.freeze("kube-apiserver")
         try:
-            assert wait_for(lambda: not one.leading, 10) < calm(2)
+            assert wait_for(lambda: not one.leading) < calm(2)
         finally:
             api_server.thaw("kube-apiserver")
 
@@ -312,7 +312,7 @@ def test_who_does_not_lead_cannot_write(api_server: ControlPlane) -> None:
             await api.create(path, {"metadata": {"name": name}})
 
     with replica(real(api_server)) as one:
-        wait_for(lambda: one.leading, 10)
+        wait_for(lambda: one.leading)
         asyncio.run(write(one, "a"))
         one.stop()
         with pytest.raises(NotLeading):
@@ -321,7 +321,7 @@ def test_who_does_not_lead_cannot_write(api_server: ControlPlane) -> None:
 
 def test_a_main_thread_that_burns_the_processor_keeps_the_lease(api_server: ControlPlane) -> None:
     with replica(real(api_server), lease_seconds=3, renew_seconds=2, retry_seconds=0.4) as one:
-        wait_for(lambda: one.leading, 10)
+        wait_for(lambda: one.leading)
         gaps = burn(4.0, one)
         assert gaps == 0
         assert one.transitions >= 1
@@ -343,11 +343,11 @@ def burn(seconds: float, leadership: Leadership) -> int:
 def test_the_real_times(api_server: ControlPlane) -> None:
     """15/10/2 s: 12 s of work do not cost the lease, and a dead leader is replaced within 20 s."""
     with replica(real(api_server), **REAL) as one:
-        wait_for(lambda: one.leading, 10)
+        wait_for(lambda: one.leading)
         with replica(real(api_server), "two", **REAL) as two:
             assert burn(12.0, one) == 0
             one.stop(release=False)
-            assert wait_for(lambda: two.leading, 25) <= calm(20)
+            assert wait_for(lambda: two.leading, 60) <= calm(20)
 
 
 @pytest.mark.slow
@@ -368,5 +368,5 @@ def test_bad_weather_brings_no_second_leader(api_server: ControlPlane, tmp_path:
                     each.stand()
                 time.sleep(0.005)
             weather.calm()
-            wait_for(lambda: any(each.leading for each in replicas), 10)
+            wait_for(lambda: any(each.leading for each in replicas))
         assert weather.faults() > 10

@@ -6,7 +6,7 @@ way, but a step costs a moment instead of a training step. What the job does is 
     /bin/sh -c "model total=40 step=0.05 join=0.2 live fail=12"
 
 A step is committed every `step` seconds divided by the width, to the power of `scale` where that is
-given; a live job measures how fast that is. Growing takes `join` seconds. The step is saved at a
+given; a live job says how fast that is. Growing takes `join` seconds. The step is saved at a
 drain, and every `save` steps, in the folder for checkpoints, where the next incarnation goes on
 from it; a file `enough` there ends it early. `fail` ends it there with code 3, once; `deaf` never
 drains; `stay` never grows.
@@ -124,12 +124,12 @@ class ModelAgent:
             self.save()
 
     def measure(self) -> None:
-        """Every second, of the width of now."""
+        """Every second, as fast as it is at the width of now when nobody takes its time away."""
         seconds = time.monotonic() - self.switched_at
         if "live" not in self.knobs or seconds < 1.0 or self.steps_since < 5:
             return
         number = self.speed["number"] + 1 if self.speed else 1
-        rate = self.steps_since / seconds
+        rate = self.width ** self.knobs.get("scale", 1.0) / self.knobs.get("step", 0.05)
         told = {"number": number, "width": self.width, "steps_per_second": rate}
         self.speed = {**told, "seconds": seconds}
         self.switched_at, self.steps_since = time.monotonic(), 0

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from tests.calm import calm
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Farewell, Origin
 from weft.lab.journal_file import JournalFile
@@ -31,7 +32,6 @@ done
 """
 
 
-@pytest.mark.alone
 def test_speeds_are_measured_at_each_width_and_counted_in_steps() -> None:
     with a_lab(slots=2, recipe=ELASTIC) as lab:
         lab.start()
@@ -41,7 +41,7 @@ def test_speeds_are_measured_at_each_width_and_counted_in_steps() -> None:
         wait_until(lambda: has_measured(lab, 1), "its speed on one", lab.log)
         lab.kill()
         speeds = best_speeds(lab)
-        assert speeds[2] / speeds[1] == pytest.approx(2**0.5, rel=0.3)
+        assert (speeds[1], speeds[2]) == pytest.approx((20.0, 20.0 * 2**0.5))
         (shrunk, *_) = [done for done in told(lab, "InstructionDone") if done["verb"] == "resize"]
         assert shrunk["paused_seconds"] == 0.0
         for event in told(lab, "JobMeasured"):
@@ -90,15 +90,16 @@ def test_a_job_that_trains_measures_itself_and_hardly_notices_a_resize() -> None
         wait_until(lambda: resizes(lab) >= 2, "it to grow again", lab.log)
         lab.down(Farewell.KILL)
         speeds = best_speeds(lab)
-        assert 0.5 / 0.12 < speeds[1] < 1.05 / 0.12
-        assert 1.05 < speeds[2] / speeds[1] < 1.6
+        slack = calm(1.0)
+        assert 0.5 / 0.12 / slack < speeds[1] < 1.05 / 0.12
+        assert 1.05 / slack < speeds[2] / speeds[1] < 1.6 * slack
         pauses = [
             done["paused_seconds"]
             for done in told(lab, "InstructionDone")
             if done["verb"] == "resize"
         ]
         assert len(pauses) >= 2
-        assert max(pauses) < 2.0
+        assert max(pauses) < calm(2.0)
 
 
 def test_a_plain_job_with_a_range_starts_again_at_another_width() -> None:
