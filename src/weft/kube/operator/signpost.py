@@ -17,7 +17,7 @@ from weft.kube.logs import Log
 from weft.kube.names import FIELD_MANAGER
 
 PORT_NAME: Final = "reports"  # the Service's port has this name too: so they find each other
-CHECK_SECONDS: Final = 60.0
+CHECK_SECONDS: Final = 10.0  # a write of the leader before may still have been on its way
 
 log = Log("signpost")
 
