@@ -1,10 +1,11 @@
 """How the elastic benchmarks judge, and what they take for a tenant's share."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from benchmarks.elastic.contest import best_other, grouped, judged, markdown
+from benchmarks.elastic.contest import best_other, grouped, judged, kept, markdown
 from benchmarks.elastic.trials import Outcome, Shares, TimedBrain
 from benchmarks.elastic.workloads import generated
 from benchmarks.row import Row
@@ -129,3 +130,8 @@ def worst_share(jobs: list[Job]) -> float:
     shares = Shares(brain, 4)
     World(Cluster.uniform(1, 4), jobs, brain, journal=shares).run()
     return shares.worst()
+
+
+def test_the_readme_shows_what_was_run() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert markdown(kept()) in readme

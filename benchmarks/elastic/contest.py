@@ -6,8 +6,9 @@ Changes cost what they were measured to cost on real nodes. Every recipe runs wi
 Quotients are taken seed by seed and told with their 95 % interval; "no worse" is judged by that
 interval, everything else by the mean.
 
-`python -m benchmarks.elastic.contest FILE` keeps outcomes in FILE as they come, goes on where it
-was stopped, and prints the table in Markdown.
+`python -m benchmarks.elastic.contest` keeps outcomes in `contest.jsonl` beside this file as they
+come, goes on where it was stopped, and prints the table in Markdown: the README's is that of the
+file in the repository. Another FILE begins anew.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from weft.policy.recipes import RECIPES
 OWN, BASE = "weave", "afs-l"
 REPLAY_RULES = "muri-"
 SAME_AS_BASE = "afs"
+KEPT = Path(__file__).with_suffix(".jsonl")
 SEEDS = (0, 1, 2, 3, 4)
 LOADS = (0.5, 0.7, 0.9, 1.1)
 GENERATED_JOBS, GENERATED_GPUS = 600, 64
@@ -219,25 +221,26 @@ def _line(cells: Iterable[str]) -> str:
 def main() -> None:
     """Run what the file does not hold yet, then print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic.contest")
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", default=KEPT)
     parser.add_argument("--recipes", help="only these, with commas between")
     parser.add_argument("--workloads", help="only those whose name holds one of these")
     parser.add_argument("--seeds", help="only these, with commas between")
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
-    kept = _kept(options.file)
+    outcomes = kept(options.file)
     if not options.table:
-        done = {(outcome.name, outcome.recipe, outcome.seed) for outcome in kept}
+        done = {(outcome.name, outcome.recipe, outcome.seed) for outcome in outcomes}
         traces = Path(os.environ["WEFT_TRACES"]) if "WEFT_TRACES" in os.environ else None
         left = [t for t in trials(traces) if (t.name, t.recipe, t.seed) not in done]
         with options.file.open("a") as file:
             for outcome in run_all([t for t in left if _wanted(t, options)]):
-                kept.append(outcome)
+                outcomes.append(outcome)
                 print(json.dumps(asdict(outcome)), file=file, flush=True)
-    print(markdown(kept))
+    print(markdown(outcomes))
 
 
-def _kept(file: Path) -> list[Outcome]:
+def kept(file: Path = KEPT) -> list[Outcome]:
+    """What has been run so far."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [Outcome(**json.loads(line)) for line in lines]
 
