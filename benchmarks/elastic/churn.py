@@ -11,21 +11,19 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.elastic.trials import Outcome, Trial, pausing, run_all
-from benchmarks.elastic.workloads import VIRTUAL_CLUSTERS, on_one_node
+from benchmarks.elastic.workloads import on_one_node, virtual_clusters
 from benchmarks.row import Row, at_most
 
 GUARDED = "afs-l"
 UNGUARDED = "afs-l(hold=0, spacing=0, min_run=0, worth=0)"
 PAUSES_SECONDS = (0.0, 10.0, 30.0, 60.0)
 SHORT_PAUSES_SECONDS = (30.0,)
-SHORT_CLUSTERS = ("ed69ec", "7f04ca")
 RESIZES_BAR = 3.0
 SLOWER_BAR_PERCENT = 1.0
 
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """For each cluster and price: resizes of the guarded run, and its time beside the other's."""
-    clusters = [c for c in VIRTUAL_CLUSTERS if not short or c.tenant in SHORT_CLUSTERS]
     trials = [
         Trial(
             name=f"{cluster.tenant} at {seconds:g} s",
@@ -33,7 +31,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
             recipe=recipe,
             costs=pausing(seconds),
         )
-        for cluster in clusters
+        for cluster in virtual_clusters(short=short)
         for seconds in (SHORT_PAUSES_SECONDS if short else PAUSES_SECONDS)
         for recipe in (GUARDED, UNGUARDED)
     ]

@@ -12,13 +12,12 @@ from pathlib import Path
 from benchmarks.elastic import bare
 from benchmarks.elastic.reference import RECORDED_HOURS, RECORDED_TAIL_HOURS, TOLERANCE
 from benchmarks.elastic.trials import Outcome, Trial, run_all
-from benchmarks.elastic.workloads import VIRTUAL_CLUSTERS, on_one_node, virtual_cluster
+from benchmarks.elastic.workloads import on_one_node, virtual_cluster, virtual_clusters
 from benchmarks.row import Row, exactly
 from weft.sim.world import Checks
 
 HOUR = 3600.0
 TAILED = "afs_l"
-SHORT_CLUSTERS = ("ed69ec", "7f04ca")
 
 RECIPES = {
     "srtf": "srtf(spacing=0, min_run=0)",
@@ -30,7 +29,7 @@ RECIPES = {
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """Twenty averages and five tails; two clusters in the short form."""
-    clusters = [c for c in VIRTUAL_CLUSTERS if not short or c.tenant in SHORT_CLUSTERS]
+    clusters = virtual_clusters(short=short)
     trials = [
         Trial(
             name=cluster.tenant,

@@ -10,24 +10,22 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.elastic.trials import Trial, run_all
-from benchmarks.elastic.workloads import VIRTUAL_CLUSTERS, Given, VirtualCluster, on_one_node
+from benchmarks.elastic.workloads import Given, VirtualCluster, on_one_node, virtual_clusters
 from benchmarks.row import Row, at_most
 
 TOLD, UNTOLD = "afs-l", "afs-p"
-SHORT_CLUSTERS = ("ed69ec", "7f04ca")
 SLOWER_BAR_PERCENT = 15.0
 
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """How much slower the average job is without lengths."""
-    clusters = [c for c in VIRTUAL_CLUSTERS if not short or c.tenant in SHORT_CLUSTERS]
     trials = [
         Trial(
             name=cluster.tenant,
             workload=partial(workload, traces=traces, cluster=cluster),
             recipe=recipe,
         )
-        for cluster in clusters
+        for cluster in virtual_clusters(short=short)
         for workload, recipe in ((on_one_node, TOLD), (without_lengths, UNTOLD))
     ]
     outcomes = run_all(trials)

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from tests.local.builders import NOW, a_started, seats
+from weft.agent.speed import Measured
 from weft.brain.event import JobMeasured
 from weft.local.clerk import measured
 from weft.local.entry import Entry, Progress
-from weft.local.sight import Speed
 from weft.model.job import Work
 from weft.model.state import State
 from weft.spec.job import UNKNOWN_WORK
 
 HALFWAY = Progress(step=99, total=200, metrics={"loss": 0.5})
-SPEED = Speed(number=3, width=2, steps_per_second=4.0, seconds=10.0)
+SPEED = Measured(number=3, width=2, steps_per_second=4.0, seconds=10.0)
 
 
 def two_wide() -> Entry:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from weft.agent.speed import Measured
 from weft.local.entry import Owner
 from weft.local.places import MOST_BYTES, Places, folder_of, open_file, read_file
-from weft.local.sight import KILLED, Speed, read_last_words, read_status
+from weft.local.sight import KILLED, read_last_words, read_status
 from weft.model.errors import WorldError
 
 ME = Owner("me", os.getuid(), os.getgid())
@@ -131,7 +132,7 @@ def test_a_status_without_sense_says_little(body: dict[str, object]) -> None:
 def test_a_measured_speed_is_read() -> None:
     speed = {"number": 3, "width": 2, "steps_per_second": 6.5, "seconds": 10}
     status = read_status({"speed": speed, "paused_seconds": 0.25})
-    assert status.speed == Speed(3, 2, 6.5, 10.0)
+    assert status.speed == Measured(3, 2, 6.5, 10.0)
     assert status.paused_seconds == 0.25
 
 

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.model.ids import TenantId
 from weft.model.loss import LossCurve
-from weft.perf.history import LATEST, PROGRAMS, WorkHistory, total_like
 from weft.perf.loss import NO_LOSSES, Losses, Target
+from weft.perf.precedent import LATEST, total_like
 from weft.perf.predictability import (
     PREDICTABLE_AFTER,
     check_is_due,
@@ -18,8 +17,6 @@ from weft.perf.predictability import (
 )
 from weft.perf.remaining import total_work
 from weft.perf.total import Remaining, Source, Total
-
-ME = TenantId("me")
 
 
 def falling(target: float = 1.0) -> Losses:
@@ -80,27 +77,6 @@ def test_the_next_run_falls_into_the_interval_eight_times_in_ten(runs: int) -> N
         assert found is not None
         inside += found.low <= following <= found.high
     assert inside / 1500 == pytest.approx(0.8, abs=0.05)
-
-
-def test_the_history_is_bounded_and_forgets_the_oldest() -> None:
-    history = WorkHistory()
-    for number in range(LATEST + 5):
-        history.add(ME, "often", float(number))
-    assert history.totals(ME, "often") == tuple(map(float, range(5, LATEST + 5)))
-    for number in range(PROGRAMS):
-        history.add(ME, f"once {number}", 1.0)
-    assert history.totals(ME, "often") == ()
-    assert history.totals(ME, f"once {PROGRAMS - 1}") == (1.0,)
-
-
-def test_a_copy_goes_its_own_way_and_programs_without_a_name_are_not_alike() -> None:
-    history = WorkHistory()
-    history.add(ME, "a", 1.0)
-    history.add(ME, "", 1.0)
-    twin = history.copied()
-    twin.add(ME, "a", 2.0)
-    assert history.totals(ME, "a") == (1.0,) and twin.totals(ME, "a") == (1.0, 2.0)
-    assert history.totals(ME, "") == () == history.totals(TenantId("you"), "a")
 
 
 # --- predictability -----------------------------------------------------------------------------

@@ -84,16 +84,12 @@ class Answers(Feeding):
         """Seats that the world no longer has are let go, unless this is old news."""
         if event.placement is None or event.serial != int(self.state.jobs.serial[slot]):
             return
-        assignment = self.state.assignments[slot]
-        assert assignment is not None
-        if assignment.placement.numbers - event.placement.numbered().numbers:
+        if self.state.placement(slot).numbers - event.placement.numbered().numbers:
             self._settle_on(slot, event.placement)
 
     def _settle_on(self, slot: int, found: Placement) -> None:
         """The job has these of its seats; with too few of them it cannot go on."""
-        assignment = self.state.assignments[slot]
-        assert assignment is not None
-        left = assignment.placement.only(found.numbered().numbers)
+        left = self.state.placement(slot).only(found.numbered().numbers)
         if not resize.can_train_on(self.state, slot, left):
             self._stop(slot, after=State.QUEUED, why="too few of its workers are left")
             return

@@ -100,10 +100,8 @@ class Hosting:
         return status in TO_COME
 
     def _seated(self, slot: int) -> tuple[tuple[int, int], ...]:
-        assignment = self._state.assignments[slot]
-        assert assignment is not None
-        rows = self._state.node_row
-        return tuple((rows[n], gpus) for n, gpus in assignment.placement.gpus_by_node.items())
+        rows, placement = self._state.node_row, self._state.placement(slot)
+        return tuple((rows[node], gpus) for node, gpus in placement.gpus_by_node.items())
 
     # --- what there is ------------------------------------------------------------------------
 

@@ -20,11 +20,13 @@ from weft.brain.state import BrainState
 from weft.model.job import Job
 from weft.model.state import State
 from weft.perf.calibration import Calibration
-from weft.perf.history import WorkHistory
+from weft.perf.history import History
 from weft.perf.loss import NO_LOSSES, Goal, Losses, Target
 from weft.perf.point import Point
+from weft.perf.precedent import LATEST as LATEST_TOTALS
 from weft.perf.predictability import PREDICTABLE_AFTER, check_is_due, checked
-from weft.perf.recalled import CurveHistory
+from weft.perf.recalled import LATEST as LATEST_CURVES
+from weft.perf.recalled import Recalled, Run
 from weft.perf.remaining import total_work
 from weft.perf.total import Total
 
@@ -63,8 +65,8 @@ class Learning:
 
     def __init__(self) -> None:
         self.lessons: dict[int, Lesson] = {}
-        self.history = WorkHistory()
-        self.curves = CurveHistory()
+        self.totals: History[float] = History(LATEST_TOTALS)
+        self.curves: History[Run] = History(LATEST_CURVES)
         self.curve_scores = Calibration()
         self.work_scores = Calibration()
 
@@ -87,7 +89,7 @@ class Learning:
     def close(self, state: BrainState, slot: int, *, succeeded: bool) -> None:
         """The job is over: what it needed is a lesson for others like it."""
         lesson, spec, jobs = self.lessons.pop(slot, None), state.spec(slot), state.jobs
-        if lesson is not None and lesson.points and spec.program:
+        if lesson is not None and lesson.points:
             self.curves.add(spec.tenant, spec.program, lesson.points)
         if succeeded:
             total = float(jobs.work_done[slot])
@@ -98,13 +100,12 @@ class Learning:
                     float(jobs.work_high[slot]),
                     total,
                 )
-            if spec.program:
-                self.history.add(spec.tenant, spec.program, total)
+            self.totals.add(spec.tenant, spec.program, total)
 
     def copied(self) -> "Learning":
         twin = Learning()
         twin.lessons = {slot: lesson.copied() for slot, lesson in self.lessons.items()}
-        twin.history, twin.curves = self.history.copied(), self.curves.copied()
+        twin.totals, twin.curves = self.totals.copied(), self.curves.copied()
         twin.curve_scores, twin.work_scores = self.curve_scores, self.work_scores
         return twin
 
@@ -112,7 +113,7 @@ class Learning:
         """Foretell all widths anew; whether that is news."""
         jobs, spec, book = state.jobs, state.spec(slot), state.curves
         before = jobs.scale[slot] * book.table.likely[jobs.curve[slot]]
-        foretell = self.curves.predictor(spec.tenant, spec.program)
+        foretell = Recalled(self.curves.of(spec.tenant, spec.program))
         foretold = foretell(
             lesson.points, widest=spec.width.max_gpus, node_gpus=int(state.nodes.gpus.max())
         )
@@ -154,7 +155,7 @@ class Learning:
             stated=stated,
             losses=lesson.losses,
             goal=_goal(spec),
-            earlier=self.history.totals(spec.tenant, spec.program) if spec.program else (),
+            earlier=self.totals.of(spec.tenant, spec.program),
             done=event.work_done,
         )
         _write(state, slot, total)

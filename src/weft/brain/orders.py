@@ -89,9 +89,8 @@ class Orders:
 
     def _stretch(self, changed: Stretched) -> Grant:
         """Another width for a running job: seats that go, or further ones."""
-        present = self.state.assignments[changed.slot]
-        assert present is not None
-        kept = present.placement.only(present.placement.numbers - changed.gone)
+        present = self.state.placement(changed.slot)
+        kept = present.only(present.numbers - changed.gone)
         first = int(self.state.jobs.next_seat[changed.slot])
         added = self._seats(changed.slot, changed.added, first)
         return self._resize(changed.slot, Placement((*kept.seats, *added)))

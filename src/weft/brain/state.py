@@ -249,7 +249,7 @@ class BrainState(Seating):
         """Service and work go on as the seats that it holds allow."""
         self.jobs.gpu_rate[slot] = self.jobs.width[slot]
         self.jobs.share_rate[slot] = self._share_rate(slot)
-        self.jobs.speed[slot] = self._speed(slot)
+        self.jobs.speed[slot] = self.speed_on(slot, self.placement(slot))
 
     def set_idle(self, slot: int, at: float, work_kept: float | None) -> None:
         """It runs no more; what is not kept is lost."""
@@ -419,11 +419,6 @@ class BrainState(Seating):
             float(seats.memory_gib[rows].sum()) / total.memory_gib,
         )
         return max(shares) * total.gpus
-
-    def _speed(self, slot: int) -> float:
-        assignment = self.assignments[slot]
-        assert assignment is not None
-        return self.speed_on(slot, assignment.placement)
 
     def _host_fits(self, node: int, rows: list[int]) -> bool:
         seats = self.seats

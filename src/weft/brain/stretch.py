@@ -6,7 +6,6 @@ grow into what is free now. What is still being left is given to them in a later
 waits for nobody.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -255,21 +254,17 @@ class Stretch:
         if len(here) != 1:
             return ()
         ((node, gpus),) = here
-        size, width = (
-            int(self._desk.fabric.nodes.gpus[node]),
-            self._desk.state.placement(slot).width,
-        )
+        size = int(self._desk.fabric.nodes.gpus[node])
+        width = self._desk.state.placement(slot).width
         gpus = next((g for g in range(gpus, 0, -1) if is_packed(width + g, size)), 0)
         return ((node, gpus),) if gpus else ()
 
     def _fills_its_node(self, slot: int, here: tuple[Share, ...]) -> bool:
         """Whether it has whole nodes with these: only then may it go on to others."""
-        gpus = Counter(dict.fromkeys(self._desk.state.nodes_of(slot), 0))
-        for seat in self._desk.state.placement(slot).seats:
-            gpus[self._desk.state.node_row[seat.node]] += seat.gpus
-        for node, more in here:
-            gpus[node] += more
-        return all(count == self._desk.fabric.nodes.gpus[node] for node, count in gpus.items())
+        state, more, size = self._desk.state, dict(here), self._desk.fabric.nodes.gpus
+        held = state.placement(slot).gpus_by_node.items()
+        rows = ((state.node_row[node], gpus) for node, gpus in held)
+        return all(gpus + more.get(row, 0) == size[row] for row, gpus in rows)
 
     def _elsewhere(self, slot: int) -> Bools:
         """Nodes that it cannot grow to: kept for others, of another GPU type, in another pool."""

@@ -108,15 +108,13 @@ class Victims:
 
 def seated(state: BrainState, slot: int, position: int = 0) -> Victim:
     """The job in that slot, with its seats on nodes that can be used."""
-    assignment = state.assignments[slot]
-    assert assignment is not None, f"slot {slot} has no seats"
-    rows, usable = state.node_row, state.fabric.usable
+    placement, rows, usable = state.placement(slot), state.node_row, state.fabric.usable
     seats = tuple(
         (rows[seat.node], seat.gpus, seat.cpus, seat.memory_gib)
-        for seat in assignment.placement.seats
+        for seat in placement.seats
         if usable[rows[seat.node]]
     )
-    return Victim(slot, position, assignment.width, int(state.jobs.queue[slot]), seats)
+    return Victim(slot, position, placement.width, int(state.jobs.queue[slot]), seats)
 
 
 def _running_sums(groups: Ints, amounts: Ints) -> Ints:

@@ -11,13 +11,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from weft.agent.speed import Measured
 from weft.brain.brain import Brain
 from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
 from weft.local.asking import Asked
 from weft.local.beliefs import work_done
 from weft.local.book import Book, Remark
 from weft.local.entry import Entry, Happening, Progress
-from weft.local.sight import AgentSight, Speed, Status
+from weft.local.sight import AgentSight, Status
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
 from weft.model.job import Work
@@ -161,7 +162,7 @@ class Clerk:
 
 
 def measured(
-    entry: Entry, work: Work, progress: Progress, speed: Speed, now: float
+    entry: Entry, work: Work, progress: Progress, speed: Measured, now: float
 ) -> JobMeasured | None:
     """A speed in the unit of the job's work; None where the job does not say what that is."""
     rate = work_in_steps(work, speed.steps_per_second, progress.total)

@@ -134,8 +134,7 @@ class Entry:
         """Every seat on which processes may run: those before a resize and those after it."""
         if self.end is not None or self.state.final:
             return ()
-        numbers = {seat.number for seat in self.seats}
-        return (*self.seats, *(seat for seat in self.target if seat.number not in numbers))
+        return self._both_sides.seats
 
     @property
     def devices(self) -> frozenset[int]:
@@ -144,9 +143,12 @@ class Entry:
     @property
     def placement(self) -> Placement | None:
         """What a brain is to believe: with a resize under way, both sides of it."""
-        numbers = {seat.number for seat in self.seats}
-        seats = (*self.seats, *(seat for seat in self.target if seat.number not in numbers))
-        return Placement(seats) if seats else None
+        return self._both_sides if self._both_sides.seats else None
+
+    @property
+    def _both_sides(self) -> Placement:
+        before = Placement(self.seats)
+        return Placement((*self.seats, *before.added_by(Placement(self.target))))
 
     @property
     def width(self) -> int:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from weft.agent.outcome import INFRASTRUCTURE, Outcome
+from weft.agent.speed import Measured
 from weft.local.entry import NO_PROGRESS, Progress
 
 EXITED: Final = "exited"
@@ -45,16 +46,6 @@ class WorkerSight:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """What an agent measured at one width; each measurement has a number of its own."""
-
-    number: int
-    width: int
-    steps_per_second: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """How an agent says that its job stands; `paused_seconds` is what the last resize cost."""
 
@@ -65,7 +56,7 @@ class Status:
     devices: tuple[int, ...] | None = None
     progress: Progress = NO_PROGRESS
     workers: tuple[WorkerSight, ...] = ()
-    speed: Speed | None = None
+    speed: Measured | None = None
     paused_seconds: float | None = None
 
     @property
@@ -174,7 +165,7 @@ def _worker(number: str, facts: Mapping[str, Any]) -> WorkerSight:
     )
 
 
-def _speed(value: object) -> Speed | None:
+def _speed(value: object) -> Measured | None:
     """A measurement, if all of it makes sense."""
     if not isinstance(value, dict):
         return None
@@ -182,7 +173,7 @@ def _speed(value: object) -> Speed | None:
     rate, seconds = _amount(value.get("steps_per_second")), _amount(value.get("seconds"))
     if not number or not width or not rate or not seconds:
         return None
-    return Speed(number, width, rate, seconds)
+    return Measured(number, width, rate, seconds)
 
 
 def _amount(value: object) -> float | None:

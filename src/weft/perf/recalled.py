@@ -7,12 +7,11 @@ less they matter. A job of which nothing is measured is believed to be as fast a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
-from weft.model.ids import TenantId
 from weft.perf.evidence import Evidence
 from weft.perf.point import Point
 from weft.perf.predict import concluded, middle_line
@@ -21,14 +20,16 @@ from weft.perf.prediction import Prediction
 Run = tuple[Point, ...]
 
 LATEST = 4
-PROGRAMS = 4096
 UNLIKE = 0.1
 """How far a job's curve is off its forerunners', as a share (standard deviation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A predictor for whoever has forerunners: the points of each, oldest first."""
+    """A predictor for whoever has forerunners: the points of each, oldest first.
+
+    Without any it foretells from the job's own points.
+    """
 
     earlier: tuple[Run, ...]
 
@@ -40,29 +41,6 @@ class Recalled:
             past = replace(past, variances=past.variances + UNLIKE**2)
             own = replace(own.with_more(past), own=max(len(own), 1))
         return concluded(own, widest=widest, node_gpus=node_gpus)
-
-
-@dataclass(slots=True)
-class CurveHistory:
-    """The points of the latest runs, by tenant and program; "" as program is none."""
-
-    _runs: dict[tuple[TenantId, str], tuple[Run, ...]] = field(default_factory=dict)
-
-    def add(self, tenant: TenantId, program: str, points: Sequence[Point]) -> None:
-        """A run is over; programs not run for longest are forgotten."""
-        if not program or not points:
-            return
-        earlier = self._runs.pop((tenant, program), ())
-        self._runs[tenant, program] = (*earlier, tuple(points))[-LATEST:]
-        if len(self._runs) > PROGRAMS:
-            del self._runs[next(iter(self._runs))]
-
-    def predictor(self, tenant: TenantId, program: str) -> Recalled:
-        """Foretells from the latest runs; without any, from the job's own points."""
-        return Recalled(self._runs.get((tenant, program), ()))
-
-    def copied(self) -> "CurveHistory":
-        return CurveHistory(dict(self._runs))
 
 
 def _at_level_of(own: Evidence, past: Evidence) -> Evidence:

@@ -5,11 +5,9 @@ told. Where none knows, nobody pretends: the answer is None, and policies that n
 have that much more to do.
 """
 
-from weft.perf.history import total_like
 from weft.perf.loss import NO_LOSSES, Goal, Losses, total_steps
-from weft.perf.total import Remaining, Source, Total
-
-__all__ = ["Remaining", "Source", "Total", "total_work"]
+from weft.perf.precedent import total_like
+from weft.perf.total import Source, Total
 
 VAGUE = 4.0
 """A loss whose high end is so many times its low end says less than earlier runs do."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.model.curves import Floats
 from weft.perf.evidence import Evidence
+from weft.perf.student import ninetieth
 
 NODE_LOSS = 0.05
 """What leaving a node is believed to cost, in logarithms of speed."""
@@ -27,17 +28,13 @@ SLOPE, NODE, BEND, WANDER = 0.25, 0.3, 0.15, 0.08
 LEVEL = 30.0
 """Nothing is believed of the speed itself."""
 
-# The 90th percentile of Student's t by degrees of freedom, from 1.
-STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372)
-STUDENT_MANY = 1.32
-
 
 def smooth(evidence: Evidence, widths: Floats, across: Floats) -> tuple[Floats, Floats]:
     """Logarithms of the speeds there, and half the width of their 80 % interval."""
     here, there = _Features(evidence.widths, evidence.across), _Features(widths, across)
     if not len(evidence):
         doubt = np.sqrt(there.variance() - LEVEL**2)
-        return there.mean, STUDENT[0] * doubt
+        return there.mean, ninetieth(1) * doubt
     given = evidence.logs - here.mean
     middle = given.mean()
     covariance = here.with_other(here) + np.diag(evidence.variances)
@@ -48,7 +45,7 @@ def smooth(evidence: Evidence, widths: Floats, across: Floats) -> tuple[Floats, 
     freedom = evidence.own or len(evidence)
     surprise = (given - middle) @ solved[:, 0] * freedom / len(evidence)
     doubt = np.maximum(variance, 0.0) + evidence.variances.min()
-    return line, _student(freedom) * np.sqrt(doubt * (1.0 + surprise) / freedom)
+    return line, ninetieth(freedom) * np.sqrt(doubt * (1.0 + surprise) / freedom)
 
 
 class _Features:
@@ -69,7 +66,3 @@ class _Features:
     def variance(self) -> Floats:
         parts = np.einsum("ij,ij->i", self._parts, self._parts)
         return np.asarray(LEVEL**2 + parts + WANDER**2 * self.doublings)
-
-
-def _student(freedom: int) -> float:
-    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else STUDENT_MANY

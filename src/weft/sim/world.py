@@ -370,8 +370,8 @@ class World:
 
     def _act_resize(self, resize: Resize) -> None:
         """Newer than what was done before: seats that are added are taken at once."""
-        run = self._runs.get(resize.job)
-        if run is None or run.epoch != resize.epoch or run.phase is not Phase.RUNNING:
+        run = self._trains(resize)
+        if run is None:
             return  # its end is told, or will be
         if resize.serial <= run.serial:
             if resize.serial == run.serial and run.resize_answer is not None:
@@ -382,7 +382,7 @@ class World:
         target = resize.assignment.placement
         why = self._unfit(run, target)
         if why:
-            self._answer_resize(run, Verb.RESIZE, why)
+            self._answer_resize(run, why)
             return
         self._ground.take(run.placement.added_by(target))
         run.target, run.next_seat = target, max(run.next_seat, max(target.numbers) + 1)
@@ -411,12 +411,12 @@ class World:
         run.target = None
         self.record.jobs[run.job.id].resizes += 1
         paused = self._repace(run, target)
-        self._answer_resize(run, Verb.RESIZE, paused_seconds=paused)
+        self._answer_resize(run, paused_seconds=paused)
 
     def _answer_resize(
-        self, run: Run, verb: Verb, why: str = "", *, paused_seconds: float | None = None
+        self, run: Run, why: str = "", *, paused_seconds: float | None = None
     ) -> None:
-        who = (self.now, run.job.id, run.epoch, verb)
+        who = (self.now, run.job.id, run.epoch, Verb.RESIZE)
         if why:
             run.resize_answer = InstructionRefused(*who, why, run.serial)
         else:
@@ -427,33 +427,36 @@ class World:
 
     def _repace(self, run: Run, placement: Placement) -> float:
         """Another placement, after a pause; how long that is."""
-        run.take_placement(placement, self.now)
-        run.speed = self._ground.speed(run)
         pause = self.costs.resize_pause.at(
             self._chance.uniform("resize pause", run.job.id, run.serial)
         )
-        run.mark += pause
-        run.paced += pause
-        self._foresee(run)
+        self._go_on(run, placement, pause)
         return pause
+
+    def _go_on(self, run: Run, placement: Placement, pause_seconds: float) -> None:
+        """From where it is, there, after so long."""
+        run.take_placement(placement, self.now)
+        run.speed = self._ground.speed(run)
+        run.mark += pause_seconds
+        run.paced += pause_seconds
+        self._foresee(run)
 
     def _act_feed(self, feed: Feed) -> None:
         """Other cores and memory from now on; training does not stop for it."""
-        run = self._runs.get(feed.job)
-        if run is None or run.epoch != feed.epoch or run.phase is not Phase.RUNNING:
-            return  # its end is told, or will be
-        if feed.serial < run.fed.serial:
+        run = self._trains(feed)
+        if run is None or feed.serial < run.fed.serial:
             return
         if feed.serial > run.fed.serial and not run.broken:
-            paused = max(run.mark - self.now, 0.0)
             run.fed = Fed(feed.cores, feed.memory_gib, feed.serial)
-            run.take_placement(run.placement, self.now)
-            run.speed = self._ground.speed(run)
-            run.mark += paused
-            run.paced += paused
-            self._foresee(run)
+            self._go_on(run, run.placement, max(run.mark - self.now, 0.0))
         who = (self.now, run.job.id, run.epoch, Verb.FEED)
         self._tell(InstructionDone(*who, serial=feed.serial))
+
+    def _trains(self, change: Resize | Feed) -> Run | None:
+        """The run that is to change, if it trains."""
+        run = self._runs.get(change.job)
+        trains = run is not None and run.epoch == change.epoch and run.phase is Phase.RUNNING
+        return run if trains else None
 
     def _call_off(self, run: Run) -> None:
         """A resize under way does not take place: what was taken for it is free again."""

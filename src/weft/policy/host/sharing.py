@@ -12,9 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from weft.model.host import PerGpu
 from weft.model.snapshot import Floats
-from weft.policy.host.ladder import Ladder, Rung
-
-ROUNDING = 1e-9
+from weft.policy.host.ladder import ROUNDING, Ladder, Rung
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
-from weft.policy.order.ranking import Ranking
+from weft.policy.order.ranking import Ranking, by_level
 from weft.policy.service import level_ends, service_level
 
 
@@ -56,19 +56,16 @@ class FeedbackLevels:
     promote: float | None = None
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
-        jobs = snapshot.jobs
-        attained = snapshot.attained(slots)
         promoted = self._promoted(snapshot, slots)
-        counted = np.where(promoted, 0.0, attained - jobs.level_base[slots])
+        since_rise = snapshot.attained(slots) - snapshot.jobs.level_base[slots]
+        counted = np.where(promoted, 0.0, since_rise)
         levels = np.searchsorted(self.limits_gpu_seconds, counted + 1e-6, side="left")
-        moved = (levels != jobs.level[slots]) | (jobs.rank[slots] < 0)
-        waiting = jobs.gpu_rate[slots] <= 0
-        keys = (levels, moved, waiting & ~moved, np.where(moved, 0, jobs.rank[slots]))
         moments = [
             self._next_demotion(snapshot, slots, counted=counted, levels=levels),
             self._next_promotion(snapshot, slots[~promoted]),
         ]
         wake = min((moment for moment in moments if moment is not None), default=None)
+        keys = by_level(snapshot, slots, levels)
         return Ranking(keys, levels=levels, promoted=promoted, wake=wake)
 
     def _promoted(self, snapshot: Snapshot, slots: Ints) -> Bools:

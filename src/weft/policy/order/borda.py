@@ -11,8 +11,7 @@ not turn each other round at every round.
 A place is a sum over meetings of two, so a job that comes before two others on every ballot, or
 after both, moves them alike and can never turn them round. (With places divided by the number of
 predictable jobs on one ballot and of all jobs on the other it could.) Levels are quantiles of the
-scores, so they mean the same in a short line and in a long one; inside a level it is first come,
-first served, with running jobs before waiting ones, as in Tiresias.
+scores, so they mean the same in a short line and in a long one.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.perf.predictability import predictable
 from weft.policy.order.gains import growth_gains, shrink_gains
-from weft.policy.order.ranking import Ranking
+from weft.policy.order.ranking import Ranking, by_level
 from weft.policy.service import service_level
 
 
@@ -34,14 +33,11 @@ class Borda:
     again_seconds: float = 240.0
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
-        jobs = snapshot.jobs
         levels = levels_of(scores(snapshot, slots), self.quantiles)
-        moved = (levels != jobs.level[slots]) | (jobs.rank[slots] < 0)
-        waiting = jobs.gpu_rate[slots] <= 0
-        keys = (levels, moved, waiting & ~moved, np.where(moved, 0, jobs.rank[slots]))
+        waiting = snapshot.jobs.gpu_rate[slots] <= 0
         changes = waiting.any() and not waiting.all()
         wake = snapshot.now + self.again_seconds if changes else None
-        return Ranking(keys, levels=levels, wake=wake)
+        return Ranking(by_level(snapshot, slots, levels), levels=levels, wake=wake)
 
 
 def scores(snapshot: Snapshot, slots: Ints) -> Floats:

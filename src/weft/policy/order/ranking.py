@@ -2,7 +2,8 @@
 
 Priority stands before every order and the sequence of submission behind it: ties never depend on
 where a job happens to be stored. An order may sort jobs into feedback levels, which the brain
-remembers between rounds, and may ask for a round at the moment its own order would change.
+remembers between rounds, and may ask for a round at the moment its own order would change. Inside a
+level it is first come, first served, with running jobs before waiting ones, as in Tiresias.
 """
 
 from dataclasses import dataclass
@@ -49,6 +50,17 @@ class Ranking:
         key = self.keys[0]
         some = np.flatnonzero(key <= np.partition(key, count)[count])
         return some[np.lexsort((snapshot.jobs.seq[slots[some]], key[some]))]
+
+
+def by_level(snapshot: Snapshot, slots: Ints, levels: Ints) -> tuple[Key, ...]:
+    """Keys of feedback levels: a job new to its level goes to its end, the others keep their order.
+
+    Those are as in the last round, which the brain remembers.
+    """
+    jobs = snapshot.jobs
+    moved = (levels != jobs.level[slots]) | (jobs.rank[slots] < 0)
+    waiting = jobs.gpu_rate[slots] <= 0
+    return levels, moved, waiting & ~moved, np.where(moved, 0, jobs.rank[slots])
 
 
 class Order(Protocol):

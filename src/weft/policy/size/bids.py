@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from weft.model.curves import Curves
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
 
@@ -42,6 +43,10 @@ class Bids:
             attained=snapshot.attained(slots),
             seq=jobs.seq[slots],
         )
+
+    def useful(self, curves: Curves, least: Ints) -> Ints:
+        """The widest that each may be and gains by; never less than the given least."""
+        return np.maximum(np.minimum(self.most, curves.widest[self.curve]), least)
 
     def of_rows(self, rows: Ints) -> "Bids":
         return Bids(**{column.name: getattr(self, column.name)[rows] for column in fields(self)})

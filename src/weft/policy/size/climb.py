@@ -47,7 +47,7 @@ class Climbing(ABC):
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ints:
         bids = Bids.of(snapshot, slots)
-        stride = self._stride(snapshot)
+        stride = Stride.on(snapshot.nodes, grain_gpus=self.grain_gpus, packed=self.packed)
         least, owed = self._claims(bids, stride)
         widths, left = floors(least, owed, available_gpus(snapshot, slots))
         climbers = np.flatnonzero((widths > 0) & (widths < bids.most) & ~bids.stuck)
@@ -60,10 +60,6 @@ class Climbing(ABC):
     def climbed(self, climb: Climb, left: int) -> Ints:
         """The rung on which each job stands when `left` GPUs are handed out."""
 
-    def _stride(self, snapshot: Snapshot) -> Stride:
-        node_gpus = int(snapshot.nodes.gpus.max(initial=1)) if self.packed else 0
-        return Stride(self.grain_gpus, node_gpus)
-
     def _claims(self, bids: Bids, stride: Stride) -> tuple[Ints, Ints]:
         """The least width of each job, and what it is owed before anybody else gets anything."""
         least = stride.least(bids.least, bids.most)
@@ -71,7 +67,7 @@ class Climbing(ABC):
         return least, np.where(bids.stuck, bids.held, np.where(served, least, 0))
 
     def _climb(self, curves: Curves, bids: Bids, widths: Ints, stride: Stride) -> Climb:
-        useful = np.maximum(np.minimum(bids.most, curves.widest[bids.curve]), widths)
+        useful = bids.useful(curves, widths)
         ranges, number = Ranges(bids.curve, widths, useful, self._held(curves, bids)).distinct()
         ladders, first = Ladders.of(curves, ranges, stride, hull=self.hull)
         return Climb(ladders, first[number], bids.work, bids.attained, bids.seq)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.curves import Curves
-from weft.model.snapshot import Bools, Floats, Ints
+from weft.model.snapshot import Bools, Floats, Ints, NodeColumns
 
 WORTHWHILE = 1e-9
 """A rung that speeds a job up by no more than this share is not climbed."""
@@ -39,6 +39,11 @@ class Stride:
 
     grain_gpus: int = 1
     packed_gpus: int = 0
+
+    @classmethod
+    def on(cls, nodes: NodeColumns, *, grain_gpus: int, packed: bool) -> "Stride":
+        """Packed widths are those of the largest node."""
+        return cls(grain_gpus, int(nodes.gpus.max(initial=1)) if packed else 0)
 
     def least(self, least: Ints, most: Ints) -> Ints:
         """The first allowed width of each range; its least where none is allowed."""

@@ -16,9 +16,9 @@ give (`order.expected`).
 
 Rungs that a job stands on already are worth `hold` more, for every change costs something and the
 next event may take it back; those of a job that cannot be resized live are not for sale; what a
-change costs in seconds is charged by the brain. A job pays
-for the share of the scarcer resource that it takes: with many cores per GPU, that of the cores.
-And tenants who hold less than a max-min division would give them are favoured, up to twofold.
+change costs in seconds is charged by the brain. A job pays for the share of the scarcer resource
+that it takes: with many cores per GPU, that of the cores. And tenants who hold less than a max-min
+division would give them are favoured, up to twofold.
 """
 
 from dataclasses import dataclass, replace
@@ -81,10 +81,10 @@ class Weave:
         return found
 
     def _bought(self, snapshot: Snapshot, bids: Bids, prices: Floats, left: int) -> Ints:
-        stride = Stride(self.grain_gpus, self._packed_gpus(snapshot))
+        stride = Stride.on(snapshot.nodes, grain_gpus=self.grain_gpus, packed=self.packed)
         curves = snapshot.curves
         least = stride.least(bids.least, bids.most)
-        useful = np.maximum(np.minimum(bids.most, curves.widest[bids.curve]), least)
+        useful = bids.useful(curves, least)
         ranges, number = Ranges(bids.curve, least, useful, np.full(len(least), -1)).distinct()
         ladders, first = Ladders.of(curves, ranges, stride)
         rungs = _Rungs.of(ladders, first, number, curves.likely[ranges.curve, 1])
@@ -96,9 +96,6 @@ class Weave:
         beyond = np.minimum(rungs.cost, np.maximum(rungs.width - bids.held[rungs.job], 0))
         paid = replace(rungs, cost=np.where(stuck, beyond, rungs.cost))
         return paid.bought(worth, left, len(bids.least))
-
-    def _packed_gpus(self, snapshot: Snapshot) -> int:
-        return int(snapshot.nodes.gpus.max(initial=1)) if self.packed else 0
 
 
 def fair_parts(wanted: Floats, gpus: int) -> Floats:
