@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.crowd import Crowd
+from weft.agent.actions import Conclude, Spawn
+from weft.agent.coordinator import Coordinator
 from weft.agent.epochs import Phase
 from weft.agent.messages import NotBuilt
 from weft.agent.outcome import Outcome
@@ -46,6 +48,20 @@ def survivors_applied_each_step_once(crowd: Crowd) -> None:
     assert done
     for actor in done:
         assert actor.applied == list(range(crowd.total))
+
+
+def test_nobody_is_started_before_the_job_is() -> None:
+    """The snapshot that is due, or an order, may come while the seats are still on their way."""
+    mind = Coordinator(2)
+    assert mind.save(5.0) == [] == mind.resize(3, 6.0) == mind.tick(7.0)
+    begun = mind.start(8.0, source="here", saved_step=7)
+    assert [action.worker for action in begun if isinstance(action, Spawn)] == [0, 1, 2]
+
+
+def test_a_job_that_is_drained_before_it_began_is_over() -> None:
+    (concluded,) = Coordinator(2).drain(30.0, 1.0)
+    assert isinstance(concluded, Conclude)
+    assert concluded.outcome is Outcome.DRAINED
 
 
 @given(seed=SEEDS, width=st.integers(1, 4))

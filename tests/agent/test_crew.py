@@ -67,6 +67,15 @@ def test_one_that_finds_no_place_waits_for_it() -> None:
     assert [worker for worker, _, _ in scene.machine.started] == [0, 1]
 
 
+def test_one_that_waits_takes_a_seat_that_comes() -> None:
+    scene = Scene(HERE)
+    scene.crew.start(0, 0, 2)
+    scene.crew.start(1, 1, 2)
+    assert not scene.orders
+    scene.crew.open(THERE)
+    assert [seat for seat, _ in scene.orders] == [THERE.number]
+
+
 def test_one_that_waits_can_be_killed() -> None:
     scene = Scene(HERE)
     scene.crew.start(0, 0, 1)

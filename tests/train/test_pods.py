@@ -98,6 +98,19 @@ def resumed(folder: Path, first: Fleet) -> None:
     assert end["digest"] == undisturbed("mlp.py", *STEPS)["digest"]
 
 
+def test_a_seat_that_comes_late_is_waited_for_by_whoever_saves_often(tmp_path: Path) -> None:
+    """A snapshot that is due before anybody trains starts nobody."""
+    every = {"WEFT_CHECKPOINT_EVERY_SECONDS": "0.2"}
+    with fleet(tmp_path, "mlp.py", *STEPS, **elastic(tmp_path, width=2), **every) as pods:
+        head = pods.pod(0)
+        head.until(lambda e: e["event"] == "listening")
+        time.sleep(1.0)
+        assert not head.named("spawned")
+        late = pods.pod(1)
+        assert head.steady(2)["epoch"] == 1
+        assert [head.wait(), late.wait()] == [0, 0], pods.tails()
+
+
 def test_two_pods_that_come_together_are_one_resize_and_one_that_stops_is_lost(
     tmp_path: Path,
 ) -> None:

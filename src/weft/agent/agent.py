@@ -101,7 +101,6 @@ class Agent:
         self.latest: dict[int, Pulse] = {}
         self.stages: dict[int, Mapping[str, Any]] = {}
         self.speed = Speedometer()
-        self.started = False
         self._source: tuple[str, int] | None = None
         self._terminated = False
         self._ends: dict[int, int] = {}
@@ -112,6 +111,11 @@ class Agent:
     @property
     def folder(self) -> Path:
         return self.premises.folder
+
+    @property
+    def started(self) -> bool:
+        """Whether there is where to begin from and where to run."""
+        return self.coordinator.started
 
     async def run(self) -> Conclude:
         """Until the job is over; then nothing of it is left but logs and checkpoints."""
@@ -137,7 +141,7 @@ class Agent:
 
     def _furnish(self) -> None:
         """The places of this machine, as the settings say."""
-        self.places.open(self._home(self.settings.devices))
+        self.crew.open(self._home(self.settings.devices))
         if self.once_per_seat:
             self.crew.devices = self.settings.devices
         if self.settings.cpus:
@@ -251,7 +255,7 @@ class Agent:
         if order.cpus:
             self.processes.share_cpus(order.cpus)
         if order.devices:
-            self.places.open(self._home(order.devices))
+            self.crew.open(self._home(order.devices))
         self.tell("ordered", {"width": order.width})
         self._carry_out(self.coordinator.resize(order.width, now, self.places.unwanted))
         return Answer(ok=True, body=self.status())
@@ -352,7 +356,6 @@ class Agent:
 
     def _start_when_ready(self, now: float) -> None:
         if not self.coordinator.draining and self._may_start(now) and self._source is not None:
-            self.started = True
             source, step = self._source
             begun = self.coordinator.start(now, width=self._width(), source=source, saved_step=step)
             self._carry_out(begun)

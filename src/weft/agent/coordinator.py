@@ -62,6 +62,7 @@ class Coordinator:
         self.unwanted: frozenset[int] = frozenset()  # who is to leave, whatever the width
         self.near: frozenset[int] | None = None  # who can read `source`, if not everybody can
         self.holding = False  # a snapshot is on its way to where everybody can read it
+        self.started = False
         self.source = ""
         self.saved_step = FRESH
         self.draining = False
@@ -134,7 +135,7 @@ class Coordinator:
         self, now: float, *, width: int | None = None, source: str = "", saved_step: int = FRESH
     ) -> list[Action]:
         """The first workers, and the checkpoint that the first of them will load."""
-        self._now = now
+        self._now, self.started = now, True
         self.width = self._plain.width = self.width if width is None else width
         self.source, self.saved_step = source, saved_step
         return self._settled()
@@ -235,7 +236,7 @@ class Coordinator:
             return
         if self.phase is Phase.HALTED:
             self._resolve()
-        if self.phase is Phase.GATHERING:
+        if self.phase is Phase.GATHERING and self.started:
             self._gather()
         elif self.phase is Phase.STEADY and not self.draining and not self.finished:
             self._approach()

@@ -1,8 +1,8 @@
 """The workers of a job, wherever they run: here, or on a seat that an outpost looks after.
 
 The coordinator asks for a worker; the crew finds it a place. If there is none yet, because somebody
-who was let go has not ended, the worker waits for it. Whoever speaks of a worker's end, the kernel
-or an outpost, it comes out here, once.
+who was let go has not ended or its seat has not come, the worker waits for it. Whoever speaks of a
+worker's end, the kernel or an outpost, it comes out here, once.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import asdict
 from signal import SIGKILL
 
 from weft.agent.messages import Kill, Message, Start
-from weft.agent.places import HEAD_SEAT, Places
+from weft.agent.places import HEAD_SEAT, Places, Seat
 from weft.agent.processes import Processes
 
 Order = Callable[[int, Message], None]
@@ -36,6 +36,11 @@ class Crew:
     @property
     def running(self) -> tuple[int, ...]:
         return self.places.workers
+
+    def open(self, seat: Seat) -> None:
+        """There is a seat, or it has other room than before: who waits for a place may get one."""
+        self.places.open(seat)
+        self._fill()
 
     def start(self, worker: int, rank: int, width: int) -> None:
         """As soon as there is a place."""

@@ -88,7 +88,7 @@ class HeadAgent(Agent):
             return
         self.tell("joined", {"seat": seat, "gpus": gpus, "host": host})
         self.outposts.hosts[seat] = host
-        self.places.open(self._seat(seat, gpus))
+        self.crew.open(self._seat(seat, gpus))
         self.muster.came(now)
 
     def _ending_already(self) -> bool:
