@@ -91,6 +91,7 @@ def resumed(folder: Path, first: Fleet) -> None:
     assert newest.step == before
     with fleet(folder / "again", "mlp.py", *STEPS, **elastic(folder, width=1)) as second:
         assert second.pod(0, epoch=2).wait() == 0, second.tails()
+    assert min(report["step"] for report in second.operator.reports) > before
     assert applied(second.lines()) == {"0": list(range(before + 1, TOTAL))}
     later = [{**line, "epoch": line["epoch"] + 1000} for line in second.lines() if "epoch" in line]
     check_each_once([*first.lines(), *later], total=TOTAL)

@@ -70,6 +70,7 @@ TICK_SECONDS: Final = 0.1
 REAP_SECONDS: Final = 1.0
 LAST_WORDS_SECONDS: Final = 1.0
 OLDEST_EPOCHS_KEPT: Final = 3
+NO_EPOCH: Final = 0
 
 Told = Callable[[str, Mapping[str, Any]], None]
 
@@ -198,8 +199,8 @@ class Agent:
             self._report(worker, self.latest[worker], soon=True)
 
     def _report(self, worker: int, pulse: Pulse, *, soon: bool = False) -> None:
-        """The first member speaks for the job."""
-        if self.coordinator.members[:1] != (worker,):
+        """The first member speaks for the job, once it has the job's state."""
+        if self.coordinator.members[:1] != (worker,) or pulse.epoch == NO_EPOCH:
             return
         stages = self.stages.get(worker, {})
         said = Said(

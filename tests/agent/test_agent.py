@@ -1,0 +1,40 @@
+"""What the agent says of its job, and what it keeps to itself."""
+
+from pathlib import Path
+
+import pytest
+
+from weft.agent.agent import Agent
+from weft.agent.messages import Hello, Pulse, Ready
+from weft.agent.report import Said
+from weft.agent.settings import Settings
+
+
+class Reports:
+    """In place of the reporter."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def say(self, said: Said, *, soon: bool = False) -> None:
+        self.steps.append(said.step)
+
+
+def pulse(epoch: int, step: int) -> Pulse:
+    return Pulse(epoch, step, "standby", 0.0, samples=step, total=100)
+
+
+def test_a_member_that_has_not_loaded_yet_does_not_say_how_far_the_job_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.agent.agent.free_port", lambda: 29500)
+    agent, reports = Agent(Settings(("true",), 1, folder=tmp_path)), Reports()
+    monkeypatch.setattr(agent, "reporter", reports)
+    mind = agent.coordinator
+    mind.start(0.0, source="here", saved_step=41)
+    for message in (Hello("worker", 0, 1, ""), Ready(1.0, elastic=True)):
+        mind.heard(0, message, 1.0)
+    assert mind.members == (0,)
+    agent.worker_said(0, pulse(epoch=0, step=0))
+    agent.worker_said(0, pulse(epoch=mind.latest_epoch, step=42))
+    assert reports.steps == [42]
