@@ -6,6 +6,7 @@ grow into what is free now. What is still being left is given to them in a later
 waits for nobody.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,10 +14,11 @@ import numpy as np
 from weft.brain import gates
 from weft.brain.desk import Desk, free_room
 from weft.brain.outcome import Granted, Outcome, Stretched
+from weft.brain.portion import Portion, portions
 from weft.brain.victims import Victim
 from weft.brain.worth import seconds_left, worth_growing, worth_restarting
 from weft.model.placement import Placement, Seat
-from weft.model.snapshot import Bools, Ints
+from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.state import State
 from weft.policy.place.room import Room, Share
 from weft.policy.recipe import Resizing
@@ -29,11 +31,20 @@ GAIN = 1.01
 
 @dataclass(slots=True)
 class _Surplus:
-    """Seats that a job has beyond its target, as they lie on the desk."""
+    """What a job has beyond its target, as it lies on the desk."""
 
     slot: int
-    seats: tuple[Seat, ...]
-    kept: set[int] = field(default_factory=set)
+    portions: tuple[Portion, ...]
+    kept: list[Portion] = field(default_factory=list)
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return tuple(seat for portion in self.portions for seat in portion.seats)
+
+    @property
+    def gone(self) -> tuple[Seat, ...]:
+        kept = {seat.number for portion in self.kept for seat in portion.seats}
+        return tuple(seat for seat in self.seats if seat.number not in kept)
 
 
 class Stretch:
@@ -74,18 +85,20 @@ class Stretch:
     def put_surplus_on_desk(self) -> set[int]:
         """Of all who have more than their target; the slots of these jobs."""
         for slot in self._shrinking[::-1].tolist():
-            seats = self._beyond_target(slot)
-            if seats:
-                self._surplus.append(_Surplus(slot, seats))
-                self._desk.give([self._as_victim(slot, seats)])
+            portions = self._beyond_target(slot)
+            if portions:
+                surplus = _Surplus(slot, portions)
+                self._surplus.append(surplus)
+                self._desk.give([self._as_victim(slot, surplus.seats)])
         return {surplus.slot for surplus in self._surplus}
 
     def settle(self) -> None:
         """What nobody took stays where it is, unless others are to grow into it; then they grow."""
+        holds = self._hold_seconds(self._growing)
         growing = [
             slot
-            for slot in self._growing.tolist()
-            if self._may_change(slot, self._hold_seconds(slot))
+            for slot, seconds in zip(self._growing.tolist(), holds.tolist(), strict=True)
+            if self._may_change(slot, seconds)
         ]
         wanted = self._wanted_gpus(growing)
         for surplus in reversed(self._surplus):
@@ -93,9 +106,8 @@ class Stretch:
                 self._take_back(surplus)
         for surplus in self._surplus:
             wanted = self._let_go(surplus, wanted)
-            gone = tuple(seat for seat in surplus.seats if seat.number not in surplus.kept)
-            if gone:
-                self._shrink(surplus.slot, gone)
+            if surplus.gone:
+                self._shrink(surplus.slot, surplus.gone)
         for slot in growing:
             self._grow(slot)
         for slot in [*self._restarting.tolist(), *self._cramped]:
@@ -104,25 +116,31 @@ class Stretch:
 
     # --- shrinking ----------------------------------------------------------------------------
 
-    def _beyond_target(self, slot: int) -> tuple[Seat, ...]:
-        """Whole seats without which the job still has its target: where it has fewest first.
+    def _beyond_target(self, slot: int) -> tuple[Portion, ...]:
+        """Without these the job still has its target; or its least, where a whole node goes.
 
         Of what its queue is guaranteed nothing is lent out by shrinking.
         """
-        desk, gone = self._desk, 0
-        spare = int(desk.snapshot.jobs.width[slot]) - self._target(slot)
-        found, placement = [], self._desk.state.placement(slot)
-        on_node = placement.gpus_by_node
-        for seat in sorted(placement.seats, key=lambda seat: (on_node[seat.node], -seat.number)):
-            if not desk.fabric.usable[desk.state.node_row[seat.node]]:
-                continue
-            gpus = gone + seat.gpus
-            if desk.divided and not desk.ledger.spares(desk.queue(slot), gpus):
+        desk = self._desk
+        found: list[Portion] = []
+        width, target = int(desk.snapshot.jobs.width[slot]), self._target(slot)
+        left, least = width, int(desk.snapshot.jobs.min_gpus[slot])
+        for portion in self._portions(slot):
+            after = left - portion.gpus
+            if desk.divided and not desk.ledger.spares(desk.queue(slot), width - after):
                 break
-            if seat.number and seat.gpus and gpus <= spare:
-                found.append(seat)
-                gone = gpus
+            if left > target and after >= (least if portion.whole else target):
+                found.append(portion)
+                left = after
+            elif self._resizing.packed:
+                break
         return tuple(found)
+
+    def _portions(self, slot: int) -> Iterator[Portion]:
+        state, usable = self._desk.state, self._desk.fabric.usable
+        placement = state.placement(slot)
+        known = frozenset(node for node in placement.nodes if usable[state.node_row[node]])
+        return portions(placement, known, packed=self._resizing.packed)
 
     def _target(self, slot: int) -> int:
         return max(int(self._targets[slot]), int(self._desk.snapshot.jobs.min_gpus[slot]))
@@ -139,23 +157,23 @@ class Stretch:
         return missing - int(np.minimum(self._free_now.gpus, self._desk.room.gpus).sum())
 
     def _take_back(self, surplus: _Surplus) -> None:
-        """Seats that are still on the desk go back to the job."""
+        """What is still on the desk goes back to the job."""
         desk, kind = self._desk, self._desk.kind(surplus.slot)
         queue = desk.queue(surplus.slot)
-        for seat in surplus.seats:
-            row = desk.state.node_row[seat.node]
-            lawful = gates.quota(desk, kind, queue, seat.gpus) is None
-            if lawful and desk.room.holds(row, seat):
-                surplus.kept.add(seat.number)
-                self._take(surplus.slot, ((row, seat.gpus),))
+        for portion in surplus.portions:
+            row = desk.state.node_row[portion.node]
+            lawful = gates.quota(desk, kind, queue, portion.gpus) is None
+            if lawful and desk.room.holds(row, portion.as_one()):
+                surplus.kept.append(portion)
+                self._take(surplus.slot, ((row, portion.gpus),))
 
     def _let_go(self, surplus: _Surplus, wanted: int) -> int:
         """But for so many that are wanted; how many are wanted still."""
-        for seat in surplus.seats:
-            if wanted > 0 and seat.number in surplus.kept:
-                surplus.kept.discard(seat.number)
-                self._desk.give([self._as_victim(surplus.slot, (seat,))])
-                wanted -= seat.gpus
+        for portion in surplus.portions:
+            if wanted > 0 and portion in surplus.kept:
+                surplus.kept.remove(portion)
+                self._desk.give([self._as_victim(surplus.slot, portion.seats)])
+                wanted -= portion.gpus
         return wanted
 
     def _take(self, slot: int, shares: tuple[Share, ...]) -> None:
@@ -220,24 +238,23 @@ class Stretch:
             self._outcome.wake_by(until)
         return until <= self._desk.now
 
-    def _hold_seconds(self, slot: int) -> float:
+    def _hold_seconds(self, slots: Ints) -> Floats:
         """Before a live growth: the longer a job still runs, the less it loses by waiting."""
         resizing, snapshot = self._resizing, self._desk.snapshot
-        if not resizing.hold_share:
-            return resizing.hold_seconds
-        one = np.array([slot])
-        left = float(seconds_left(snapshot, one, snapshot.jobs.width[one])[0])
-        return max(resizing.hold_seconds, resizing.hold_share * left)
+        left = seconds_left(snapshot, slots, snapshot.jobs.width[slots])
+        held: Floats = np.maximum(resizing.hold_seconds, resizing.hold_share * left)
+        return held
 
     def _further(self, slot: int, missing: int) -> tuple[Share, ...]:
-        """As many of the missing GPUs as there are seats for."""
-        desk, kind, grain = self._desk, self._desk.kind(slot), self._resizing.grain_gpus
+        """As many of the missing GPUs as there are seats for; where packed, whole nodes beyond."""
+        desk, kind, grain = self._desk, self._desk.kind(slot), self._beyond_grain(slot)
         room, avoid = _both(self._free_now, desk.room), self._elsewhere(slot)
         here = self._beside(slot, room, missing)
         if self._resizing.packed:
             here = self._cut_to_packed(slot, here)
         room.take(kind, here)
         left = missing - sum(gpus for _, gpus in here)
+        left -= left % grain
         taken = len({*self._desk.state.placement(slot).nodes})
         while left > 0 and (not self._resizing.packed or self._fills_its_node(slot, here)):
             offer = desk.recipe.place(room, desk.fabric, kind, left, avoid=avoid)
@@ -248,6 +265,13 @@ class Stretch:
                 break
             return (*here, *offer.shares)
         return here
+
+    def _beyond_grain(self, slot: int) -> int:
+        """By how many GPUs it grows beyond the nodes that it has."""
+        if not self._resizing.packed:
+            return self._resizing.grain_gpus
+        node = self._desk.state.placement(slot).nodes[0]
+        return int(self._desk.fabric.nodes.gpus[self._desk.state.node_row[node]])
 
     def _cut_to_packed(self, slot: int, here: tuple[Share, ...]) -> tuple[Share, ...]:
         """So much of it that the job's width divides its node, or fills it."""
