@@ -19,6 +19,7 @@ PATIENCE_SECONDS: Final = 200.0
 PAUSE_SECONDS: Final = 5.0
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_gpus_go_over_both_nodes_to_the_job_that_scales(site: Site) -> None:
     """The first is shorter, and would keep both of its own if it made any use of them."""
