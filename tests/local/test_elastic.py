@@ -112,9 +112,8 @@ def test_a_plain_job_with_a_range_starts_again_at_another_width() -> None:
         lab.down(Farewell.DRAIN)
         lab.options = replace(lab.options, slots=2)
         lab.start()
-        wait_until(lambda: any(line.startswith("1 of 2") for line in printed(lab, 2)), "two to")
-        first = min(int(line.split()[-1]) for line in printed(lab, 2) if line.startswith("0 of 2"))
-        last = max(int(line.split()[-1]) for line in printed(lab, 1) if line.startswith("0 of 4"))
+        wait_until(lambda: all(steps_of(lab, 2, f"{rank} of 2") for rank in (0, 1)), "two to work")
+        first, last = min(steps_of(lab, 2, "0 of 2")), max(steps_of(lab, 1, "0 of 4"))
         assert 0 <= first - last - 1 <= 1, "it may have been ended before it told its last one"
         assert live_ever(lab) == {False}
 
@@ -169,6 +168,11 @@ def is_live(lab: Lab) -> bool:
 
 def resizes(lab: Lab) -> int:
     return sum(one.what == "Resized" for one in lab.history("wide"))
+
+
+def steps_of(lab: Lab, epoch: int, worker: str) -> list[int]:
+    """What a plain script's worker has told so far."""
+    return [int(line.split()[-1]) for line in printed(lab, epoch) if line.startswith(worker)]
 
 
 def printed(lab: Lab, epoch: int) -> list[str]:
