@@ -132,6 +132,11 @@ def worst_share(jobs: list[Job]) -> float:
     return shares.worst()
 
 
+def test_what_was_run_holds_its_bars_but_for_what_the_readme_says() -> None:
+    missed = [row.name for row in judged(kept()) if row.holds is False]
+    assert missed == ["Philly 103959: resizes per job"]
+
+
 def test_the_readme_shows_what_was_run() -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     assert markdown(kept()) in readme

@@ -62,7 +62,7 @@ class Coordinator:
         self.unwanted: frozenset[int] = frozenset()  # who is to leave, whatever the width
         self.near: frozenset[int] | None = None  # who can read `source`, if not everybody can
         self.holding = False  # a snapshot is on its way to where everybody can read it
-        self.started = False
+        self.started = False  # before it nobody is: seats may still be on their way
         self.source = ""
         self.saved_step = FRESH
         self.draining = False

@@ -43,8 +43,8 @@ class _Surplus:
 
     @property
     def gone(self) -> tuple[Seat, ...]:
-        kept = {seat.number for portion in self.kept for seat in portion.seats}
-        return tuple(seat for seat in self.seats if seat.number not in kept)
+        gone = (portion for portion in self.portions if portion not in self.kept)
+        return tuple(seat for portion in gone for seat in portion.seats)
 
 
 class Stretch:
@@ -106,8 +106,9 @@ class Stretch:
                 self._take_back(surplus)
         for surplus in self._surplus:
             wanted = self._let_go(surplus, wanted)
-            if surplus.gone:
-                self._shrink(surplus.slot, surplus.gone)
+            gone = surplus.gone
+            if gone:
+                self._shrink(surplus.slot, gone)
         for slot in growing:
             self._grow(slot)
         for slot in [*self._restarting.tolist(), *self._cramped]:
@@ -241,6 +242,8 @@ class Stretch:
     def _hold_seconds(self, slots: Ints) -> Floats:
         """Before a live growth: the longer a job still runs, the less it loses by waiting."""
         resizing, snapshot = self._resizing, self._desk.snapshot
+        if not resizing.hold_share:
+            return np.full(len(slots), resizing.hold_seconds)
         left = seconds_left(snapshot, slots, snapshot.jobs.width[slots])
         held: Floats = np.maximum(resizing.hold_seconds, resizing.hold_share * left)
         return held

@@ -134,7 +134,7 @@ class Entry:
         """Every seat on which processes may run: those before a resize and those after it."""
         if self.end is not None or self.state.final:
             return ()
-        return self._both_sides.seats
+        return self._both_sides().seats
 
     @property
     def devices(self) -> frozenset[int]:
@@ -143,12 +143,8 @@ class Entry:
     @property
     def placement(self) -> Placement | None:
         """What a brain is to believe: with a resize under way, both sides of it."""
-        return self._both_sides if self._both_sides.seats else None
-
-    @property
-    def _both_sides(self) -> Placement:
-        before = Placement(self.seats)
-        return Placement((*self.seats, *before.added_by(Placement(self.target))))
+        both = self._both_sides()
+        return both if both.seats else None
 
     @property
     def width(self) -> int:
@@ -156,6 +152,9 @@ class Entry:
 
     def with_changes(self, **changes: Any) -> "Entry":
         return replace(self, **changes)
+
+    def _both_sides(self) -> Placement:
+        return Placement(self.seats).joined_with(Placement(self.target))
 
 
 def seats_to_json(seats: tuple[Seat, ...]) -> list[Json]:

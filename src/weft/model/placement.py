@@ -68,3 +68,7 @@ class Placement:
     def added_by(self, other: "Placement") -> tuple[Seat, ...]:
         """Seats that only the other one has."""
         return tuple(seat for seat in other.seats if seat.number not in self.numbers)
+
+    def joined_with(self, other: "Placement") -> "Placement":
+        """Both sides of a resize: its own seats, and those that only the other one has."""
+        return Placement((*self.seats, *self.added_by(other)))

@@ -12,7 +12,7 @@ from weft.perf.total import Source, Total
 LATEST = 32
 FEWEST = 2
 FREE_OF_SHAPE = 9
-"""From so many runs on, a tenth of their number is a run at least."""
+"""From so many runs on, the tenth and the ninetieth percentile lie among them."""
 
 
 def total_like(earlier: tuple[float, ...], done: float = 0.0) -> Total | None:
@@ -27,8 +27,7 @@ def total_like(earlier: tuple[float, ...], done: float = 0.0) -> Total | None:
         return None
     likely = float(np.median(beyond))
     if len(beyond) < FREE_OF_SHAPE:
-        logs = np.log(beyond)
-        count = len(beyond)
+        logs, count = np.log(beyond), len(beyond)
         spread = ninetieth(count - 1) * float(logs.std(ddof=1)) * (1 + 1 / count) ** 0.5
         middle = float(np.exp(logs.mean()))
         low, high = middle * np.exp(-spread), middle * np.exp(spread)

@@ -77,7 +77,7 @@ class Run:
         """All that it may have processes on: also seats that a resize under way has taken."""
         if self.target is None:
             return self.placement.seats
-        return (*self.placement.seats, *self.placement.added_by(self.target))
+        return self.placement.joined_with(self.target).seats
 
     @property
     def numbers(self) -> frozenset[int]:
