@@ -15,7 +15,7 @@ help: ## print these targets
 
 setup: ## make .venv and install Weft into it, editable, with what the checks need
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet,kube,train,huggingface,lightning]'
+	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet,kube,train,safetensors,s3,huggingface,lightning]'
 
 programs: ## build a real Kubernetes for the tests, once (about 15 minutes; needs Go, and etcd installed)
 	tools/testcluster/build
@@ -39,6 +39,7 @@ bench: ## the benchmarks in their short form
 	$(PYTHON) -m benchmarks conformance --short
 	$(PYTHON) -m benchmarks replay --short
 	$(PYTHON) -m benchmarks round --short
+	$(PYTHON) -m benchmarks forecast --short
 
 cover: ## every test, with the lines and branches that none of them reached
 	$(PYTHON) -m pytest -q -n auto --dist loadgroup --cov=weft --cov-report=term

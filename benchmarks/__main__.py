@@ -33,12 +33,13 @@ class Suite:
 
 ELASTIC = (
     *("conformance", "decision", "lengths", "churn", "packing", "mixes"),
-    *("curves", "synergy", "weave", "replay", "real"),
+    *("curves", "synergy", "waits", "contest", "replay", "real"),
 )
 
 SUITES = {
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
     "elastic": Suite("benchmarks.elastic", "widths that follow the work", False, ELASTIC),
+    "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),

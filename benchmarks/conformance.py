@@ -18,7 +18,9 @@ from benchmarks.row import Row
 from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId
-from weft.model.job import INDIFFERENT, Job, Width, Work
+from weft.model.job import Job
+from weft.model.request import INDIFFERENT, Width
+from weft.model.truth import Work
 from weft.policy.order.gittins_index import GittinsTable
 from weft.policy.recipes import RECIPES
 from weft.sim.costs import Costs
@@ -75,12 +77,13 @@ def muri_jobs(folder: Path, trace: int) -> tuple[list[Job], dict[JobId, float]]:
     for row in table.rows:
         seconds = row.iterations * row.iteration_seconds * ITERATION_FACTOR
         jobs.append(
-            Job(
+            Job.told(
                 id=row.job,
                 width=Width.fixed(row.gpus),
                 work=Work(seconds),
                 submit_seconds=row.submit_seconds,
                 locality=INDIFFERENT,
+                saves_on_demand=True,
             )
         )
         known = row.start_seconds

@@ -86,5 +86,5 @@ class Ledger(Journal):
     def _speed(self, job: JobId, nodes: int, width: int) -> float:
         if nodes == 1:
             return 1.0
-        locality = self._jobs[job].locality
+        locality = self._jobs[job].truth.locality
         return 1.0 / locality.slowdown(nodes=nodes, fewest_nodes=self.fewest_nodes(width))

@@ -17,10 +17,11 @@ from weft.brain import invariants
 from weft.brain.brain import Brain
 from weft.brain.event import Event, InstructionDone, JobFinished, JobSubmitted, NodeAdded, Tick
 from weft.brain.instruction import Instruction, Preempt, Start, Stop
+from weft.model.claim import WorkClaim
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId, QueueId, TenantId
-from weft.model.job import Job, Width, Work
 from weft.model.queue import Queue, QueueTree
+from weft.model.request import JobRequest, Width
 from weft.policy.recipe import Recipe
 
 NODE_GPUS = 8
@@ -125,16 +126,16 @@ class Load:
         for _ in range(count):
             self.desk.tell(JobSubmitted(self.desk.now, self._job()))
 
-    def _job(self) -> Job:
+    def _job(self) -> JobRequest:
         self._count += 1
         (width,) = self._random.choices(self._widths, self._shares)
         # Squaring makes the first teams much larger than the last.
         queue = self._queues[int(len(self._queues) * self._random.random() ** 2)]
         seconds = self._random.lognormvariate(math.log(MEDIAN_WORK_SECONDS), WORK_SIGMA)
-        return Job(
+        return JobRequest(
             id=JobId(f"j{self._count}"),
             width=Width.fixed(width),
-            work=Work(seconds),
+            work=WorkClaim(seconds),
             submit_seconds=self.desk.now,
             queue=queue,
             tenant=TenantId(queue),

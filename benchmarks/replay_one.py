@@ -88,8 +88,9 @@ def main() -> None:
 def replay(spec: Spec) -> Outcome:
     """Read, run, and account for every job."""
     begin = perf_counter()
-    jobs = list(read(spec.jobs).jobs)[: spec.first]
+    read_jobs = read(spec.jobs).jobs
     read_seconds = perf_counter() - begin
+    jobs = [job.saving_on_demand() for job in read_jobs[: spec.first]]
     cluster = _cluster(spec.cluster, jobs)
     ledger = Ledger(jobs, cluster)
     brain = Brain(RECIPES[spec.recipe](**dict(spec.parameters)))
@@ -225,7 +226,7 @@ def _locality(jobs: list[Job], record: Record, ledger: Ledger) -> dict[str, floa
 def _locality_bound(job: Job, ledger: Ledger) -> float:
     """What the worst offer there is, one GPU on each node, makes worth waiting: (s − 1) T."""
     width = job.width.asked_gpus
-    slowdown = job.locality.slowdown(nodes=width, fewest_nodes=ledger.fewest_nodes(width))
+    slowdown = job.truth.locality.slowdown(nodes=width, fewest_nodes=ledger.fewest_nodes(width))
     return min((slowdown - 1.0) * job.work.amount, PATIENT.cap_seconds)
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from benchmarks.loaded import Cost, Desk, Load
 from benchmarks.row import Row, at_most, exactly, told
 from weft.brain.event import JobSubmitted
+from weft.model.claim import WorkClaim
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId, QueueId
-from weft.model.job import Job, Width, Work
 from weft.model.queue import Queue, QueueTree
+from weft.model.request import JobRequest, Width
 from weft.policy.recipes import RECIPES
 
 TIMED = ("las", "backfill", "fair")
@@ -136,5 +137,5 @@ def admitted_behind(recipe: str, head_gpus: int) -> int:
     return len(desk.running)
 
 
-def _member(name: str, gpus: int) -> Job:
-    return Job(id=JobId(name), width=Width.fixed(gpus), work=Work(3600.0), queue=TEAM)
+def _member(name: str, gpus: int) -> JobRequest:
+    return JobRequest(id=JobId(name), width=Width.fixed(gpus), work=WorkClaim(3600.0), queue=TEAM)

@@ -36,18 +36,24 @@ from weft.brain.event import (
 )
 from weft.brain.instruction import Feed, Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.invariants import check, demand
-from weft.brain.nodes import NodeTable
+from weft.brain.state.nodes import NodeTable
+from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.model.cluster import Cluster, Gpu, Node
-from weft.model.curves import NO_CURVES, Curves
 from weft.model.ids import GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
-from weft.model.job import INDIFFERENT, GpuSpeed, Job, Width, Work
+from weft.model.job import Job
+from weft.model.menu import NO_MENUS, Menus
 from weft.model.placement import Placement, Seat
 from weft.model.queue import Queue, QueueTree
 from weft.model.reason import Reason, ReasonCode
-from weft.model.snapshot import JobColumns, SeatColumns, Snapshot
+from weft.model.request import INDIFFERENT, GpuSpeed, JobRequest, Width
+from weft.model.snapshot import Ints, JobColumns, SeatColumns, Snapshot
 from weft.model.state import State
+from weft.model.suit import PLAIN, Offering
+from weft.model.truth import Work
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import backfill
+from weft.policy.size.requested import Size
+from weft.policy.supply import Purse, Supply
 
 HOUR = 3600.0
 ANSWERED = (Start, Resize, Feed, Preempt, Stop)
@@ -69,9 +75,9 @@ def a_job(
     width: tuple[int, int] | None = None,
     **fields: Any,
 ) -> Job:
-    """A job that does not mind being spread, unless `locality` says so."""
+    """A job that does not mind being spread and saves when it is stopped, unless it is said."""
     low, high = width or (gpus, gpus)
-    return Job(
+    return Job.told(
         **{
             "id": JobId(name),
             "width": Width(low, high, gpus),
@@ -81,9 +87,15 @@ def a_job(
             "submit_seconds": at,
             "gpu_types": tuple(GpuSpeed(GpuType(kind), speed) for kind, speed in types),
             "locality": INDIFFERENT,
+            "saves_on_demand": True,
             **fields,
         }
     )
+
+
+def a_request(name: str = "job", gpus: int = 1, **fields: Any) -> JobRequest:
+    """What is told of such a job."""
+    return a_job(name, gpus, **fields).request
 
 
 def jobs(count: int, prefix: str = "job", gpus: int = 1, **fields: Any) -> list[Job]:
@@ -100,6 +112,7 @@ def a_node(
     cpus: float | None = None,
     memory_gib: float | None = None,
     cordoned: bool = False,
+    offering: Offering = PLAIN,
 ) -> Node:
     return Node(
         id=NodeId(name),
@@ -110,6 +123,7 @@ def a_node(
         rack=RackId(rack),
         pool=PoolId(pool),
         cordoned=cordoned,
+        offering=offering,
     )
 
 
@@ -190,9 +204,9 @@ class Scene:
     # --- what happens
 
     def submit(self, *submitted: Job) -> Self:
-        """Submitted now: the job carries the scene's time."""
+        """Submitted now: the job carries the scene's time, and its request is all that is told."""
         for job in submitted:
-            self.send(JobSubmitted(self.now, replace(job, submit_seconds=self.now)))
+            self.send(JobSubmitted(self.now, replace(job.request, submit_seconds=self.now)))
         return self
 
     def tick(self, seconds: float = 0.0) -> Self:
@@ -224,11 +238,11 @@ class Scene:
             self.send(JobFinished(self.now, JobId(job), self.epoch(job)))
         return self
 
-    def fail(self, job: str, *, kept: float = 0.0, retryable: bool = True) -> Self:
-        return self.send(JobFailed(self.now, JobId(job), self.epoch(job), kept, retryable))
+    def fail(self, job: str, *, kept: float = 0.0, failure: Failure = UNEXPLAINED) -> Self:
+        return self.send(JobFailed(self.now, JobId(job), self.epoch(job), kept, failure))
 
-    def lose_worker(self, job: str, node: str) -> Self:
-        return self.send(WorkerLost(self.now, JobId(job), self.epoch(job), NodeId(node)))
+    def lose_worker(self, job: str, node: str, failure: Failure = UNEXPLAINED) -> Self:
+        return self.send(WorkerLost(self.now, JobId(job), self.epoch(job), NodeId(node), failure))
 
     def report(
         self,
@@ -309,7 +323,7 @@ class Scene:
     def nodes(self, job: str) -> dict[str, int]:
         """Node by node, the GPUs that the job holds or was pledged."""
         slot = self.brain.state.slot_of.get(JobId(job))
-        assignment = None if slot is None else self.brain.state.assignments[slot]
+        assignment = None if slot is None else self.brain.state.seating.assignments[slot]
         if assignment is None:
             return {}
         return {str(node): gpus for node, gpus in assignment.placement.gpus_by_node.items()}
@@ -457,7 +471,7 @@ def a_snapshot(
     *rows: dict[str, Any],
     now: float = 1000.0,
     nodes: Cluster | None = None,
-    curves: Curves = NO_CURVES,
+    menus: Menus = NO_MENUS,
 ) -> Snapshot:
     """A snapshot of jobs whose columns are written down one by one; `seq` counts from 0."""
     columns = JobColumns.empty(len(rows))
@@ -481,9 +495,18 @@ def a_snapshot(
         node_ids=table.ids,
         queue_ids=(),
         gpu_types=(),
-        finished_gpu_seconds=np.zeros(0),
-        curves=curves,
+        menus=menus,
     )
+
+
+def sized(size: Size, snapshot: Snapshot, slots: Ints) -> Ints:
+    """The widths under all that the cluster has, without quotas."""
+    return size(snapshot, slots, Supply.of(snapshot, slots))
+
+
+def a_purse(gpus: int) -> Purse:
+    """One budget for everybody."""
+    return Purse([gpus], [(0,)])
 
 
 def node_table(cluster: Cluster) -> NodeTable:

@@ -28,6 +28,10 @@ FORBIDDEN_IMPORTS = frozenset(
 FORBIDDEN_MODULES = frozenset(["torch.serialization", "torch.distributed.checkpoint"])
 FORBIDDEN_CALLS = frozenset(["eval", "exec", "compile", "__import__"])
 TORCH_FILES = frozenset(["load", "save"])
+# DCP describes itself in a pickle. One module reads it, with a list of the classes that it may name
+# (`tests/train/test_exchange.py` holds a hostile one against it), and no job ever imports it.
+READER_OF_DCP = Path("train/exchange/dcp.py")
+MAY_READ_DCP = ("imports pickle", "imports torch.distributed.checkpoint", "calls torch.load")
 UNSAFE_YAML = frozenset(["unsafe_load", "full_load", "unsafe_load_all", "full_load_all"])
 SAFE_LOADERS = frozenset(["SafeLoader", "CSafeLoader"])
 
@@ -102,7 +106,16 @@ def _owner(node: ast.expr) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_no_module_deserialises_code(path: Path) -> None:
-    assert faults(path.read_text()) == []
+    found = faults(path.read_text())
+    if path.relative_to(SOURCE) == READER_OF_DCP:
+        found = [one for one in found if not one.partition(": ")[2].startswith(MAY_READ_DCP)]
+    assert found == []
+
+
+def test_what_trains_does_not_import_the_reader_of_dcp() -> None:
+    name = ".".join(("weft", *READER_OF_DCP.with_suffix("").parts))
+    rooms = [path for path in MODULES if path.parent.name != "exchange"]
+    assert not [path for path in rooms if name in path.read_text()]
 
 
 def test_all_modules_are_read() -> None:

@@ -3,8 +3,9 @@
 The reference table (`conformance`), what a decision costs (`decision`), lengths that nobody told
 (`lengths`), how often widths change (`churn`), where the seats lie (`packing`), jobs that can be
 predicted beside jobs that cannot (`mixes`), curves from few measurements (`curves`), CPU cores
-(`synergy`), Weft's own recipe against all others (`weave`), the whole Philly list (`replay`) and
-real training processes (`real`). Every comparison is made inside one run, on the same jobs.
+(`synergy`), how long wide gangs wait (`waits`), Weft's own recipe against all others (`contest`),
+the whole Philly list (`replay`) and real training processes (`real`). Every comparison is made
+inside one run, on the same jobs.
 """
 
 import importlib
@@ -23,7 +24,8 @@ PARTS = {
     "mixes": "benchmarks.elastic.mixes",
     "curves": "benchmarks.elastic.curves",
     "synergy": "benchmarks.elastic.synergy",
-    "weave": "benchmarks.elastic.contest",
+    "waits": "benchmarks.elastic.waits",
+    "contest": "benchmarks.elastic.contest",
     "replay": "benchmarks.elastic.philly",
     "real": "benchmarks.elastic.real",
 }

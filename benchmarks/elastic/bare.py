@@ -212,11 +212,11 @@ def _tables(jobs: Sequence[Job]) -> tuple[Ints, Floats]:
     """Which curve each job has, and the speeds of each job by width."""
     numbers: dict[Curve, int] = {}
     for job in jobs:
-        assert job.curve is not None
-        numbers.setdefault(job.curve, len(numbers))
+        assert job.truth.curve is not None
+        numbers.setdefault(job.truth.curve, len(numbers))
     longest = max(job.width.max_gpus for job in jobs)
     rows = [[0.0, *(curve.at(width) for width in range(1, longest + 1))] for curve in numbers]
-    curve_of = np.array([numbers[job.curve] for job in jobs], np.int64)  # type: ignore[index]
+    curve_of = np.array([numbers[job.truth.curve] for job in jobs], np.int64)  # type: ignore[index]
     return curve_of, np.array(rows)[curve_of]
 
 

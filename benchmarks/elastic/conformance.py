@@ -20,10 +20,10 @@ HOUR = 3600.0
 TAILED = "afs_l"
 
 RECIPES = {
-    "srtf": "srtf(spacing=0, min_run=0)",
-    "maxmin": "even(hold=0, spacing=0)",
-    "optimus": "optimus(hold=0, spacing=0, min_run=0, worth=0, hull=False)",
-    "afs_l": "afs-l(hold=0, spacing=0, min_run=0, worth=0, hull=False)",
+    "srtf": "srtf(spacing=0, min_run=0, longest_wait=1e12)",
+    "maxmin": "even(hold=0, spacing=0, longest_wait=1e12)",
+    "optimus": "optimus(hold=0, spacing=0, min_run=0, worth=0, hull=False, longest_wait=1e12)",
+    "afs_l": "afs-l(hold=0, spacing=0, min_run=0, worth=0, hull=False, longest_wait=1e12)",
 }
 
 

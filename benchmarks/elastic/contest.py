@@ -1,255 +1,193 @@
-"""The contest: Weft's own recipe against all the others, on everything, over five seeds.
+"""The contest: Weft's own recipe against all others, in every configuration, seed by seed.
 
-Five recorded clusters on nodes of 8 GPUs (a seed deals the models and draws the costs), a generated
-workload with Philly's mix at four loads, and five mixes of predictable and unpredictable jobs.
-Changes cost what they were measured to cost on real nodes. Every recipe runs with its defaults.
-Quotients are taken seed by seed and told with their 95 % interval; "no worse" is judged by that
-interval, everything else by the mean.
+Fourteen workloads: five recorded clusters on nodes of 8 GPUs, a generated workload with Philly's
+mix at four loads, and five mixes of predictable and unpredictable jobs. Three settings, from
+everything told to nothing (`settings`); the last is scored, because it is the one that people have.
+Changes cost what they were measured to cost on real nodes. Parameters are chosen on other workloads
+(`split`), columns are in `columns`, bars in `verdict`.
 
-`python -m benchmarks.elastic.contest` keeps outcomes in `contest.jsonl` beside this file as they
-come, goes on where it was stopped, and prints the table in Markdown: the README's is that of the
-file in the repository. Another FILE begins anew.
+`python -m benchmarks.elastic.contest` runs what the record does not hold yet for the present code
+and prints the table; it may be stopped at any time and goes on where it was. All of it is thousands
+of trials: `--near 1.1` leaves out further seeds of columns that were more than a tenth behind with
+the seeds so far. `--development` runs the other workloads, into a file of their own.
+
+As a part of the suite it runs nothing: it judges the record, and fails while trials are missing.
+The short form runs two small development workloads in the scored setting.
 """
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
-from math import exp, log
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
 
-from benchmarks.elastic.mixes import WORKLOADS as MIXES
-from benchmarks.elastic.trials import MEASURED, Outcome, Trial, Workload, compared, run_all
-from benchmarks.elastic.workloads import VIRTUAL_CLUSTERS, generated, on_nodes
-from benchmarks.row import Row, at_most, told
-from weft.lab.interval import Interval, interval
-from weft.policy.recipes import RECIPES
+from benchmarks.elastic import split
+from benchmarks.elastic.columns import COLUMNS, OWN, PLAIN, Column
+from benchmarks.elastic.contest_table import markdown, markdown_of_all
+from benchmarks.elastic.record import code, keep, latest, of_present_code
+from benchmarks.elastic.settings import SCORED, Setting
+from benchmarks.elastic.trials import MEASURED, Outcome, Trial, as_they_end, run_all
+from benchmarks.elastic.verdict import Contest, column_of, judged
+from benchmarks.row import Row, at_most
 
-OWN, BASE = "weave", "afs-l"
-REPLAY_RULES = "muri-"
-SAME_AS_BASE = "afs"
 KEPT = Path(__file__).with_suffix(".jsonl")
-SEEDS = (0, 1, 2, 3, 4)
-LOADS = (0.5, 0.7, 0.9, 1.1)
-GENERATED_JOBS, GENERATED_GPUS = 600, 64
+DEVELOPED = KEPT.with_name("development.jsonl")
 
-SHORT_SEEDS = (0, 1)
-SHORT_RECIPES = ("srtf", "even", BASE, OWN)
-SHORT_JOBS = 200
+SHORT_RIVALS = (Column("even", PLAIN), Column("afs-l", PLAIN), Column("afs-l", "packed"))
+SHORT_BAR = 1.05
 
-FASTER_BAR = 0.95
-BEST_BAR = 1.03
-
-Results = Mapping[tuple[str, str], Sequence[Outcome]]
+COLUMN_OF = {(column.recipe, column.parameters): column for column in COLUMNS}
 
 
 def rows(traces: Path | None = None, *, short: bool = False) -> Iterator[Row]:
-    """Every workload by itself, then all together."""
-    outcomes = []
-    for outcome in run_all(trials(traces, short=short)):
-        outcomes.append(outcome)
-        print(f"  {outcome.name} {outcome.recipe} {outcome.seed}", file=sys.stderr, flush=True)
-    yield from judged(outcomes)
+    """The verdict on what was run; short, the comparison on two small workloads, run now."""
+    if short:
+        outcomes = list(run_all(trials(split.short(), split.SHORT_SEEDS, (*SHORT_RIVALS, OWN))))
+        yield from short_verdict(Contest.of(outcomes))
+        return
+    outcomes = of_present_code(KEPT)
+    wanted = trials(split.scored(traces), split.SCORED_SEEDS)
+    yield at_most(
+        f"scored trials that were not run with code {code()}", missing(wanted, outcomes), "", 0
+    )
+    if outcomes:
+        yield from judged(Contest.of(outcomes))
 
 
-def trials(traces: Path | None, *, short: bool = False) -> list[Trial]:
-    """Seeds within recipes within workloads."""
+def short_verdict(contest: Contest) -> Iterator[Row]:
+    """No more than a twentieth behind the best of a few."""
+    for name in contest.workloads:
+        best = contest.best_on(name)
+        found = contest.quotient(name, best)
+        yield at_most(f"{name}: mean JCT, {OWN.label} / {best.label}", found.mean, "×", SHORT_BAR)
+    lost = sum(one.jobs - one.finished for many in contest.results.values() for one in many)
+    yield at_most("jobs not finished, all columns", lost, "", 0)
+
+
+def trials(
+    workloads: split.Workloads,
+    seeds: Sequence[int],
+    columns: Sequence[Column] = COLUMNS,
+    settings: Sequence[Setting] = (SCORED,),
+) -> list[Trial]:
+    """Columns within workloads within seeds within settings: a part of it compares all columns."""
     return [
-        Trial(name=name, workload=workload, recipe=recipe, seed=seed, costs=MEASURED)
-        for name, workload in workloads(traces, short=short).items()
-        for recipe in (SHORT_RECIPES if short else recipes())
-        for seed in (SHORT_SEEDS if short else SEEDS)
+        Trial(
+            name=name,
+            workload=workload,
+            recipe=column.recipe,
+            parameters=column.parameters,
+            setting=setting,
+            seed=seed,
+            costs=MEASURED,
+        )
+        for setting in settings
+        for seed in seeds
+        for name, workload in workloads.items()
+        for column in columns
     ]
 
 
-def recipes() -> tuple[str, ...]:
-    """All there are, but for another simulator's rules and for the base by another name."""
-    return tuple(
-        name for name in RECIPES if not name.startswith(REPLAY_RULES) and name != SAME_AS_BASE
-    )
+def missing(wanted: Sequence[Trial], outcomes: Sequence[Outcome]) -> int:
+    return len(_left(wanted, outcomes))
 
 
-def workloads(traces: Path | None, *, short: bool = False) -> dict[str, Workload]:
-    """By name; without traces there are no recorded clusters."""
-    recorded: dict[str, Workload] = {}
-    if traces is not None and not short:
-        recorded = {
-            f"Philly {cluster.tenant}": partial(on_nodes, traces=traces, cluster=cluster)
-            for cluster in VIRTUAL_CLUSTERS
-        }
-    jobs = SHORT_JOBS if short else GENERATED_JOBS
-    drawn = {
-        f"generated {load:.0%}": partial(generated, load=load, jobs=jobs, gpus=GENERATED_GPUS)
-        for load in LOADS
-    }
-    mixed = {f"mix {share:.0%}": workload for share, workload in MIXES.items()}
-    return {**recorded, **drawn, **mixed}
-
-
-def judged(outcomes: Iterable[Outcome]) -> Iterator[Row]:
-    results = grouped(outcomes)
-    names = _comparable(results)
-    for name in names:
-        yield from _judged_one(name, results)
-    for field in ("mean_jct_seconds", "p99_jct_seconds"):
-        quotients = [_ratio(results, name, OWN, field).mean for name in names]
-        yield told(
-            f"all workloads: {field}, {OWN} / {BASE}, geometric mean", _geometric(quotients), ""
-        )
-
-
-def grouped(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
-    results: dict[tuple[str, str], list[Outcome]] = {}
-    for outcome in outcomes:
-        results.setdefault((outcome.name, outcome.recipe), []).append(outcome)
-    return results
-
-
-def best_other(results: Results, name: str) -> str:
-    """The recipe with the shortest average time, own one aside."""
-    others = [recipe for workload, recipe in results if workload == name and recipe != OWN]
-    return min(others, key=lambda recipe: _ratio(results, name, recipe, "mean_jct_seconds").mean)
-
-
-def _judged_one(name: str, results: Results) -> Iterator[Row]:
-    own, base, best = results[name, OWN], results[name, BASE], best_other(results, name)
-    faster = _ratio(results, name, OWN, "mean_jct_seconds")
-    yield _quotient(f"{name}: average JCT, {OWN} / {BASE}", faster, FASTER_BAR)
-    yield at_most(
-        f"{name}: resizes per job",
-        _mean(own, "resizes"),
-        "",
-        _mean(base, "resizes"),
-        peer=f"{BASE}",
-        peer_value=_mean(base, "resizes"),
-    )
-    tail = _ratio(results, name, OWN, "p99_jct_seconds")
-    yield _no_worse(f"{name}: p99 JCT, {OWN} / {BASE}", tail, sign=1)
-    share = _ratio(results, name, OWN, "worst_share")
-    yield _no_worse(f"{name}: worst tenant's share, {OWN} / {BASE}", share, sign=-1)
-    versus = compared(own, results[name, best], "mean_jct_seconds")
-    yield _quotient(f"{name}: average JCT, {OWN} / best other ({best})", versus, BEST_BAR)
-    lost = sum(o.jobs - o.finished for key, many in results.items() if key[0] == name for o in many)
-    yield at_most(f"{name}: jobs not finished under any recipe", lost, "", 0)
-
-
-def _comparable(results: Results) -> list[str]:
-    """Workloads on which both our own recipe and the one it is held against were run."""
-    names = dict.fromkeys(name for name, _ in results)
-    return [name for name in names if (name, OWN) in results and (name, BASE) in results]
-
-
-def _ratio(results: Results, name: str, recipe: str, field: str) -> Interval:
-    return compared(results[name, recipe], results[name, BASE], field)
-
-
-def _quotient(name: str, found: Interval, bar: float) -> Row:
-    return at_most(name, found.mean, "×", bar, peer="± 95 %", peer_value=found.half_width)
-
-
-def _no_worse(name: str, found: Interval, *, sign: int) -> Row:
-    """Not worse than equal, as far as the interval can tell."""
-    half = found.half_width or 0.0
-    return Row(
-        name=name,
-        value=found.mean,
-        unit="×",
-        bar="no worse" if sign > 0 else "no less",
-        holds=sign * (found.mean - 1.0) <= half,
-        peer="± 95 %",
-        peer_value=found.half_width,
-    )
-
-
-def _mean(outcomes: Sequence[Outcome], field: str) -> float:
-    return fmean(float(getattr(outcome, field)) for outcome in outcomes)
-
-
-def _geometric(values: Sequence[float]) -> float:
-    return exp(fmean(log(value) for value in values))
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-def markdown(outcomes: Iterable[Outcome]) -> str:
-    """Average times of all recipes relative to the base, and what the own one does beside it."""
-    results = grouped(outcomes)
-    names = _comparable(results)
-    others = [r for r in dict.fromkeys(recipe for _, recipe in results) if r not in (OWN, BASE)]
-    header = ["", f"`{BASE}`, h", f"`{OWN}`", *(f"`{recipe}`" for recipe in others)]
-    lines = [header, ["---"] * len(header)]
-    lines += [[name, *_times(results, name, others)] for name in names]
-    beside = ["", "p99", "worst share", f"resizes, `{OWN}` / `{BASE}`", "best other"]
-    more = [beside, ["---"] * len(beside)]
-    more += [[name, *_beside(results, name)] for name in names]
-    return "\n".join(_line(cells) for cells in lines) + "\n\n" + "\n".join(map(_line, more))
-
-
-def _times(results: Results, name: str, others: Sequence[str]) -> Iterator[str]:
-    hours = interval([o.mean_jct_seconds / 3600.0 for o in results[name, BASE]])
-    yield _told(hours)
-    yield f"**{_told(_ratio(results, name, OWN, 'mean_jct_seconds'))}**"
-    for recipe in others:
-        found = (name, recipe) in results
-        yield f"{_ratio(results, name, recipe, 'mean_jct_seconds').mean:.2f}" if found else "–"
-
-
-def _beside(results: Results, name: str) -> Iterator[str]:
-    yield _told(_ratio(results, name, OWN, "p99_jct_seconds"))
-    yield _told(_ratio(results, name, OWN, "worst_share"))
-    own, base = (_mean(results[name, recipe], "resizes") for recipe in (OWN, BASE))
-    yield f"{own:.2f} / {base:.2f}"
-    best = best_other(results, name)
-    yield f"`{best}` {_told(compared(results[name, OWN], results[name, best], 'mean_jct_seconds'))}"
-
-
-def _told(found: Interval) -> str:
-    if found.half_width is None:
-        return f"{found.mean:.3g}"
-    return f"{found.mean:.3g} ± {found.half_width:.2g}"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def worth_going_on(trial: Trial, contest: Contest, near: float) -> bool:
+    """Whether its column may still be the best, on this workload or over all, by what is known."""
+    column = COLUMN_OF[trial.recipe, trial.parameters]
+    if (
+        column == OWN
+        or trial.name not in contest.workloads
+        or column not in contest.rivals(trial.name)
+    ):
+        return True
+    here = contest.quotient(trial.name, contest.best_on(trial.name)).mean
+    if contest.quotient(trial.name, column).mean * near >= here:
+        return True
+    best = contest.best()
+    if best is None or any(column not in contest.rivals(name) for name in contest.workloads):
+        return True
+    over_all = contest.over_workloads(best, "mean_jct_seconds").mean
+    return contest.over_workloads(column, "mean_jct_seconds").mean * near >= over_all
 
 
 def main() -> None:
-    """Run what the file does not hold yet, then print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic.contest")
-    parser.add_argument("file", type=Path, nargs="?", default=KEPT)
-    parser.add_argument("--recipes", help="only these, with commas between")
-    parser.add_argument("--workloads", help="only those whose name holds one of these")
-    parser.add_argument("--seeds", help="only these, with commas between")
-    parser.add_argument("--table", action="store_true", help="run nothing")
-    options = parser.parse_args()
-    outcomes = kept(options.file)
-    if not options.table:
-        done = {(outcome.name, outcome.recipe, outcome.seed) for outcome in outcomes}
-        traces = Path(os.environ["WEFT_TRACES"]) if "WEFT_TRACES" in os.environ else None
-        left = [t for t in trials(traces) if (t.name, t.recipe, t.seed) not in done]
-        with options.file.open("a") as file:
-            for outcome in run_all([t for t in left if _wanted(t, options)]):
+    """Run what the record lacks, seed by seed, then print the table."""
+    options = _parser().parse_args()
+    file = options.file or (DEVELOPED if options.development else KEPT)
+    if options.table:
+        digest, outcomes = latest(file)
+        print(f"code {digest}{'' if digest == code() else f', now {code()}'}")
+    else:
+        outcomes = of_present_code(file)
+        for seed in _seeds(options):
+            for outcome in _run(_chosen(options, seed), outcomes, file, options):
                 outcomes.append(outcome)
-                print(json.dumps(asdict(outcome)), file=file, flush=True)
-    print(markdown(outcomes))
+    print(markdown_of_all(outcomes) if options.all else markdown(outcomes))
 
 
-def kept(file: Path = KEPT) -> list[Outcome]:
-    """What has been run so far."""
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [Outcome(**json.loads(line)) for line in lines]
+def _run(
+    wanted: Sequence[Trial], outcomes: Sequence[Outcome], file: Path, options: argparse.Namespace
+) -> Iterator[Outcome]:
+    """The missing ones of one seed, told as they come."""
+    left = _left(wanted, outcomes)
+    if options.near:
+        known = {setting: Contest.of(outcomes, setting) for setting in Setting}
+        left = [
+            trial for trial in left if worth_going_on(trial, known[trial.setting], options.near)
+        ]
+    for done, outcome in enumerate(keep(file, as_they_end(left, workers=options.workers)), start=1):
+        what = f"{outcome.setting}, {outcome.name}, {column_of(outcome).label}"
+        hours, spent = outcome.mean_jct_seconds / 3600.0, outcome.cpu_seconds
+        line = (
+            f"[{done}/{len(left)}] {what}, seed {outcome.seed}: {hours:.2f} h ({spent:.0f} s CPU)"
+        )
+        print(line, file=sys.stderr, flush=True)
+        yield outcome
 
 
-def _wanted(trial: Trial, options: argparse.Namespace) -> bool:
-    named = options.recipes is None or trial.recipe in options.recipes.split(",")
-    drawn = options.seeds is None or str(trial.seed) in options.seeds.split(",")
-    parts = (options.workloads or "").split(",")
-    return named and drawn and any(part in trial.name for part in parts)
+def _left(wanted: Sequence[Trial], outcomes: Sequence[Outcome]) -> list[Trial]:
+    done = {(o.setting, o.name, o.recipe, o.parameters, o.seed) for o in outcomes}
+    return [t for t in wanted if (t.setting, t.name, t.recipe, t.parameters, t.seed) not in done]
+
+
+def _chosen(options: argparse.Namespace, seed: int) -> list[Trial]:
+    traces = Path(os.environ["WEFT_TRACES"]) if "WEFT_TRACES" in os.environ else None
+    workloads = split.development(traces) if options.development else split.scored(traces)
+    parts = options.workloads.split(",")
+    named = {name: one for name, one in workloads.items() if any(part in name for part in parts)}
+    columns = [
+        column
+        for column in COLUMNS
+        if not options.recipes or column.recipe in options.recipes.split(",")
+        if not options.configurations or column.configuration in options.configurations.split(",")
+    ]
+    settings = [Setting[name] for name in options.settings.upper().split(",")]
+    return trials(named, [seed], columns, settings)
+
+
+def _seeds(options: argparse.Namespace) -> Sequence[int]:
+    if options.seeds:
+        return [int(seed) for seed in options.seeds.split(",")]
+    return split.DEVELOPMENT_SEEDS if options.development else split.SCORED_SEEDS
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.elastic.contest")
+    parser.add_argument(
+        "file", type=Path, nargs="?", help="the record; contest.jsonl beside the code"
+    )
+    parser.add_argument("--development", action="store_true", help="the workloads to choose on")
+    parser.add_argument("--settings", default=SCORED.name, help="told,lengths_unknown,untold")
+    parser.add_argument("--recipes", help="only these, with commas between")
+    parser.add_argument("--configurations", help="only these: plain,packed,compact+restarts,…")
+    parser.add_argument("--workloads", default="", help="only those whose name holds one of these")
+    parser.add_argument("--seeds", help="only these, with commas between")
+    parser.add_argument("--near", type=float, help="leave out columns further behind than this")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--all", action="store_true", help="a table of all columns")
+    return parser
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ placements of the same width on as few nodes count by their median. What is left
 - Gavel gives widths that ran out of memory as 0, and ElasticFlow as 0 or nothing.
 - Sia's GPT is a formula, not a measurement; of its two A100 tables the larger is taken.
 
-Pollux and Sia measured at a fixed batch per GPU. The same measurements at a fixed global batch,
-wherever batches of the table multiply up to within 3 %, are curves of their own here.
+Gavel, Pollux and Sia measured at a fixed batch per GPU, ElasticFlow and AFS at a fixed global
+batch, which is what Weft's own runtime keeps. The measurements of Pollux and Sia at a fixed global
+batch, wherever batches of the table multiply up to within 3 %, are curves of their own here; one
+whose points are all among another's is left out.
 """
 
 import csv
@@ -63,12 +65,22 @@ def measured_curves(traces: Path) -> list[MeasuredCurve]:
 
 
 def at_global_batch(traces: Path) -> list[MeasuredCurve]:
-    """Pollux's and Sia's measurements where the whole batch stays the same."""
+    """All curves along which the whole batch stays the same."""
     profiles = traces / "sia" / "profiles"
-    return [
+    composed = [
         *_profiled_globally("pollux", POLLUX, profiles),
         *_profiled_globally("sia", SIA, profiles),
     ]
+    return [
+        *_elasticflow(traces / "elasticflow"),
+        *_afs(traces / "afs"),
+        *(curve for curve in composed if not _is_part_of_another(curve, composed)),
+    ]
+
+
+def share_points(one: MeasuredCurve, other: MeasuredCurve) -> bool:
+    """Whether a measurement is in both."""
+    return not set(one.points).isdisjoint(other.points)
 
 
 def is_packed(gpus: int, node_gpus: int) -> bool:
@@ -141,6 +153,12 @@ def _profiled_globally(
             if tuple(speeds.items()) not in seen:
                 seen.add(tuple(speeds.items()))
                 yield from _curve(source, program, node_gpus, speeds)
+
+
+def _is_part_of_another(curve: MeasuredCurve, curves: list[MeasuredCurve]) -> bool:
+    return any(
+        curve.program == other.program and set(curve.points) < set(other.points) for other in curves
+    )
 
 
 def _profiles(types: dict[str, int], profiles: Path) -> Iterator[tuple[str, int, Steps]]:

@@ -10,13 +10,24 @@ these count like all others and are also told apart. The error is |foretold − 
 The figures held to a bar are over all predictions of all sources together; each source alone is an
 aim. Gavel's tables do not allow it: V100 speeds jump by factors from one width to the next (LM at
 batch 10: 82, 163, 121, 615), and of jobs spread over nodes the one GPU that is left out is the only
-width that was not spread. Beside it stand harder questions that no bar is set for: only widths that
-divide or fill a node, four widths spread over the whole range, and Pollux's and Sia's measurements
-at a fixed global batch; and easier ones, with the points of up to four other batches of the same
-model on the same GPUs as history.
+width that was not spread.
+
+Curves at a fixed global batch are judged apart, because that is what Weft's runtime keeps: those of
+ElasticFlow and AFS, and Pollux's and Sia's measurements put together so. They bend, more than half
+of the latter have three or four widths, and two in five predictions are extrapolations. A job whose
+program has run before is foretold with up to four other batches of the same model on the same GPUs
+as history, none of which shares a measurement with it. The p90 is missed there: YOLOv3's speeds
+scatter by 7 to 31 % from one batch of the table to the next, and without its 76 predictions, left
+out after the fact, it would be just met. From a job's own points alone neither aim is in reach:
+several models of this kind, fitted to these very curves, stay at 9 % and 35 %. It is also asked
+what is known after the scheduler's first steps: the widest, its half, and so on, with everything
+else foretold; from the widest width of the curve, and from the half of that.
 
 Nothing is fitted here. The amounts in `perf.smooth` were fitted to these tables once, so each
-source's coverage is also given with intervals stretched to cover 80 % of the other sources.
+source's coverage is also given with intervals stretched to cover 80 % of the other sources. Fitted
+without the source that is judged, they give 6.5 % and 23 % for known programs at a fixed global
+batch instead of 6.3 % and 22 %, and 12 % and 45 % instead of 11 % and 41 % for new ones. What is
+typical, for a program that never ran, is learnt from the other sources alone.
 """
 
 import math
@@ -33,20 +44,25 @@ from benchmarks.elastic.curve_tables import (
     at_global_batch,
     is_packed,
     measured_curves,
+    share_points,
 )
 from benchmarks.row import Row, aims_at, at_most, told
+from weft.perf.evidence import Evidence
 from weft.perf.point import Point
-from weft.perf.predict import predict, predict_by_belief, predict_by_fit, predict_by_table
+from weft.perf.predict import predict
 from weft.perf.prediction import Estimate, Predictor
-from weft.perf.recalled import LATEST, Recalled
+from weft.perf.prior import FREE, Prior
+from weft.perf.recalled import LATEST, Recalled, Run
+from weft.perf.smooth import losses_seen
 
 MEASURED = 4
 MEDIAN_BAR_PERCENT, P90_BAR_PERCENT = 8.0, 20.0
 NOMINAL_PERCENT, SLACK_PERCENT = 80.0, 5.0
-PREDICTION_AIM_MS = 1.0
+GLOBAL_SLACK_PERCENT = 10.0
+PREDICTION_AIM_MS = 0.5
 TIMED_WIDEST, TIMED_TIMES, TIMED_BATCHES = 64, 20, 20
 SHORT_STRIDE = 7
-ALONE = {"table": predict_by_table, "fit": predict_by_fit, "smooth line": predict_by_belief}
+STEPS = (1, 2, 3, 4)
 
 Choice = Callable[[list[Point], Point], list[Point]]
 
@@ -75,7 +91,8 @@ def rows(traces: Path | None = None, *, short: bool = False) -> Iterator[Row]:
         yield from _told(kind, [score for score in scores if score.kind == kind])
     for source in dict.fromkeys(score.source for score in scores):
         yield from _source(source, scores)
-    yield from _beside(curves, _some(at_global_batch(traces), short=short))
+    yield from _beside(curves)
+    yield from _at_global_batch(at_global_batch(traces), short=short)
     yield _timed()
 
 
@@ -85,14 +102,25 @@ def left_out(
     *,
     choose: "Choice | None" = None,
     packed: bool = False,
+    prior: Prior = FREE,
 ) -> Iterator[Score]:
     """Each width foretold from some of the others."""
     points = [p for p in curve.points if not packed or is_packed(p.gpus, curve.node_gpus)]
     for point in points if len(points) >= FEWEST_WIDTHS else ():
         others = (choose or nearest)([other for other in points if other is not point], point)
-        foretold = predictor(others, widest=point.gpus, node_gpus=curve.node_gpus)
-        estimate = foretold.at(point.gpus, nodes=point.nodes)
-        yield _score(curve.source, _kind(others, point), estimate, point.units_per_second)
+        yield _judged(curve, others, point, predictor=predictor, prior=prior)
+
+
+def stepped_down(
+    curve: MeasuredCurve, predictor: Predictor, prior: Prior, *, steps: int
+) -> Iterator[Score]:
+    """All widths but those that a job passes which begins wide and is halved."""
+    widest = curve.points[-1].gpus
+    for first in (widest, widest // 2):
+        known = _halves(curve.points, first, steps)
+        for point in curve.points if len(known) == steps else ():
+            if point not in known:
+                yield _judged(curve, known, point, predictor=predictor, prior=prior)
 
 
 def nearest(others: list[Point], point: Point) -> list[Point]:
@@ -108,6 +136,18 @@ def spread(others: list[Point], _: Point) -> list[Point]:
         left = [other for other in others if other not in chosen]
         chosen.append(min(left, key=lambda other: abs(math.log(other.gpus) - at)))
     return chosen
+
+
+def forerunners(curve: MeasuredCurve, curves: list[MeasuredCurve]) -> tuple[Run, ...]:
+    """The nearest other batches of the same program that share no measurement with it."""
+    place = curves.index(curve)
+    likes = [
+        (abs(place - other), like.points)
+        for other, like in enumerate(curves)
+        if (like.source, like.program) == (curve.source, curve.program)
+        and not share_points(like, curve)
+    ]
+    return tuple(points for _, points in sorted(likes, key=lambda like: like[0])[:LATEST])
 
 
 # --- rows -------------------------------------------------------------------------------------
@@ -130,14 +170,46 @@ def _source(source: str, scores: list[Score]) -> Iterator[Row]:
     yield told(f"{source}: the same, stretched on the other sources", stretched, "%")
 
 
-def _beside(curves: list[MeasuredCurve], whole: list[MeasuredCurve]) -> Iterator[Row]:
-    for name, predictor in ALONE.items():
-        yield from _told(f"by the {name} alone", _all(curves, predictor))
+def _beside(curves: list[MeasuredCurve]) -> Iterator[Row]:
     yield from _told("packed widths only", _all(curves, packed=True))
     yield from _told("four widths over the range", _all(curves, choose=spread))
-    yield from _told("at a fixed global batch", _all(whole))
     yield from _told("with history", _with_history(curves))
     yield from _told("packed widths only, with history", _with_history(curves, packed=True))
+
+
+def _at_global_batch(every: list[MeasuredCurve], *, short: bool) -> Iterator[Row]:
+    """Programs that ran before, programs that did not, and both after the first steps."""
+    curves = _some(every, short=short)
+    seen = [(curve, forerunners(curve, every)) for curve in curves]
+    again = [score for curve, runs in seen if runs for score in left_out(curve, Recalled(runs))]
+    name = "fixed global batch, known program"
+    yield told(f"{name}: widths left out", len(again), "predictions")
+    yield at_most(f"{name}: median error", _percentile(again, 0.5), "%", MEDIAN_BAR_PERCENT)
+    yield aims_at(f"{name}: p90 error", _percentile(again, 0.9), "%", P90_BAR_PERCENT)
+    held = f"{name}: intervals that hold"
+    yield _covers(held, _coverage(again), aim=False, slack=GLOBAL_SLACK_PERCENT)
+    yield from _by_source(name, again)
+    typical = {source: _typical(every, without=source) for source in _sources(every)}
+    first = [score for curve in curves for score in left_out(curve, prior=typical[curve.source])]
+    name = "fixed global batch, new program"
+    yield told(f"{name}: widths left out", len(first), "predictions")
+    yield aims_at(f"{name}: median error", _percentile(first, 0.5), "%", MEDIAN_BAR_PERCENT)
+    yield aims_at(f"{name}: p90 error", _percentile(first, 0.9), "%", P90_BAR_PERCENT)
+    held = f"{name}: intervals that hold"
+    yield _covers(held, _coverage(first), aim=False, slack=GLOBAL_SLACK_PERCENT)
+    yield from _by_source(name, first)
+    for steps in STEPS:
+        after = f"fixed global batch, after {steps} widths from the top"
+        known = [(curve, Recalled(runs), FREE) for curve, runs in seen if runs]
+        new = [(curve, Recalled(()), typical[curve.source]) for curve in curves]
+        for program, cases in (("known program", known), ("new program", new)):
+            scores = [score for case in cases for score in stepped_down(*case, steps=steps)]
+            yield from _told(f"{after}, {program}", scores)
+
+
+def _by_source(name: str, scores: list[Score]) -> Iterator[Row]:
+    for source in dict.fromkeys(score.source for score in scores):
+        yield from _told(f"{name}, {source}", [s for s in scores if s.source == source])
 
 
 def _told(name: str, scores: list[Score]) -> Iterator[Row]:
@@ -146,9 +218,9 @@ def _told(name: str, scores: list[Score]) -> Iterator[Row]:
     yield told(f"{name}: intervals that hold", _coverage(scores), "%")
 
 
-def _covers(name: str, percent: float, *, aim: bool) -> Row:
-    holds = abs(percent - NOMINAL_PERCENT) <= SLACK_PERCENT
-    bar = f"{NOMINAL_PERCENT:g} ± {SLACK_PERCENT:g}"
+def _covers(name: str, percent: float, *, aim: bool, slack: float = SLACK_PERCENT) -> Row:
+    holds = abs(percent - NOMINAL_PERCENT) <= slack
+    bar = f"{NOMINAL_PERCENT:g} ± {slack:g}"
     return Row(name=name, value=percent, unit="%", bar=bar, holds=holds, aim=aim)
 
 
@@ -180,6 +252,48 @@ def _all(
         for curve in curves
         for score in left_out(curve, predictor, choose=choose, packed=packed)
     ]
+
+
+def _judged(
+    curve: MeasuredCurve,
+    known: list[Point],
+    point: Point,
+    *,
+    predictor: Predictor,
+    prior: Prior,
+) -> Score:
+    foretold = predictor(
+        known,
+        widest=point.gpus,
+        node_gpus=curve.node_gpus,
+        prior=prior,
+        widths=np.array([point.gpus]),
+    )
+    estimate = foretold.at(point.gpus, nodes=point.nodes)
+    return _score(curve.source, _kind(known, point), estimate, point.units_per_second)
+
+
+def _halves(points: Sequence[Point], first: int, steps: int) -> list[Point]:
+    """The widest at or below that width, the widest at or below its half, and so on."""
+    known: list[Point] = []
+    reach = first
+    while len(known) < steps and reach >= points[0].gpus:
+        known.append(max((p for p in points if p.gpus <= reach), key=lambda point: point.gpus))
+        reach = known[-1].gpus // 2
+    return known
+
+
+def _typical(curves: list[MeasuredCurve], *, without: str) -> Prior:
+    """What a cluster knows that has run everything but this source."""
+    prior = FREE
+    for curve in curves:
+        if curve.source != without:
+            prior = prior.with_job(losses_seen(Evidence.of(curve.points), prior))
+    return prior
+
+
+def _sources(curves: list[MeasuredCurve]) -> list[str]:
+    return list(dict.fromkeys(curve.source for curve in curves))
 
 
 def _with_history(curves: list[MeasuredCurve], *, packed: bool = False) -> list[Score]:

@@ -20,6 +20,7 @@ from weft.model.ids import JobId
 from weft.model.queue import QueueTree
 from weft.model.snapshot import Ints, Snapshot
 from weft.policy.size.requested import Size
+from weft.policy.supply import Supply
 from weft.spec.recipe import make_recipe
 
 Widths = Mapping[str, int]
@@ -57,8 +58,8 @@ class _Listening:
     targets: list[tuple[float, Widths]] = field(default_factory=list)
     curves: dict[str, Curve] = field(default_factory=dict)
 
-    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ints:
-        widths = self.size(snapshot, slots)
+    def __call__(self, snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
+        widths = self.size(snapshot, slots, supply)
         jobs = snapshot.jobs
         exploring = (jobs.explore[slots] > 0) & self.explores
         shown = np.where(exploring, np.minimum(widths, jobs.explore[slots]), widths)

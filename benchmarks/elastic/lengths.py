@@ -44,5 +44,5 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
 def without_lengths(seed: int, *, traces: Path, cluster: VirtualCluster) -> Given:
     """The same jobs; how much work they have is between them and the world."""
     given = on_one_node(seed, traces=traces, cluster=cluster)
-    untold = [replace(job, work=replace(job.work, known=False)) for job in given.jobs]
+    untold = [replace(job, request=replace(job.request, work=None)) for job in given.jobs]
     return Given(given.cluster, tuple(untold))

@@ -26,8 +26,10 @@ from benchmarks.elastic.workloads import Given
 from benchmarks.row import Row, at_least, told
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId, TenantId
-from weft.model.job import Job, Width, Work, WorkUnit
+from weft.model.job import Job
 from weft.model.loss import ErraticLoss, Loss, LossCurve
+from weft.model.request import Width, WorkUnit
+from weft.model.truth import Work
 
 NODES, NODE_GPUS = 16, 4
 JOBS = 300
@@ -136,11 +138,12 @@ def _job(name: str, body: _Body, at: float, *, hidden: bool) -> Job:
     loss: Loss | None = None
     if not states_steps:
         loss = erratic(random, steps) if hidden else falling(random, steps)
-    return Job(
+    return Job.told(
         id=JobId(name),
         tenant=TenantId(f"tenant-{body.tenant}"),
         width=Width(1, curve.points[-1][0], body.gpus),
-        work=Work(steps, WorkUnit.SAMPLES, known=states_steps),
+        work=Work(steps, WorkUnit.SAMPLES),
+        tell_work=states_steps,
         submit_seconds=at,
         curve=curve,
         loss=loss,

@@ -21,7 +21,7 @@ from benchmarks.elastic.trials import TimedBrain
 from benchmarks.elastic.workloads import afs_curves, philly, with_curves
 from benchmarks.row import Row, aims_at, broken, exactly, told
 from weft.model.cluster import Cluster
-from weft.model.job import Locality
+from weft.model.request import Locality
 from weft.sim.world import Checks, World
 from weft.spec.recipe import make_recipe
 

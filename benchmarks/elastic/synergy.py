@@ -34,7 +34,9 @@ from weft.brain.journal import Journal
 from weft.lab.interval import Interval, interval
 from weft.model.host import PerGpu
 from weft.model.ids import JobId
-from weft.model.job import Job, Width, Work
+from weft.model.job import Job
+from weft.model.request import Width
+from weft.model.truth import Work
 from weft.perf.host import host_factor
 from weft.policy.recipes import RECIPES
 from weft.sim.record import Record
@@ -198,7 +200,7 @@ class Allotments(Journal):
     def _look(self, job: JobId, fed: PerGpu) -> None:
         state = self._brain.state
         slot = state.slot_of[job]
-        curve, assignment = state.spec(slot).host, state.assignments[slot]
+        curve, assignment = state.host_of(slot), state.seating.assignments[slot]
         if curve is None or assignment is None:
             return
         fair = curve.at(PerGpu(FAIR_CORES, FAIR_GIB))
@@ -236,7 +238,7 @@ def _beside_cpu_only(traces: Path, *, short: bool) -> Iterator[Row]:
 
 
 def _cpu_only(job: Job) -> Job:
-    return Job(
+    return Job.told(
         id=JobId(f"{job.id}-cpu"),
         width=Width.fixed(0),
         work=Work(CPU_ONLY_SECONDS),

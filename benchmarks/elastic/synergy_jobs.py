@@ -24,7 +24,9 @@ from pathlib import Path
 from weft.model.cluster import Cluster, Node
 from weft.model.host import HostCurve
 from weft.model.ids import JobId, NodeId
-from weft.model.job import INDIFFERENT, Job, Width, Work
+from weft.model.job import Job
+from weft.model.request import INDIFFERENT, Width
+from weft.model.truth import Work
 from weft.sim.chance import Chance
 
 TABLES = Path("synergy", "sensitivity.json")
@@ -97,7 +99,7 @@ def _job(traces: Path, chance: Chance, number: int, at: float, *, wide: bool) ->
     gpus = _width(traces, chance.uniform("width", number)) if wide else 1
     low, high = (3.0, 4.0) if chance.uniform("long", number) < LONG_SHARE else (1.5, 3.0)
     exponent = low + (high - low) * chance.uniform("length", number)
-    return Job(
+    return Job.told(
         id=JobId(f"j{number:05d}"),
         width=Width.fixed(gpus),
         work=Work(60.0 * 10**exponent),
@@ -105,6 +107,7 @@ def _job(traces: Path, chance: Chance, number: int, at: float, *, wide: bool) ->
         cpus_per_gpu=FAIR_CORES,
         memory_gib_per_gpu=FAIR_GIB,
         locality=INDIFFERENT,
+        saves_on_demand=True,
         host=_table(curves(traces), model, gpus),
         model=model,
     )

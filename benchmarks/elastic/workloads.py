@@ -16,7 +16,9 @@ from zlib import crc32
 from benchmarks.elastic.scaling import invented_curves
 from weft.model.cluster import Cluster
 from weft.model.curve import Curve
-from weft.model.job import INDIFFERENT, Job, Locality, Width, Work, WorkUnit
+from weft.model.job import Job
+from weft.model.request import INDIFFERENT, Locality, Width, WorkUnit
+from weft.model.truth import Work
 from weft.trace.generator import generate
 from weft.trace.readers import read
 
@@ -109,7 +111,7 @@ def with_curves(
             name = fitting[crc32(f"{salt}{job.id}".encode()) % len(fitting)]
             dealt.append(_as_model(job, name, curves[name], locality))
         elif not leave_out:
-            dealt.append(replace(job, locality=locality))
+            dealt.append(_minding(job, locality))
     return tuple(dealt)
 
 
@@ -141,14 +143,22 @@ def philly(traces: Path) -> tuple[Job, ...]:
 
 def _as_model(job: Job, name: str, curve: Curve, locality: Locality) -> Job:
     asked = job.width.asked_gpus
-    return replace(
-        job,
+    return Job.told(
+        id=job.id,
+        tenant=job.tenant,
+        submit_seconds=job.submit_seconds,
         width=Width(1, widest(curve), asked),
         work=Work(job.work.amount * curve.at(asked), WorkUnit.SAMPLES),
         curve=curve,
         locality=locality,
+        saves_on_demand=True,  # whoever can be resized at all is saved when it is stopped
         model=name,
     )
+
+
+def _minding(job: Job, locality: Locality) -> Job:
+    """As it is, but that being spread costs it so much, and it says so."""
+    return Job(replace(job.request, locality=locality), replace(job.truth, locality=locality))
 
 
 def _dense(points: Sequence[tuple[int, float]]) -> Curve:

@@ -10,7 +10,9 @@ from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
 from weft.model.curve import Curve
 from weft.model.ids import JobId
-from weft.model.job import INDIFFERENT, Job, Width, Work
+from weft.model.job import Job
+from weft.model.request import INDIFFERENT, Width
+from weft.model.truth import Work
 from weft.sim.costs import Costs, Distribution
 from weft.sim.world import Checks, World
 from weft.spec.recipe import make_recipe
@@ -53,7 +55,7 @@ def _job(job: Planned, measured: Measured) -> Job:
     """Its work is what it would take on the GPUs it asks for, well placed."""
     least, most = job.range
     curve = Curve(measured.rates)
-    return Job(
+    return Job.told(
         id=JobId(job.name),
         width=Width(least, most, most),
         work=Work(job.steps / curve.at(most)),

@@ -1,30 +1,27 @@
 """Workers that follow the protocol without training, under a scheduler that draws what comes next.
 
-Each behaves as a training process does, cut into the moments that matter: a message arrives late, a
-step is summed, some hear the vote's result and some do not, a process dies at any of these. What
-they have applied is written down, so that a test can hold the coordinator to its promise: every
-step applied exactly once by everyone who goes on.
+Each is the real machine of a worker's side (`weft.train.protocol`) with a model of training around
+it, cut into the moments that matter: a message arrives late, a step is summed, some hear the vote's
+result and some do not, a process dies at any of these. What they have applied is written down, so
+that a test can hold both sides to their promise: every step applied exactly once by everyone who
+goes on, made of every sample once, and all who train together hold the same.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
+from weft.agent.actions import Action, Conclude, Note, Send, Signal, Spawn
 from weft.agent.coordinator import Coordinator
-from weft.agent.limits import Limits
+from weft.agent.limits import BETWEEN, Limits
 from weft.agent.messages import (
     FRESH,
+    NOWHERE,
     STATELESS,
-    Abandon,
     Arm,
-    Broken,
-    Built,
-    Committed,
-    Drain,
+    Envelope,
     Farewell,
-    Halt,
     Hello,
     Leaving,
     Message,
@@ -32,43 +29,90 @@ from weft.agent.messages import (
     Pulse,
     Ready,
     Regroup,
-    Save,
-    Standby,
 )
+from weft.train.protocol import Beat, Border, Build, Cut, Deed, Discard, Part, Say
 
 SIGKILL_CODE = -9
+ORPHANED = 75
 DRAINED = 143
+BATCH = 12
+MOST_WORKERS = 500
+
+
+class PromiseBroken(AssertionError):
+    """Something that the protocol must never let happen has happened."""
+
+
+def promise(kept: object, otherwise: str) -> None:
+    if not kept:
+        raise PromiseBroken(otherwise)
 
 
 @dataclass
 class Actor:
-    """One process that follows the protocol."""
+    """One process: the real machine of a worker's side, with a model of training around it."""
 
     number: int
     alive: bool = True
     life: str = "starting"
-    inbox: deque[Message] = field(default_factory=deque)
-    outbox: deque[Message] = field(default_factory=deque)
-    epoch: int = 0
-    members: tuple[int, ...] = ()
-    joiners: tuple[int, ...] = ()
-    prepared: Prepare | None = None
-    armed: int = -1
-    drain: bool = False
+    inbox: deque[Envelope] = field(default_factory=deque)
+    outbox: deque[Envelope] = field(default_factory=deque)
+    builds: deque[Prepare] = field(default_factory=deque)
+    stands: set[int] = field(default_factory=set)  # epochs whose groups it has built
     applied: list[int] = field(default_factory=list)
-    committed: int = STATELESS
-    pending: int = -1
-    halted: bool = False
+    weights: int = 0  # a digest of all that was applied, with the samples it was computed from
+    pending: tuple[int, int] = (NOWHERE, 0)  # a step, and its summed gradient
+    portions: int = 0  # of the state, still to come
+    cut: int = NOWHERE
     stopped: bool = False
     unfit: bool = False
+    heard: int = 0
+    said: int = 0
+    told: int = 0
+
+    def __post_init__(self) -> None:
+        self.part = Part(self.number)
 
     @property
     def training(self) -> bool:
         return self.alive and self.life == "training"
 
     @property
+    def committed(self) -> int:
+        return self.part.committed
+
+    @property
     def step(self) -> int:
-        return self.committed + 1
+        return self.part.committed + 1
+
+    @property
+    def epoch(self) -> int:
+        return self.part.epoch
+
+    @property
+    def halted(self) -> bool:
+        """Whether its waits were ended, by the agent or by itself."""
+        return self.cut >= self.part.epoch
+
+    def take(self, deeds: list[Deed]) -> None:
+        """Carry out what the machine wants done, as `weft.train.control` does."""
+        for deed in deeds:
+            match deed:
+                case Say(message):
+                    self.say(message)
+                case Beat():
+                    self.say(Pulse(self.epoch, self.step, "forward", 0.0, 0, 0))
+                case Build(order):
+                    self.builds.append(order)
+                case Discard(epoch):
+                    self.builds = deque(order for order in self.builds if order.epoch > epoch)
+                    self.stands = {one for one in self.stands if one > epoch}
+                case Cut(epoch):
+                    self.cut = max(self.cut, epoch)
+
+    def say(self, message: Message) -> None:
+        self.said += 1
+        self.outbox.append(Envelope("job", 1, self.said, message))
 
 
 class Crowd:
@@ -82,7 +126,10 @@ class Crowd:
         self.now = 0.0
         self.conclusion: Conclude | None = None
         self.durable = FRESH
-        self._told: dict[int, set[int]] = {}
+        self.drained_at: set[int] = set()
+        self.made: dict[tuple[int, int], tuple[int, list[Actor]]] = {}
+        self.notes: list[tuple[float, Note]] = []
+        self._sent = 0
         self._actions: deque[Action] = deque()
         self._acting = False
         self.carry_out(self.mind.start(self.now))
@@ -92,7 +139,19 @@ class Crowd:
     def turn(self) -> None:
         """One thing happens, drawn from all that may."""
         self.now += self.random.choice((0.0, 0.01, 0.1))
-        choices = [self.deliver, self.speak, self.begin, self.train, self.train, self.tick]
+        choices = [
+            self.deliver,
+            self.deliver,
+            self.speak,
+            self.speak,
+            self.build,
+            self.follow,
+            self.begin,
+            self.train,
+            self.train,
+            self.tick,
+            self.end,
+        ]
         self.random.choice(choices)()
 
     def calm(self, turns: int = 4000) -> None:
@@ -115,78 +174,148 @@ class Crowd:
         self.carry_out(self.mind.drain(1000.0, self.now))
 
     def tick(self) -> None:
+        """Time passes, and whoever is not stopped has given signs of life meanwhile."""
+        for actor in self.actors.values():
+            if actor.alive and not actor.stopped and actor.life != "starting":
+                self.mind.workers[actor.number].heard_seconds = self.now
         self.mind.saved_step = self.durable
+        self.mind.source = "" if self.durable == FRESH else f"step {self.durable}"
         self.carry_out(self.mind.tick(self.now))
 
-    def deliver(self) -> None:
-        """A message of the agent reaches a worker."""
-        actor = self._any(lambda a: a.alive and a.inbox and not a.stopped)
-        if actor is not None:
-            self._obey(actor, actor.inbox.popleft())
+    def deliver(self, actor: Actor | None = None) -> None:
+        """A message of the agent reaches a worker; one that comes again is dropped."""
+        actor = actor or self._any(lambda a: a.alive and a.inbox and not a.stopped)
+        if actor is None:
+            return
+        envelope = actor.inbox.popleft()
+        if envelope.seq > actor.heard:
+            actor.heard = envelope.seq
+            self._obey(actor, envelope.message)
 
-    def speak(self) -> None:
+    def speak(self, actor: Actor | None = None) -> None:
         """A message of a worker reaches the agent."""
-        actor = self._any(lambda a: a.alive and a.outbox and not a.stopped)
+        actor = actor or self._any(lambda a: a.alive and a.outbox and not a.stopped)
         if actor is not None:
             self._tell(actor, actor.outbox.popleft())
 
-    def begin(self) -> None:
+    def build(self, actor: Actor | None = None) -> None:
+        """The groups of a coming epoch stand, or cannot be built."""
+        actor = actor or self._any(lambda a: a.alive and a.builds and not a.stopped)
+        if actor is None:
+            return
+        order = actor.builds.popleft()
+        failed = self.random.random() < self.faults / 4
+        actor.stands |= set() if failed else {order.epoch}
+        actor.take([actor.part.built(order.epoch, "no route" if failed else "")])
+
+    def begin(self, actor: Actor | None = None) -> None:
         """A starting worker comes a little further."""
-        actor = self._any(lambda a: a.alive and a.life in ("starting", "warming"))
+        actor = actor or self._any(lambda a: a.alive and a.life in ("starting", "warming"))
         if actor is None:
             return
         if actor.life == "starting":
             actor.life = "warming"
-            actor.outbox.append(Hello("worker", actor.number, 1, ""))
+            actor.say(Hello("worker", actor.number, 1, ""))
         else:
             actor.life = "waiting"
-            actor.outbox.append(Ready(0.1, elastic=True))
+            actor.say(Ready(0.1, elastic=True))
 
-    def train(self) -> None:
+    def train(self, actor: Actor | None = None) -> None:
         """The members of an epoch who are all there make a step, or find that someone is gone."""
-        actor = self._any(lambda a: a.training and not a.stopped)
+        actor = actor or self._any(lambda a: a.training and not a.stopped)
         if actor is None:
             return
-        peers = [self.actors[number] for number in actor.members]
+        promise(actor.number in actor.part.members, "one trains who is no member")
+        peers = [self.actors[number] for number in actor.part.members]
         here = [p for p in peers if p.training and p.epoch == actor.epoch and not p.halted]
         if len(here) == len(peers) and not any(p.stopped for p in peers):
             if any(p.unfit for p in peers):
-                self._vote_against(peers)
+                self._fail_together(peers)
             else:
                 self._step(peers)
-        elif actor.halted or any(not p.alive or p.halted for p in peers):
+            return
+        gone = any(not p.alive or p.cut >= actor.epoch for p in peers)
+        waits = any(p.stopped for p in peers) and self.random.random() < self.impatience
+        if actor.halted or gone or waits:
             self._find_broken(actor)
 
     # ------------------------------------------------------------------------------ one step
 
     def _step(self, peers: list[Actor]) -> None:
-        joiners = {p.number for p in peers if p.number in p.joiners and p.committed == STATELESS}
-        donors = [p for p in peers if p.number not in joiners]
-        steps = {p.step for p in donors}
-        assert len(steps) == 1, f"members of one epoch stand at {steps}"
-        step = steps.pop()
-        for newcomer in joiners:
-            self.actors[newcomer].applied = list(donors[0].applied)
-        flags = (any(p.armed > p.epoch for p in peers), any(p.drain for p in peers))
+        """Handed over, summed, voted, applied; somebody may die at any of these."""
+        donors, newcomers = self._at_one(peers)
+        step = donors[0].step
+        self._hand_over(donors[0], newcomers)
+        gradient = self._summed(peers, step)
+        flags = (any(p.part.is_armed for p in peers), any(p.part.drain for p in peers))
         victim = self.random.choice(peers) if self.random.random() < self.faults else None
         moment = self.random.choice(("before", "during", "after"))
         if victim and moment == "before":
             self.kill(victim.number)
             return
         for peer in peers:
-            peer.pending = step
+            peer.pending = (step, gradient) if peer.committed > STATELESS else (NOWHERE, 0)
         heard = [p for p in peers if p is not victim and (not victim or self.random.random() < 0.5)]
         if victim and moment == "after":
             heard.append(victim)
+        if heard:
+            self._make(step, peers[0].epoch, [p for p in heard if p.committed > STATELESS])
+        save = any(p.part.save for p in peers)
         for peer in heard:
-            self._commit(peer, step)
+            self._commit(peer, step, gradient)
         for peer in heard:
             if peer is not victim:
+                peer.part.save = False
+                if save and peer.committed > STATELESS:
+                    self.durable = max(self.durable, peer.committed)
                 self._border(peer, *flags)
         if victim:
             self.kill(victim.number)
 
-    def _vote_against(self, peers: list[Actor]) -> None:
+    def _at_one(self, peers: list[Actor]) -> tuple[list[Actor], list[Actor]]:
+        """Those who have the state and those who are given it; all see the same."""
+        views = {(p.part.members, p.part.joiners) for p in peers}
+        if len(views) != 1:
+            raise PromiseBroken(f"members of one epoch see {views}")
+        if self.mind.unit > 1:
+            replicas = Counter(p.number // self.mind.unit for p in peers)
+            promise(set(replicas.values()) == {self.mind.unit}, "a part of a replica trains")
+        newcomers = [p for p in peers if p.number in p.part.joiners]
+        donors = [p for p in peers if p not in newcomers]
+        promise(donors, "nobody has the state")
+        if len({(p.step, p.weights) for p in donors}) != 1:
+            raise PromiseBroken(f"members of one epoch stand at {[p.step for p in donors]}")
+        return donors, newcomers
+
+    def _make(self, step: int, epoch: int, by: list[Actor]) -> None:
+        """A step that somebody has applied who lives, or who left, is not made again."""
+        before, who = self.made.get((self.mind.restarts, step), (epoch, []))
+        if before != epoch:
+            promise(not any(a.alive or a.life == "left" for a in who), "a step was made again")
+        self.made[self.mind.restarts, step] = epoch, by
+
+    def _hand_over(self, donor: Actor, newcomers: list[Actor]) -> None:
+        """A part of the state beside each step; who has all of it stands where the donor stands."""
+        for newcomer in newcomers:
+            newcomer.portions -= 1
+            if newcomer.portions <= 0 and newcomer.committed == STATELESS:
+                newcomer.part.received(donor.committed)
+                newcomer.applied, newcomer.weights = list(donor.applied), donor.weights
+
+    def _summed(self, peers: list[Actor], step: int) -> int:
+        """Every sample of the step is in it, from exactly one of them."""
+        taken: list[int] = []
+        for peer in peers:
+            sharers = peer.part.sharers
+            if peer.number in sharers:
+                promise(peer.committed > STATELESS, "one brings samples who has no state")
+                place, count = sharers.index(peer.number), len(sharers)
+                taken += range(BATCH * place // count, BATCH * (place + 1) // count)
+        if sorted(taken) != list(range(BATCH)):
+            raise PromiseBroken(f"step {step} was made of the samples {taken}")
+        return hash((step, "gradient"))
+
+    def _fail_together(self, peers: list[Actor]) -> None:
         """One of them could not take the state: nobody applies the step, and all know it."""
         for peer in peers:
             self._find_broken(peer)
@@ -194,36 +323,75 @@ class Crowd:
     faults = 0.0
     pause_seconds = 0.0
 
-    def _commit(self, actor: Actor, step: int) -> None:
-        assert step not in actor.applied, f"step {step} applied twice by {actor.number}"
-        actor.applied.append(step)
-        actor.committed, actor.pending = step, -1
-        actor.joiners = ()
-        told = self._told.setdefault(actor.epoch, set())
-        if actor.number not in told:
-            told.add(actor.number)
-            actor.outbox.append(Committed(actor.epoch, step, self.pause_seconds))
+    def _commit(self, actor: Actor, step: int, gradient: int) -> None:
+        had_state = actor.committed > STATELESS
+        actor.take(actor.part.commit(self.pause_seconds))
+        actor.pending = (NOWHERE, 0)
+        if had_state:
+            if step != len(actor.applied):
+                raise PromiseBroken(f"step {step} by {actor.number} after {actor.applied}")
+            actor.applied.append(step)
+            actor.weights = hash((actor.weights, gradient))
+            promise(actor.committed == step, "it has lost count")
 
     def _border(self, actor: Actor, armed: bool, drain: bool) -> None:
-        if actor.step >= self.total:
-            return self._leave(actor, Farewell.FINISHED, 0)
-        if drain:
-            self.durable = max(self.durable, actor.committed)
-            return self._leave(actor, Farewell.DRAINED, DRAINED)
-        if not armed:
-            return None
-        assert actor.prepared is not None, "armed but never prepared"
-        if actor.number not in actor.prepared.members:
-            return self._leave(actor, Farewell.LEFT, DRAINED)
-        actor.epoch = actor.prepared.epoch
-        actor.members, actor.joiners = actor.prepared.members, actor.prepared.joiners
-        return None
+        peers = [self.actors[number] for number in actor.part.members]
+        if actor.part.fresh and all(p.committed > STATELESS for p in peers):
+            actor.part.complete()
+        match actor.part.border(drain=drain, armed=armed):
+            case Border.DRAIN:
+                if actor.committed > STATELESS:
+                    self.durable = max(self.durable, actor.committed)
+                self.drained_at.add(actor.committed)
+                self._leave(actor, Farewell.DRAINED, DRAINED)
+            case Border.LEAVE:
+                self._leave(actor, Farewell.LEFT, DRAINED)
+            case Border.MEND:
+                self._find_broken(actor)
+            case Border.SWITCH:
+                self._enter(actor, actor.part.switch().epoch)
+                self._look_for_the_end(actor)
+            case Border.GO_ON:
+                self._look_for_the_end(actor)
+
+    def _enter(self, actor: Actor, epoch: int) -> None:
+        """Its groups stand: all have said so before it was armed."""
+        promise(epoch in actor.stands, f"epoch {epoch} was armed, and {actor.number} has no group")
+        actor.portions = self.random.randint(1, self.most_portions)
+
+    most_portions = 3
+    impatience = 0.0  # how likely one that waits for a stopped one comes to its limit
+
+    def _look_for_the_end(self, actor: Actor) -> None:
+        """Behind the last step of the loop the script is alone with what it has to do there."""
+        if actor.step < self.total or actor.committed == STATELESS:
+            return
+        actor.life = "behind"
+        actor.part.step_out()
+        self.durable = max(self.durable, actor.committed)
+        actor.say(Pulse(actor.epoch, actor.step, BETWEEN, 0.0, 0, 0))
+
+    def end(self, actor: Actor | None = None) -> None:
+        """A script comes to its end, or to the end of its process before that."""
+        actor = actor or self._any(lambda a: a.alive and a.life == "behind" and not a.stopped)
+        if actor is None:
+            return
+        if self.random.random() < self.faults:
+            self.kill(actor.number)
+            return
+        self.hear(actor)
+        self._exit(actor, 0)
 
     def _leave(self, actor: Actor, why: Farewell, code: int) -> None:
-        actor.life = "left"
-        self._flush(actor)
-        self._tell(actor, Leaving(actor.epoch, actor.committed, why))
-        actor.alive = False
+        actor.say(Leaving(actor.epoch, actor.committed, why))
+        self.hear(actor)
+        self._exit(actor, code)
+
+    def _exit(self, actor: Actor, code: int) -> None:
+        """Unless it was killed over its last words."""
+        if not actor.alive:
+            return
+        actor.life, actor.alive = "left", False
         if self.conclusion is None:
             self.carry_out(self.mind.exited(actor.number, code, self.now))
 
@@ -231,59 +399,73 @@ class Crowd:
         if actor.life != "training":
             return
         actor.life = "broken"
-        actor.halted = True
-        actor.outbox.append(Broken(actor.epoch, actor.committed, actor.pending, "gone"))
+        actor.cut = max(actor.cut, actor.epoch)
+        actor.take([actor.part.ask(actor.pending[0], "gone")])
 
     # ------------------------------------------------------------------------------- messages
 
-    def _obey(self, actor: Actor, message: Message) -> None:  # noqa: C901 - one case a message
-        match message:
-            case Prepare():
-                actor.prepared = message
-                actor.outbox.append(Built(message.epoch))
-            case Abandon(epoch):
-                if actor.prepared and actor.prepared.epoch == epoch:
-                    actor.prepared = None
+    def _obey(self, actor: Actor, message: Message) -> None:
+        actor.take(actor.part.heard(message))
+
+    def follow(self, actor: Actor | None = None) -> None:
+        """One that has nothing else to do looks for an order."""
+        idle = ("waiting", "broken")
+        actor = actor or self._any(lambda a: a.alive and a.life in idle and not a.stopped)
+        if actor is None:
+            return
+        order = actor.part.next_order(asked=actor.life == "broken")
+        match order:
             case Arm(epoch):
-                actor.armed = epoch
-                if actor.life == "waiting" and actor.prepared is not None:
+                if actor.part.halted >= epoch:
                     actor.life = "training"
-                    actor.epoch, actor.members = epoch, actor.prepared.members
-                    actor.joiners = actor.prepared.joiners
-                    actor.committed, actor.halted = STATELESS, False
-            case Halt():
-                actor.outbox.append(Pulse(actor.epoch, actor.step, "forward", 0.0, 0, 0))
-                if actor.life == "training":
-                    actor.halted = True
+                    self._find_broken(actor)
+                elif actor.part.may_join(order):
+                    actor.part.switch()
+                    actor.life = "training"
+                    self._enter(actor, epoch)
             case Regroup():
-                self._regroup(actor, message)
-            case Standby():
-                actor.life = "waiting"
-                actor.committed, actor.pending, actor.halted = STATELESS, -1, False
-            case Drain():
-                actor.drain = True
-            case Save():
-                pass
+                self._regroup(actor, order)
+            case None:
+                return
+            case _:  # it stands by
+                actor.life, actor.pending = "waiting", (NOWHERE, 0)
 
     def _regroup(self, actor: Actor, order: Regroup) -> None:
-        holds = actor.pending == order.committed and actor.pending >= 0
-        if actor.committed == STATELESS and not holds:
-            assert actor.number in order.donors or order.donors, "nobody to receive from"
+        """All meet, and those without the state are given it, before the first step."""
+        pending, gradient = actor.pending
+        if actor.part.must_apply(order, pending):
+            self._commit(actor, order.committed, gradient)
+        if actor.part.must_load(order):
+            loaded = int(order.source.removeprefix("step ")) if order.source else FRESH
+            promise(loaded == order.committed, "it has loaded something else")
+            actor.applied = list(range(loaded + 1))
+            actor.weights = self._weights_after(loaded)
+        elif actor.committed == STATELESS:
+            promise(order.donors, "nobody to receive from")
             actor.applied = list(range(order.committed + 1))
-        elif actor.committed < order.committed:
-            assert actor.pending == order.committed, "a donor without the gradient"
-            self._commit(actor, order.committed)
-        actor.committed, actor.pending = order.committed, -1
-        actor.epoch, actor.members, actor.joiners = order.epoch, order.members, ()
-        actor.life, actor.halted, actor.prepared = "training", False, None
-        if actor.step >= self.total:
-            self._leave(actor, Farewell.FINISHED, 0)
+            actor.weights = self._weights_after(order.committed)
+        else:
+            promise(actor.committed == order.committed, "it goes on from somewhere else")
+        actor.part.regroup(order)
+        actor.part.begin(order)
+        actor.pending = (NOWHERE, 0)
+        actor.life = "training"
+        self._look_for_the_end(actor)
 
-    def _tell(self, actor: Actor, message: Message) -> None:
-        if self.conclusion is None:
-            self.carry_out(self.mind.heard(actor.number, message, self.now))
+    def _weights_after(self, step: int) -> int:
+        weights = 0
+        for made in range(step + 1):
+            weights = hash((weights, hash((made, "gradient"))))
+        return weights
 
-    def _flush(self, actor: Actor) -> None:
+    def _tell(self, actor: Actor, envelope: Envelope) -> None:
+        """As a line of the agent's does: what comes again is dropped."""
+        if self.conclusion is None and envelope.seq > actor.told:
+            actor.told = envelope.seq
+            self.carry_out(self.mind.heard(actor.number, envelope.message, self.now))
+
+    def hear(self, actor: Actor) -> None:
+        """All that it has said."""
         while actor.outbox:
             self._tell(actor, actor.outbox.popleft())
 
@@ -297,13 +479,17 @@ class Crowd:
             action = self._actions.popleft()
             match action:
                 case Spawn(worker):
+                    promise(worker < MOST_WORKERS, "workers are started without end")
                     self.actors[worker] = Actor(worker)
                 case Send(worker, message):
-                    self.actors[worker].inbox.append(message)
+                    self._sent += 1
+                    self.actors[worker].inbox.append(Envelope("job", 1, self._sent, message))
                 case Signal(worker, _):
                     self.kill(worker)
                 case Conclude():
                     self.conclusion = action
+                case Note():
+                    self.notes.append((self.now, action))
         self._acting = False
 
     def _any(self, wanted: Callable[[Actor], object]) -> Actor | None:

@@ -1,14 +1,16 @@
 """Every step once, for everyone who goes on; and the newest target is reached."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.crowd import Crowd
 from weft.agent.actions import Conclude, Spawn
-from weft.agent.coordinator import Coordinator
+from weft.agent.coordinator import Coordinator, Unreached
 from weft.agent.epochs import Phase
-from weft.agent.messages import NotBuilt
+from weft.agent.messages import STATELESS, NotBuilt, Pulse
 from weft.agent.outcome import Outcome
 
 SEEDS = st.integers(0, 2**32)
@@ -175,7 +177,8 @@ def test_a_newcomer_without_its_replica_makes_room_for_a_whole_one() -> None:
 def test_whoever_begins_again_first_can_read_what_was_saved() -> None:
     crowd = Crowd(10, 2, total=100_000)
     until(crowd, Phase.STEADY)
-    crowd.mind.source, crowd.mind.near = "/dev/shm/slot", frozenset({3})
+    crowd.durable, crowd.mind.near = crowd.actors[0].committed, frozenset({3})
+    crowd.tick()
     for number in (0, 1):
         crowd.kill(number)
     until(crowd, Phase.STEADY)
@@ -244,6 +247,40 @@ def test_deaths_in_mid_step_lose_and_repeat_nothing(seed: int, units: int, unit:
     assert crowd.conclusion is not None
     assert crowd.conclusion.outcome is Outcome.FINISHED
     survivors_applied_each_step_once(crowd)
+
+
+@given(seed=SEEDS, units=st.integers(1, 4), unit=st.sampled_from([1, 1, 2]))
+def test_who_dies_behind_the_loop_is_not_taken_for_finished(
+    seed: int, units: int, unit: int
+) -> None:
+    """The script is run to its end by a whole crew, and no step is made again for it."""
+    crowd = Crowd(seed, units * unit, total=3, unit=unit)
+    while not any(actor.life == "behind" for actor in crowd.actors.values()):
+        crowd.turn()
+    victim = crowd.random.choice([a for a in crowd.actors.values() if a.life == "behind"])
+    crowd.tick()
+    crowd.kill(victim.number)
+    finish(crowd)
+    assert crowd.conclusion is not None
+    assert crowd.conclusion.outcome is Outcome.FINISHED
+    survivors_applied_each_step_once(crowd)
+    ended = [a.number for a in crowd.actors.values() if a.life == "left"]
+    assert crowd.mind.restarts == 1
+    assert len(ended) >= units * unit
+    assert max(ended) > victim.number
+
+
+def test_a_script_that_always_dies_behind_its_loop_is_given_up() -> None:
+    crowd = Crowd(3, 1, total=2)
+    for _ in range(20_000):
+        crowd.turn()
+        for actor in [a for a in crowd.actors.values() if a.alive and a.life == "behind"]:
+            crowd.tick()
+            crowd.hear(actor)
+            crowd.kill(actor.number)
+    assert crowd.conclusion is not None
+    assert crowd.conclusion.outcome is Outcome.INFRASTRUCTURE
+    assert len(crowd.actors) == 1 + crowd.mind.limits.most_fruitless + 1
 
 
 @given(seed=SEEDS, width=st.integers(1, 4), turns=st.integers(0, 600))
@@ -347,7 +384,42 @@ def test_a_switch_that_does_not_reach_its_first_step_rolls_back() -> None:
     assert max(actor.step for actor in crowd.actors.values()) > before
 
 
+def noted(crowd: Crowd, event: str) -> list[dict[str, object]]:
+    return [note.facts for _, note in crowd.notes if note.event == event]
+
+
+def test_one_that_is_alone_and_stops_is_found_out() -> None:
+    """It has no others who would wait for it in vain."""
+    crowd = Crowd(6, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.actors[0].stopped = True
+    crowd.now += crowd.mind.limits.waiting_seconds + 1.0
+    crowd.tick()
+    assert not crowd.actors[0].alive
+    until(crowd, Phase.STEADY)
+    assert crowd.mind.members == (1,)
+
+
+def test_half_a_replica_with_the_state_of_those_who_are_gone_does_not_begin_anew() -> None:
+    """Its weights are of a step that nobody else knows: the others begin before the first."""
+    crowd = Crowd(3, 2, total=100_000, unit=2)
+    until(crowd, Phase.STEADY)
+    crowd.resize(4)
+    until(crowd, Phase.ARMED)
+    while crowd.actors[3].committed == STATELESS:
+        crowd.actors[2].portions = 50
+        crowd.turn()
+    assert crowd.actors[2].committed == STATELESS
+    crowd.kill(0)
+    reach(crowd, 4)
+    assert crowd.mind.restarts == 1
+    assert not crowd.actors[3].alive
+    crowd.total = max(a.step for a in crowd.actors.values()) + 2
+    survivors_applied_each_step_once(finish(crowd))
+
+
 def test_a_newcomer_that_never_fits_is_given_up_and_training_goes_on() -> None:
+    """A few attempts, each after a longer rest; then whoever ordered it gets to know why not."""
     crowd = Crowd(4, 1, total=100_000)
     until(crowd, Phase.STEADY)
     crowd.resize(2)
@@ -355,16 +427,63 @@ def test_a_newcomer_that_never_fits_is_given_up_and_training_goes_on() -> None:
         crowd.turn()
         for actor in crowd.actors.values():
             actor.unfit = actor.number > 0
-    limits = crowd.mind.limits
+    attempts = [at for at, note in crowd.notes if note.event == "halted"]
+    rests = [after - before for before, after in pairwise(attempts)]
+    assert len(attempts) == crowd.mind.limits.most_failed_switches
+    assert rests[-1] >= 8.0
+    assert rests == sorted(rests)
     assert crowd.mind.phase is Phase.STEADY
     assert crowd.mind.members == (0,)
     assert crowd.mind.width == 1, "the target has become what can be had"
-    assert len(crowd.actors) == limits.most_stillborn + 2
+    (told,) = noted(crowd, "unreached")
+    assert (told["wanted"], told["width"]) == (2, 1)
+    assert "gone" in str(told["why"]), "nobody would know why"
+    assert crowd.mind.unreached == Unreached(2, str(told["why"]))
     survivors = [actor for actor in crowd.actors.values() if actor.alive]
     assert [actor.number for actor in survivors] == [0]
     before = survivors[0].step
     crowd.calm(300)
     assert survivors[0].step > before
+    crowd.resize(3)
+    assert crowd.mind.unreached is None, "another order begins anew"
+
+
+def test_epochs_that_always_break_end_the_job_with_the_reason() -> None:
+    """They back off and come to an end, and each says why it was halted."""
+    crowd = Crowd(5, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    for _ in range(20_000):
+        if crowd.conclusion is not None:
+            break
+        for actor in crowd.actors.values():
+            actor.unfit = True
+        crowd.turn()
+    halts, limits = noted(crowd, "halted"), crowd.mind.limits
+    assert crowd.conclusion is not None
+    assert crowd.conclusion.outcome is Outcome.INFRASTRUCTURE
+    assert "gone" in crowd.conclusion.why
+    assert all(halt["why"] for halt in halts)
+    lives = limits.most_fruitless + 2
+    assert len(halts) == lives * (limits.most_fruitless_halts + 1)
+    assert crowd.mind.latest_epoch <= lives * (limits.most_fruitless_halts + 2)
+
+
+def test_what_moves_is_not_halted_and_what_stands_still_is() -> None:
+    """A switch may take as long as it likes, if only bytes of the state are moved meanwhile."""
+    crowd = Crowd(3, 1, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.resize(2)
+    until(crowd, Phase.ARMED)
+    mind, limit = crowd.mind, crowd.mind.limits.whole_switch_seconds
+    for moved in range(1, 6):
+        crowd.now += 0.9 * limit
+        pulse = Pulse(mind.latest_epoch, -1, "forward", 0.0, 0, 0, moved=moved)
+        crowd.carry_out(mind.heard(1, pulse, crowd.now))
+        crowd.tick()
+        assert mind.phase is Phase.ARMED
+    crowd.now += 1.1 * limit
+    crowd.tick()
+    assert noted(crowd, "halted")[-1]["why"] == f"the switch stood still for {1.1 * limit:.0f} s"
 
 
 def test_a_group_that_cannot_be_built_is_tried_again_after_a_rest() -> None:
@@ -382,6 +501,6 @@ def test_a_group_that_cannot_be_built_is_tried_again_after_a_rest() -> None:
         crowd.turn()
         if crowd.mind.width == 1:
             break
-    limits = crowd.mind.limits
-    assert refusals == limits.most_failed_joins * (limits.most_stillborn + 1)
+    assert refusals == crowd.mind.limits.most_failed_switches
     assert crowd.mind.members == (0,)
+    assert "no route" in str(noted(crowd, "unreached")[-1]["why"])

@@ -1,5 +1,6 @@
 """Which slots stay in memory when their worker has ended."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from weft.agent.keeper import Keeper
@@ -18,7 +19,7 @@ def left(folder: Path) -> list[str]:
 
 
 def test_of_a_worker_that_has_ended_only_the_newest_snapshot_stays(tmp_path: Path) -> None:
-    keeper = Keeper(None, "job", 1)
+    keeper = Keeper(None)
     keeper.saved(saved(tmp_path, 0, 0, step=10))
     keeper.saved(saved(tmp_path, 0, 1, step=20))
     keeper.sweep(tmp_path, running=(0, 1))
@@ -29,7 +30,7 @@ def test_of_a_worker_that_has_ended_only_the_newest_snapshot_stays(tmp_path: Pat
 
 
 def test_it_goes_when_another_worker_has_saved_a_newer_one(tmp_path: Path) -> None:
-    keeper = Keeper(None, "job", 1)
+    keeper = Keeper(None)
     keeper.saved(saved(tmp_path, 0, 0, step=10))
     keeper.saved(saved(tmp_path, 1, 0, step=20, epoch=2))
     keeper.sweep(tmp_path, running=(1,))
@@ -37,7 +38,7 @@ def test_it_goes_when_another_worker_has_saved_a_newer_one(tmp_path: Path) -> No
 
 
 def test_parts_of_a_snapshot_that_is_not_complete_stay(tmp_path: Path) -> None:
-    keeper = Keeper(None, "job", 1)
+    keeper = Keeper(None)
     path = tmp_path / "worker-0.0"
     path.touch()
     keeper.saved(Saved(1, 10, 160, 0, 2, str(path), 0.0))
@@ -48,5 +49,13 @@ def test_parts_of_a_snapshot_that_is_not_complete_stay(tmp_path: Path) -> None:
 def test_what_is_no_slot_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "worker-x.0").touch()
     (tmp_path / "notes.txt").touch()
-    Keeper(None, "job", 1).sweep(tmp_path, running=())
+    Keeper(None).sweep(tmp_path, running=())
     assert left(tmp_path) == ["notes.txt", "worker-x.0"]
+
+
+def test_a_snapshot_of_a_loop_that_was_left_is_what_is_begun_again_from(tmp_path: Path) -> None:
+    """It is of the same step as another, and says more."""
+    keeper = Keeper(None)
+    keeper.saved(saved(tmp_path, 0, 0, step=10))
+    keeper.saved(replace(saved(tmp_path, 0, 1, step=10), left=True))
+    assert keeper.newest() == (str(tmp_path / "worker-0.1"), 10)

@@ -16,6 +16,12 @@ def script(tmp_path: Path) -> str:
     return str(path)
 
 
+def nowhere() -> tuple[int, int]:
+    """Handles that lead to where nobody reads."""
+    handle = os.open(os.devnull, os.O_WRONLY)
+    return handle, handle
+
+
 def test_a_script_that_imports_torch_can(script: str) -> None:
     assert script_of(("python", script, "--lr", "3")) == (script, "--lr", "3")
     assert script_of(("/opt/bin/python3.12", "-u", script)) == (script,)
@@ -46,7 +52,7 @@ def test_what_it_forks_is_not_mistaken_for_an_agent(tmp_path: Path) -> None:
     async def scene() -> None:
         over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         nursery = Nursery(str(program), {}, tmp_path / "log")
-        nursery.ask(Request(("x.py",), {}, (), os.open(os.devnull, os.O_WRONLY), over.set_result))
+        nursery.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
         await asyncio.wait_for(over, 10)
 
     asyncio.run(scene())
@@ -67,10 +73,10 @@ def test_what_waits_for_a_zygote_that_fails_is_given_back(tmp_path: Path) -> Non
     async def scene() -> int | None:
         over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         nursery = Nursery("false", {}, tmp_path / "log")
-        nursery.ask(Request(("x.py",), {}, (), os.open(os.devnull, os.O_WRONLY), over.set_result))
+        nursery.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
         given_back = await asyncio.wait_for(over, 10)
         later: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        nursery.ask(Request(("x.py",), {}, (), 1, later.set_result))
+        nursery.ask(Request(("x.py",), {}, (), (1, 2), later.set_result))
         assert later.done()
         return given_back
 

@@ -59,3 +59,9 @@ def test_who_is_not_alone_must_know_where_to_meet(variables: dict[str, str]) -> 
 def test_what_is_no_number_is_told(variables: dict[str, str]) -> None:
     with pytest.raises(SpecError, match=next(iter(variables))):
         from_environment(COMMAND, variables)
+
+
+def test_pods_need_a_folder_for_their_checkpoints() -> None:
+    """A path made of an address would be a folder with a strange name, and nobody would know."""
+    with pytest.raises(SpecError, match="WEFT_CHECKPOINT_PATH is s3://bucket/x"):
+        from_environment(COMMAND, {"WEFT_CHECKPOINT_PATH": "s3://bucket/x"})

@@ -97,6 +97,12 @@ class MemoryWorld:
         await self.change(job, ending=True)
         return self._found(job).detail.line
 
+    async def retry(self, who: Identity, job: JobKey) -> JobLine:
+        self._note("retry", who)
+        if self._found(job).detail.line.finished:
+            await self.change(job, state="Queued", ended_at=None)
+        return self._found(job).detail.line
+
     async def logs(
         self, who: Identity, job: JobKey, which: Which, *, follow: bool
     ) -> AsyncGenerator[LogLine, None]:

@@ -31,6 +31,7 @@ RULES: dict[tuple[str, str], tuple[str, int]] = {
     ("GET", "/v1/jobs/{name}"): ("owner", 200),
     ("GET", "/v1/jobs/{name}/why"): ("owner", 200),
     ("POST", "/v1/jobs/{name}/cancel"): ("owner", 200),
+    ("POST", "/v1/jobs/{name}/retry"): ("owner", 200),
     ("GET", "/v1/jobs/{name}/logs"): ("owner", 200),
     ("GET", "/v1/jobs/{name}/changes"): ("owner", 200),
     ("GET", "/v1/changes"): ("everybody", 200),

@@ -139,11 +139,12 @@ def test_what_is_found_on_pledged_seats_costs_the_pledge() -> None:
 
 def test_what_the_world_wrote_down_comes_back_with_the_job() -> None:
     scene = a_fresh_brain(8)
-    past = Past(attained_gpu_seconds=640.0, failures=2, refusals=1, preemptions=3)
+    past = Past(attained_gpu_seconds=640.0, failures=2, refusals=1, preemptions=3, losses=4)
     scene.send(JobReported(0.0, JobId("job0"), 4, Phase.ABSENT, 80.0, past=past))
     jobs, slot = scene.brain.state.jobs, scene.brain.state.slot_of[JobId("job0")]
     assert jobs.attained_gpu_seconds[slot] == 640.0
     assert (jobs.failures[slot], jobs.refusals[slot], jobs.preemptions[slot]) == (2, 1, 3)
+    assert jobs.losses[slot] == 4
     scene.decide()
     assert scene.last(Start, "job0").epoch == 5
 

@@ -18,10 +18,10 @@ from tests.builders import (
     starts_on,
     waits_because,
 )
-from weft.brain.round import decide
+from weft.brain.round.round import decide
 from weft.model.ids import JobId
-from weft.model.job import INDIFFERENT, Locality
 from weft.model.reason import Cause, ReasonCode
+from weft.model.request import INDIFFERENT, Locality
 from weft.model.state import State
 from weft.policy.recipes import backfill, fifo, srtf
 
@@ -104,10 +104,19 @@ def test_a_job_that_is_gone_in_time_may_pass() -> None:
 
 
 def test_a_job_of_unknown_length_may_not_pass() -> None:
-    unknown = a_job("unknown", 8)
-    hidden = unknown.with_work(type(unknown.work)(60.0, known=False))
+    hidden = a_job("unknown", 8, seconds=60.0, tell_work=False)
     scene = a_blocked_gang().tick(1800.0).submit(hidden).tick(1.0)
     scene.expect("unknown", waits_because(ReasonCode.RESERVED))
+
+
+def test_nodes_of_a_job_of_unknown_length_are_not_taken_for_free_soonest() -> None:
+    hidden = a_job("unknown", 8, seconds=HOUR, tell_work=False)
+    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(backfill(reserve_after=0.0))
+    scene.submit(hidden).decide().submit(a_job("known", 8, seconds=600.0)).decide()
+    scene.submit(a_job("gang", 8, seconds=60.0)).tick(10.0)
+    decision = scene.brain.decision
+    assert decision is not None and decision.reservation is not None
+    assert [*decision.reservation[1]] == [*scene.nodes("known")]
 
 
 def test_a_short_job_may_pass_though_a_long_one_of_its_kind_may_not() -> None:
@@ -139,7 +148,7 @@ def test_a_reserved_node_off_the_way_leaves_other_nodes_open() -> None:
 
 
 def test_a_wide_job_reserves_one_node_where_one_can_hold_it() -> None:
-    recipe = backfill(reserve_after=0.0, reserve_nodes=1)
+    recipe = backfill(reserve_after=0.0, reserve_gpus=1)
     scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(recipe)
     scene.submit(a_job("a", 5, seconds=HOUR), a_job("b", 5, seconds=2 * HOUR)).decide()
     scene.submit(a_job("whole", 8, max_nodes=1), a_job("long", 3, seconds=99 * HOUR)).decide()

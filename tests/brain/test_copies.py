@@ -1,6 +1,6 @@
 """A copied brain goes its own way: a forecast disturbs nothing."""
 
-from tests.builders import Scene, a_cluster, a_job, a_node, a_queue, given, jobs
+from tests.builders import Scene, a_cluster, a_job, a_node, a_queue, a_request, given, jobs
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
@@ -19,7 +19,7 @@ from weft.policy.recipes import srtf
 
 WHAT_COMES: list[Event] = [
     JobFinished(5.0, JobId("job0"), 1),
-    JobSubmitted(5.0, a_job("new", 4, seconds=1.0)),
+    JobSubmitted(5.0, a_request("new", 4, seconds=1.0)),
     JobCancelled(5.0, JobId("job1")),
     Tick(6.0),
     NodeAdded(6.0, a_node("n9")),
@@ -47,16 +47,16 @@ def seen(brain: Brain) -> list[object]:
         state.seats.gpus.tolist(),
         state.seats.slot.tolist(),
         state.booked.tolist(),
-        state.finished_count,
+        state.finished.count,
         dict(state.slot_of),
         dict(state.closed),
         state.node_ids[:],
         state.nodes.present.tolist(),
         state.tree,
-        [dict(rows) for rows in state.held_on],
-        [list(rows) for rows in state.seat_rows],
-        dict(state.admitted),
-        list(state.assignments),
+        [dict(rows) for rows in state.seating.held_on],
+        [list(rows) for rows in state.seating.seat_rows],
+        dict(state.seating.admitted),
+        list(state.seating.assignments),
     ]
 
 

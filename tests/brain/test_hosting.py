@@ -1,6 +1,5 @@
 """Cores and memory beside the GPUs: what is owed, what is fed, and who gets it back."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def cores(scene: Scene, job: str) -> float:
     """What each GPU of the job has by now: owed and fed."""
     state = scene.brain.state
     slot = state.slot_of[JobId(job)]
-    row = state.seat_rows[slot][0]
+    row = state.seating.seat_rows[slot][0]
     owed = float(state.seats.cpus[row]) / int(state.seats.gpus[row])
     return owed + state.fed(slot).cores
 
@@ -262,11 +261,12 @@ def measured(scene: Scene, job: str, cores: float, speed: float) -> Scene:
     return scene.send(event).wait(30.0)
 
 
-UNTOLD = replace(HUNGRY, known=False)
+def untold(name: str) -> Job:
+    return hosted(name, HUNGRY, tell_host=False)
 
 
 def test_a_job_of_which_nothing_is_known_is_owed_what_it_asks_for_and_tries_more() -> None:
-    scene = started(a_scene(), hosted("a", UNTOLD))
+    scene = started(a_scene(), untold("a"))
     assert cores(scene, "a") == 3.0, "nothing is believed before anything is measured"
     measured(scene, "a", 3.0, 50.0)
     assert cores(scene, "a") == 6.0
@@ -275,7 +275,7 @@ def test_a_job_of_which_nothing_is_known_is_owed_what_it_asks_for_and_tries_more
 
 
 def test_what_was_tried_in_vain_is_given_back_to_whoever_gains() -> None:
-    scene = started(a_scene(), hosted("a", UNTOLD), hosted("b", INDOLENT))
+    scene = started(a_scene(), untold("a"), hosted("b", INDOLENT))
     measured(measured(scene, "a", 3.0, 50.0), "a", 6.0, 50.5)
     started(scene, hosted("c", HUNGRY))
     assert (cores(scene, "a"), cores(scene, "c")) == (3.0, 8.0)
@@ -284,6 +284,6 @@ def test_what_was_tried_in_vain_is_given_back_to_whoever_gains() -> None:
 def test_a_plain_recipe_learns_nothing_of_cores() -> None:
     node = a_node("n0", 4, cpus=12.0, memory_gib=1000.0)
     scene = given(a_cluster(node)).with_recipe(RECIPES["srtf"]())
-    scene.submit(hosted("a", UNTOLD)).decide().tunable("a")
+    scene.submit(untold("a")).decide().tunable("a")
     measured(scene, "a", 3.0, 50.0)
     assert scene.all(Feed) == []

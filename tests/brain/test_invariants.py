@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.builders import Scene, a_cluster, a_job, a_queue, given, jobs
-from weft.brain.invariants import Breach, check, check_job, demand
-from weft.brain.state import BrainState
+from weft.brain.invariants import Breach, check, check_job, check_touched, demand
+from weft.brain.state.brain_state import BrainState
 from weft.model.decision import Assignment, Decision, Grant, Preemption
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
@@ -30,13 +30,13 @@ def slot(state: BrainState, job: str) -> int:
 
 
 def first_row(state: BrainState, job: str) -> int:
-    return state.seat_rows[slot(state, job)][0]
+    return state.seating.seat_rows[slot(state, job)][0]
 
 
 def a_seat_grows(state: BrainState) -> None:
     row = first_row(state, "a")
     state.seats.gpus[row] = 5
-    state.held_on[int(state.seats.node[row])][row] = 5
+    state.seating.held_on[int(state.seats.node[row])][row] = 5
     state.jobs.width[slot(state, "a")] = 5
     state.jobs.max_gpus[slot(state, "a")] = 5
 
@@ -91,10 +91,41 @@ def a_reason_without_wait(state: BrainState) -> None:
     state.jobs.reason[slot(state, "a")] = 1
 
 
+def a_pledge_on_a_lost_node(state: BrainState) -> None:
+    state.nodes.present[state.seats.node[first_row(state, "pledged")]] = False
+
+
+def a_pledge_on_a_cordoned_node(state: BrainState) -> None:
+    state.nodes.cordoned[state.seats.node[first_row(state, "pledged")]] = True
+
+
+def a_move_to_a_lost_node(state: BrainState) -> None:
+    assignment = state.seating.assignments[slot(state, "a")]
+    assert assignment is not None
+    state.next_assignment[slot(state, "long")] = assignment
+    state.nodes.present[state.node_row[assignment.placement.nodes[0]]] = False
+
+
+def a_seat_narrows_without_a_word(state: BrainState) -> None:
+    state.vacancy.room(counts_host=state.counts_host)
+    state.seats.gpus[first_row(state, "a")] = 3
+
+
+def a_waiting_job_uncounted(state: BrainState) -> None:
+    state.queued -= 1
+
+
+def a_range_uncounted(state: BrainState) -> None:
+    state.jobs.max_gpus[slot(state, "a")] = 6
+
+
 CORRUPTIONS: list[tuple[str, Callable[[BrainState], None]]] = [
     ("no GPU is given twice", a_seat_grows),
     ("no GPU is given twice", a_node_shrinks),
     ("no GPU is given twice", a_pledge_too_many),
+    ("nothing is pledged on what is gone", a_pledge_on_a_lost_node),
+    ("nothing is pledged on what is gone", a_pledge_on_a_cordoned_node),
+    ("nothing is pledged on what is gone", a_move_to_a_lost_node),
     ("all or nothing", a_seat_vanishes),
     ("all or nothing", a_width_out_of_range),
     ("all or nothing", a_waiting_job_holds_a_seat),
@@ -105,6 +136,9 @@ CORRUPTIONS: list[tuple[str, Callable[[BrainState], None]]] = [
     ("no job is lost", a_job_both_over_and_alive),
     ("every wait has a reason", a_wait_without_reason),
     ("every wait has a reason", a_reason_without_wait),
+    ("what is kept is what is there", a_seat_narrows_without_a_word),
+    ("what is kept is what is there", a_waiting_job_uncounted),
+    ("what is kept is what is there", a_range_uncounted),
 ]
 
 
@@ -133,7 +167,7 @@ def test_one_job_and_its_nodes_can_be_checked_alone() -> None:
 
 
 def test_a_lost_node_may_hold_more_than_it_has() -> None:
-    state = a_healthy_scene().brain.state
+    state = a_healthy_scene().cancel("pledged").brain.state
     state.nodes.gpus[:] = 0
     state.nodes.present[:] = False
     assert check(state) == []
@@ -156,6 +190,30 @@ def a_grant(job: str) -> Grant:
 
 def promises(state: BrainState, decision: Decision) -> list[str]:
     return [breach.promise for breach in check(state, decision)]
+
+
+NAMED: list[tuple[str, str, Callable[[BrainState], None]]] = [
+    ("a", "no GPU is given twice", a_seat_grows),
+    ("pledged", "no GPU is given twice", a_pledge_too_many),
+    ("pledged", "nothing is pledged on what is gone", a_pledge_on_a_lost_node),
+    ("a", "all or nothing", a_seat_vanishes),
+    ("pledged", "all or nothing", a_pledge_without_admission),
+    ("a", "every wait has a reason", a_reason_without_wait),
+]
+
+
+@pytest.mark.parametrize(
+    ("job", "promise", "corrupt"), NAMED, ids=lambda x: getattr(x, "__name__", "")
+)
+def test_what_a_decision_names_is_checked_alone(
+    job: str, promise: str, corrupt: Callable[[BrainState], None]
+) -> None:
+    state = a_healthy_scene().brain.state
+    named = Decision(0.0, grants=(a_grant(job),))
+    assert check_touched(state, named) == []
+    corrupt(state)
+    assert promise in [breach.promise for breach in check_touched(state, named)]
+    assert check_touched(state, Decision(0.0)) == [], "it names nobody"
 
 
 def test_a_queue_that_was_given_too_much_is_found() -> None:
@@ -199,7 +257,7 @@ def test_what_is_taken_from_a_queue_that_has_no_more_than_its_guarantee_is_found
         scene = given(a_cluster(nodes=1, gpus=8)).with_queues(*queues)
         scene.submit(a_job("mine", 4, queue="a"), a_job("theirs", 4, queue="b")).decide()
         state = scene.brain.state
-        state.mark_releasing(slot(state, "mine"))
+        state.seating.mark_releasing(slot(state, "mine"))
         taken = Preemption(JobId("mine"), JobId("theirs"), reclaim=True)
         given_to = Grant(JobId("theirs"), Assignment(4, Placement(())))
         promises = {breach.promise for breach in check(state, Decision(0.0, (given_to,), (taken,)))}

@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.builders import a_cluster, a_job, given, is_now, runs, starts_on, waits_because
+from tests.builders import (
+    a_cluster,
+    a_job,
+    a_request,
+    given,
+    is_now,
+    runs,
+    starts_on,
+    waits_because,
+)
 from weft.brain.event import (
     JobCancelled,
     JobFinished,
@@ -11,9 +20,11 @@ from weft.brain.event import (
     Phase,
     Tick,
     Verb,
+    WorkerLost,
 )
 from weft.brain.instruction import Preempt, Start, Stop, Wake
-from weft.model.ids import JobId
+from weft.failure.evidence import Failure, FailureClass
+from weft.model.ids import JobId, NodeId
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 from weft.policy.recipes import srtf
@@ -129,8 +140,48 @@ def test_the_retry_budget_ends() -> None:
 
 
 def test_a_failure_that_cannot_be_mended_is_final_at_once() -> None:
-    scene = given(ONE_NODE).submit(a_job("broken")).decide().fail("broken", retryable=False)
+    scene = (
+        given(ONE_NODE)
+        .submit(a_job("broken"))
+        .decide()
+        .fail("broken", failure=Failure(FailureClass.USER, "no such file"))
+    )
     scene.expect("broken", is_now(State.FAILED))
+    why = scene.brain.state.closed[JobId("broken")].why
+    assert why == "no such file; another try would end the same way"
+
+
+def test_a_lost_worker_is_told_with_its_evidence() -> None:
+    scene = given(ONE_NODE).stay_silent().submit(a_job("gang")).decide()
+    failure = Failure(FailureClass.NODE, "w-0: Evicted")
+    scene.send(WorkerLost(scene.now, JobId("gang"), 1, NodeId("n0"), failure))
+    assert scene.last(Stop, "gang").why == "worker lost on n0: w-0: Evicted"
+
+
+def test_a_job_whose_surroundings_fail_it_at_once_is_tried_ever_more_seldom() -> None:
+    scene = given(ONE_NODE).submit(a_job("job", seconds=1e6)).decide()
+    failure = Failure(FailureClass.SERVICE, "job-1-0: exit code 75")
+    for times in range(1, 9):
+        scene.expect("job", runs).lose_worker("job", "n0", failure)
+        rest = min(60.0 * 2 ** (times - 1), 3600.0)
+        scene.wait(rest - 1.0)
+        scene.expect("job", waits_because(ReasonCode.BACKOFF_LOST, losses=times))
+        scene.wait(11.0)
+    scene.expect("job", runs).wait(3600.0).lose_worker("job", "n0", failure)
+    scene.expect("job", waits_because(ReasonCode.BACKOFF_LOST, losses=1))
+    assert scene.brain.state.jobs.failures[scene.brain.state.slot_of[JobId("job")]] == 0
+
+
+def test_others_get_the_seats_of_one_that_rests() -> None:
+    scene = given(ONE_NODE).submit(a_job("job", 8), a_job("other", 8)).decide()
+    failure = Failure(FailureClass.SERVICE, "job-1-0: exit code 75")
+    scene.expect("job", runs).lose_worker("job", "n0", failure).wait(30.0)
+    scene.expect("other", runs)
+
+
+def test_who_is_drained_goes_on_elsewhere_at_once() -> None:
+    scene = given(ONE_NODE).submit(a_job("job")).decide().lose_worker("job", "n0").decide()
+    scene.expect("job", runs)
 
 
 def test_what_was_checkpointed_is_kept_and_the_rest_is_lost() -> None:
@@ -218,12 +269,12 @@ def test_hundreds_of_jobs_and_seats_fit_though_the_tables_began_small() -> None:
     scene.submit(*(a_job(f"job{i}") for i in range(300))).decide()
     assert len(scene.running()) == 300
     scene.finish(*(f"job{i}" for i in range(300)))
-    assert scene.brain.state.finished_count == 300
+    assert scene.brain.state.finished.count == 300
 
 
 def test_submission_carries_its_own_time() -> None:
     scene = given(ONE_NODE).tick(100.0)
-    scene.send(JobSubmitted(100.0, a_job("late", at=40.0))).decide()
+    scene.send(JobSubmitted(100.0, a_request("late", at=40.0))).decide()
     scene.report("late", Phase.RUNNING, done=7.0).tick(10.0)
     view = scene.brain.state.snapshot(scene.now).job(scene.brain.state.slot_of[JobId("late")])
     assert view.remaining_seconds == pytest.approx(3600.0 - 17.0)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.builders import Scene, a_cluster, a_job, a_node, a_queue, given, jobs, seats
+from tests.builders import Scene, a_cluster, a_job, a_node, a_queue, a_request, given, jobs, seats
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
@@ -28,19 +28,16 @@ from weft.brain.event import (
     WorkerLost,
 )
 from weft.brain.instruction import (
-    Cordon,
     Instruction,
-    Move,
     Preempt,
     Probe,
-    Regroup,
-    Replan,
     Resize,
     Start,
     Stop,
     Wake,
 )
 from weft.brain.journal import FORMAT, Journal, encode
+from weft.failure.evidence import Failure, FailureClass
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId
 from weft.policy.recipes import srtf
@@ -49,11 +46,11 @@ JOB, NODE = JobId("job"), NodeId("n0")
 SEATS = Assignment(2, seats(n0=2))
 
 EVENTS: list[Event] = [
-    JobSubmitted(0.0, a_job("job", 2, types=[("h100", 2.0)])),
+    JobSubmitted(0.0, a_request("job", 2, types=[("h100", 2.0)])),
     JobCancelled(1.0, JOB),
     JobReported(2.0, JOB, 1, Phase.RUNNING, 5.0, seats(n0=2)),
     JobFinished(3.0, JOB, 1),
-    JobFailed(4.0, JOB, 1, 2.5, retryable=False),
+    JobFailed(4.0, JOB, 1, 2.5, Failure(FailureClass.USER, "exit code 2", NODE, 1)),
     WorkerLost(5.0, JOB, 1, NODE),
     NodeAdded(6.0, a_node("n0", cpus=4.0)),
     NodeChanged(7.0, a_node("n0", cordoned=True)),
@@ -64,12 +61,11 @@ EVENTS: list[Event] = [
     Tick(12.0),
 ]
 INSTRUCTIONS: list[Instruction] = [
-    *(kind(JOB, 1, SEATS) for kind in (Start, Replan, Regroup, Move)),
+    Start(JOB, 1, SEATS),
     Resize(JOB, 1, SEATS, 2),
     Preempt(JOB, 1, JobId("other")),
     Stop(JOB, 1, "why"),
     Probe(JOB, 1),
-    Cordon(NODE, "why"),
     Wake(13.5),
 ]
 
@@ -179,7 +175,7 @@ def test_the_same_events_give_the_same_fingerprint_under_any_hash_seed() -> None
 def test_replaying_the_events_gives_the_same_instructions() -> None:
     recipe = srtf(min_run=0.0, spacing=1.0)
     events: list[Event] = [NodeAdded(0.0, a_node("n0")), NodeAdded(0.0, a_node("n1"))]
-    events += [JobSubmitted(float(i), job) for i, job in enumerate(jobs(12, gpus=3))]
+    events += [JobSubmitted(float(i), job.request) for i, job in enumerate(jobs(12, gpus=3))]
     events += [Tick(20.0), Tick(30.0), NodeLost(31.0, NODE), Tick(40.0)]
     one, other = Brain(recipe), Brain(recipe)
     assert [one.handle(event) for event in events] == [other.handle(event) for event in events]

@@ -8,25 +8,27 @@ import pytest
 from tests.builders import Scene, a_cluster, a_job, given, is_now, runs
 from weft.brain.event import JobMeasured
 from weft.brain.instruction import Preempt, Resize
-from weft.brain.toll import Toll
+from weft.brain.state.measured_cost import MeasuredCost
+from weft.failure.evidence import Failure, FailureClass
 from weft.model.curve import Curve
 from weft.model.ids import JobId
-from weft.model.job import Job, Work
+from weft.model.job import Job
 from weft.model.loss import LossCurve
+from weft.model.menu import Floats
 from weft.model.snapshot import Snapshot
 from weft.model.state import State
 from weft.perf.predictability import PREDICTABLE_AFTER
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import Maker, afs_l, afs_p, even, maxmin, optimus, weave
 
-UNKNOWN = Work(0.0, known=False)
-SECRET = Curve(((1, 10.0), (2, 15.0), (4, 22.0), (8, 25.0)), known=False)
+SECRET = Curve(((1, 10.0), (2, 15.0), (4, 22.0), (8, 25.0)))
 """What workers measure of the jobs below."""
 
 
 def a_secret(name: str = "job", most: int = 8, *, least: int = 1, **fields: Any) -> Job:
     """A job of which nobody has said how it scales, nor how long it is."""
-    return a_job(name, most, width=(least, most), **{"curve": SECRET, "work": UNKNOWN, **fields})
+    untold = {"tell_curve": False, "tell_work": False}
+    return a_job(name, most, width=(least, most), **{"curve": SECRET, **untold, **fields})
 
 
 def quick(make: Maker = weave) -> Recipe:
@@ -87,7 +89,7 @@ def test_who_was_never_measured_grows_too(make: Maker) -> None:
 
 def test_what_was_measured_is_believed_and_replaces_what_was_not() -> None:
     scene = one_wide()
-    assert speeds(scene, 1, 8) == [0.0, 0.0], "in units that nobody has told yet"
+    assert np.isnan(speeds(scene, 1, 8)).all(), "in units that nobody has told yet"
     told(scene)
     assert speeds(scene, 8) == pytest.approx([25.0], rel=0.01)
     assert speeds(scene, 4) == pytest.approx([12.5], rel=0.3), "without loss, as far as one knows"
@@ -102,6 +104,23 @@ def test_what_is_measured_again_is_the_mean_by_time() -> None:
     assert (point.units_per_second, point.seconds) == (35.0, 120.0)
 
 
+@pytest.mark.parametrize("make", [weave, afs_l, afs_p, optimus, even, maxmin])
+def test_who_claims_a_thousandfold_at_full_width_gets_no_more_for_it(make: Maker) -> None:
+    true = {8: 8.0, 4: 4.0, 2: 2.0, 1: 1.0}
+    assert _shared(make, true | {8: 8000.0}) <= _shared(make, true)
+
+
+def _shared(make: Maker, claims: dict[int, float]) -> int:
+    """What a job gets that claims these speeds, beside one that scales without loss."""
+    scene = given(a_cluster(nodes=1, gpus=8)).with_recipe(quick(make))
+    for name in ("claims", "honest"):
+        scene.submit(a_secret(name)).decide().live(name)
+    for name, said in (("claims", claims), ("honest", {8: 8.0, 4: 4.0, 2: 2.0, 1: 1.0})):
+        for gpus, speed in said.items():
+            told(scene, name, gpus=gpus, speed=speed, work_total=1e5)
+    return width(scene.wait(600.0), "claims")
+
+
 def test_one_width_on_two_nodes_is_another_point() -> None:
     scene = told(told(one_wide()), nodes=2, speed=12.0)
     assert len(scene.brain.learning.lessons[0].points) == 2
@@ -109,7 +128,7 @@ def test_one_width_on_two_nodes_is_another_point() -> None:
 
 def test_of_a_job_that_states_its_curve_nothing_is_learnt() -> None:
     stated = Curve(((1, 1.0), (8, 8.0)))
-    scene = one_wide(curve=stated)
+    scene = one_wide(curve=stated, tell_curve=True)
     before = speeds(scene, 1, 8)
     told(scene)
     assert speeds(scene, 1, 8) == before
@@ -118,7 +137,7 @@ def test_of_a_job_that_states_its_curve_nothing_is_learnt() -> None:
 
 def test_a_job_that_hardly_gains_by_gpus_leaves_them_to_one_that_does() -> None:
     """Believed to scale without loss they would share; measured to be flat it keeps little."""
-    rival = a_job("rival", 8, width=(1, 8), work=UNKNOWN, curve=Curve(((1, 1.0), (8, 8.0))))
+    rival = a_job("rival", 8, width=(1, 8), tell_work=False, curve=Curve(((1, 1.0), (8, 8.0))))
     unaware = one_wide(quick(afs_p)).submit(rival).decide().live("rival").wait(60.0)
     assert width(unaware) >= 3
     aware = one_wide(quick(afs_p))
@@ -153,6 +172,47 @@ def test_what_one_run_of_a_program_showed_is_believed_of_the_next() -> None:
         scene.finish(name)
 
 
+def _after_a_run(**fields: Any) -> Scene:
+    """One job has shown its curve and is over."""
+    scene = one_wide(**fields)
+    for _ in range(3):
+        measured(scene)
+    return scene.finish("job")
+
+
+def test_a_job_of_a_known_program_begins_with_its_forerunners_curve() -> None:
+    scene = _after_a_run(program="train", tenant="lab")
+    scene.submit(a_secret("same", program="train", tenant="lab"))
+    assert speeds(scene, 1, 4, 8, job="same") == pytest.approx([10.0, 22.0, 25.0], rel=0.15)
+
+
+def test_a_job_of_a_new_program_begins_with_what_is_typical_and_runs_wide() -> None:
+    scene = given(a_cluster(nodes=1, gpus=8)).with_recipe(quick())
+    assert _relative(scene.submit(a_secret("first")), "first")[8] == pytest.approx(8.0)
+    scene = _after_a_run(program="train", tenant="lab")
+    scene.submit(a_secret("new", program="other", tenant="lab")).decide()
+    likely = _relative(scene, "new")
+    assert 2.5 < likely[8] < 7.8
+    assert (np.diff(likely[:9]) > 0).all()
+    assert np.isnan(column(scene, "scale", "new")), "in units that nobody has told yet"
+    assert width(scene, "new") == 8
+
+
+def test_what_is_typical_keeps_the_unit_of_a_stated_length() -> None:
+    scene = _after_a_run(program="train", tenant="lab")
+    (before,) = speeds(given(a_cluster(nodes=1, gpus=8)).submit(_stated()), 8)
+    assert speeds(scene.submit(_stated("new")), 8, job="new") == pytest.approx([before])
+
+
+def _stated(name: str = "job") -> Job:
+    return a_secret(name, seconds=100.0, tell_work=True)
+
+
+def _relative(scene: Scene, job: str) -> Floats:
+    curves = scene.brain.state.menus.table
+    return np.asarray(curves.likely[int(column(scene, "menu", job))])
+
+
 # --- exploring ------------------------------------------------------------------------------------
 
 
@@ -180,7 +240,7 @@ def test_when_enough_is_known_it_grows_again_into_what_is_idle() -> None:
 
 def test_a_growth_that_was_not_worth_it_is_thought_of_again_as_the_job_goes_on() -> None:
     scene = one_wide()
-    scene.brain.state.resize_cost = Toll(30.0, 50)
+    scene.brain.state.resize_cost = MeasuredCost(30.0, 50)
     for _ in range(3):
         measured(scene, work_done=500.0)
     assert width(scene) == 2
@@ -238,9 +298,9 @@ def test_a_job_of_one_width_is_not_explored() -> None:
 
 def believed(scene: Scene) -> dict[str, Any]:
     state = scene.brain.state
-    names = ("curve", "scale", "pace", "explore", "work_total", "steady", "width", "speed")
+    names = ("menu", "scale", "pace", "explore", "work_total", "steady", "width", "speed")
     columns = {name: getattr(state.jobs, name)[: state.size].tolist() for name in names}
-    rows = state.curves.table.likely[: len(state.curves.table.widest)].tolist()
+    rows = state.menus.table.likely[: len(state.menus.table.widest)].tolist()
     return {**columns, "rows": rows, "scores": scene.brain.learning.curve_scores.count}
 
 
@@ -353,7 +413,7 @@ def test_a_total_that_was_stated_is_not_forgotten_by_a_report_without_one() -> N
 
 
 def test_what_its_owner_said_is_not_replaced() -> None:
-    scene = told(one_wide(work=Work(3600.0)), work_total=5.0)
+    scene = told(one_wide(seconds=3600.0, tell_work=True), work_total=5.0)
     assert interval(scene) == (3600.0, 3600.0, 3600.0)
 
 
@@ -398,7 +458,7 @@ def test_a_run_that_failed_is_no_lesson_in_length() -> None:
     scene = given(a_cluster(nodes=1, gpus=8)).with_recipe(quick())
     for name in ("one", "two", "three"):
         scene.submit(a_secret(name, program="train")).decide()
-        told(scene, name, work_done=50.0).fail(name, retryable=False)
+        told(scene, name, work_done=50.0).fail(name, failure=Failure(FailureClass.USER))
     scene.submit(a_secret(program="train")).decide()
     told(scene, work_done=10.0)
     assert np.isnan(column(scene, "work_total"))
@@ -436,7 +496,9 @@ def test_a_length_that_was_foretold_is_scored_at_the_end(truth: float, covered: 
 
 def test_a_length_that_was_never_foretold_is_not_scored() -> None:
     assert told(one_wide()).finish("job").brain.learning.work_scores.count == 0
-    assert one_wide(work=Work(10.0)).finish("job").brain.learning.work_scores.count == 0
+    assert (
+        one_wide(seconds=10.0, tell_work=True).finish("job").brain.learning.work_scores.count == 0
+    )
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -456,7 +518,7 @@ def test_a_slot_that_is_used_again_has_learnt_nothing() -> None:
     scene = told(one_wide(), work_total=5000.0)
     scene.finish("job").submit(a_secret("next")).decide()
     assert scene.brain.state.slot_of[JobId("next")] == 0
-    assert speeds(scene, 8, job="next") == [0.0]
+    assert np.isnan(speeds(scene, 8, job="next")).all()
     assert np.isnan(column(scene, "work_total", "next"))
     assert not column(scene, "explore", "next") and not is_predictable(scene, "next")
     assert 0 not in scene.brain.learning.lessons

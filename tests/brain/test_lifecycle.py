@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from weft.brain.lifecycle import LEGAL, check_transition
+from weft.brain.state.lifecycle import LEGAL, check_transition
 from weft.model.errors import IllegalTransition, ProtocolError
 from weft.model.ids import JobId
 from weft.model.state import State
 
 Q, A, S, R = State.QUEUED, State.ADMITTED, State.STARTING, State.RUNNING
-RESIZING, MIGRATING, STOPPING = State.RESIZING, State.MIGRATING, State.STOPPING
+RESIZING, STOPPING = State.RESIZING, State.STOPPING
 DONE, FAILED, CANCELLED = State.SUCCEEDED, State.FAILED, State.CANCELLED
 
 EDGES = {
@@ -29,7 +29,6 @@ EDGES = {
     (S, DONE): "finished before the acknowledgement arrived",
     (S, FAILED): "failed while it started, and is not retried",
     (R, RESIZING): "its width changes",
-    (R, MIGRATING): "its nodes change",
     (R, STOPPING): "preempted, cancelled, or a worker was lost",
     (R, Q): "failed and is retried",
     (R, DONE): "finished",
@@ -39,11 +38,6 @@ EDGES = {
     (RESIZING, Q): "failed while it was resized",
     (RESIZING, DONE): "finished while it was resized",
     (RESIZING, FAILED): "failed for good while it was resized",
-    (MIGRATING, R): "moved",
-    (MIGRATING, STOPPING): "stopped while it moved",
-    (MIGRATING, Q): "failed while it moved",
-    (MIGRATING, DONE): "finished while it moved",
-    (MIGRATING, FAILED): "failed for good while it moved",
     (STOPPING, Q): "preempted: it waits again",
     (STOPPING, A): "moved: its next seats are assigned",
     (STOPPING, DONE): "finished before it could be stopped",
@@ -74,4 +68,4 @@ def test_the_table_speaks_of_every_state_and_leaves_final_ones_alone() -> None:
 
 
 def test_only_states_between_start_and_stop_hold_seats() -> None:
-    assert [state for state in State if state.holds_seats] == [S, R, RESIZING, MIGRATING, STOPPING]
+    assert [state for state in State if state.holds_seats] == [S, R, RESIZING, STOPPING]

@@ -15,8 +15,8 @@ from tests.builders import (
     starts_on,
     waits_because,
 )
-from weft.model.job import Locality
 from weft.model.reason import Cause, ReasonCode
+from weft.model.request import Locality
 from weft.model.state import State
 from weft.policy.place.patience import Patience
 from weft.policy.recipes import backfill
@@ -30,6 +30,12 @@ def two_broken_nodes(*, patience: float = 1800.0) -> Scene:
     recipe = backfill(reserve=False)
     scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(recipe, patience=Patience(patience))
     return scene.submit(*jobs(2, "five", 5, seconds=1e6)).decide()
+
+
+def test_a_gang_wider_than_a_node_waits_for_no_better_place() -> None:
+    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(backfill(reserve=False))
+    scene.submit(a_job("gang", 16, seconds=1000.0, locality=PER_NODE)).decide()
+    scene.expect("gang", is_now(State.RUNNING))
 
 
 def test_a_job_waits_for_one_node_and_says_for_how_long() -> None:
@@ -54,9 +60,9 @@ def test_it_never_waits_longer_than_the_slowdown_would_cost() -> None:
 
 
 def test_the_wait_is_capped_where_the_length_is_huge_or_unknown() -> None:
-    job = a_job("six", 6, locality=PER_NODE)
-    for work in (type(job.work)(1e9), type(job.work)(60.0, known=False)):
-        scene = two_broken_nodes(patience=300.0).submit(job.with_work(work)).decide()
+    for length in ({"seconds": 1e9}, {"seconds": 60.0, "tell_work": False}):
+        job = a_job("six", 6, locality=PER_NODE, **length)  # type: ignore[arg-type]
+        scene = two_broken_nodes(patience=300.0).submit(job).decide()
         scene.wait(290.0).expect("six", is_now(State.QUEUED)).wait(12.0).expect("six", runs)
         assert scene.waited("six")[Cause.LOCALITY] <= 300.0
 

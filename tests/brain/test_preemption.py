@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.builders import (
     Scene,
     a_cluster,
@@ -16,14 +18,23 @@ from tests.builders import (
     waits_because,
     yields_to,
 )
-from weft.brain.event import Verb
+from weft.brain.event import Phase, Verb
 from weft.brain.instruction import Preempt
 from weft.model.ids import JobId
-from weft.model.job import Locality
 from weft.model.reason import ReasonCode
+from weft.model.request import Locality
 from weft.model.state import State
 from weft.policy.recipe import Recipe, Yielding
-from weft.policy.recipes import backfill, fair, las, muri_srtf, muri_tiresias, srtf, tiresias
+from weft.policy.recipes import (
+    RECIPES,
+    backfill,
+    fair,
+    las,
+    muri_srtf,
+    muri_tiresias,
+    srtf,
+    tiresias,
+)
 
 EAGER = srtf(min_run=0.0, spacing=1.0)
 DEAR_SPREAD = Locality(0.15, 0.10)
@@ -98,6 +109,29 @@ def test_a_job_that_may_not_be_preempted_never_is() -> None:
     scene = one_node_of(8).submit(a_job("firm", 8, seconds=1e4, preemptible=False)).decide()
     scene.submit(a_job("short", 8, seconds=10.0, priority=9)).decide()
     scene.expect("firm", runs, is_never_preempted)
+
+
+@pytest.mark.parametrize("recipe", [EAGER, muri_srtf()], ids=["srtf", "reshuffling"])
+def test_a_job_that_has_not_saved_keeps_its_seats_until_it_has(recipe: Recipe) -> None:
+    scene = one_node_of(8, recipe).submit(a_job("long", 8, seconds=1e5, yields=False)).decide()
+    scene.submit(a_job("short", 8, seconds=10.0)).wait(7200.0)
+    scene.expect("long", runs, is_never_preempted).expect("short", is_now(State.QUEUED))
+    scene.report("long", Phase.RUNNING, yields=True).wait(1.0)
+    scene.expect("long", yields_to("short")).expect("short", runs)
+
+
+def test_whoever_has_waited_too_long_does_not_take_the_seats_of_one_that_has_not_saved() -> None:
+    scene = one_node_of(8, RECIPES["backfill"](longest_wait=3600.0))
+    scene.submit(a_job("long", 8, seconds=1e6, yields=False)).decide()
+    scene.submit(a_job("late", 8, seconds=10.0)).wait(2e5)
+    scene.expect("long", runs, is_never_preempted)
+    scene.report("long", Phase.RUNNING, yields=True).wait(2.0).expect("long", yields_to("late"))
+
+
+def test_a_firm_job_yields_when_the_world_says_that_it_had_enough() -> None:
+    scene = one_node_of(8).submit(a_job("firm", 8, seconds=1e5, preemptible=False)).decide()
+    scene.submit(a_job("short", 8, seconds=10.0)).wait(7200.0).expect("firm", runs)
+    scene.report("firm", Phase.RUNNING, yields=True).wait(1.0).expect("firm", yields_to("short"))
 
 
 def test_higher_priority_beats_every_order() -> None:

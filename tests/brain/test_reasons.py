@@ -18,9 +18,10 @@ from tests.builders import (
     runs,
     waits_because,
 )
+from weft.failure.evidence import Failure, FailureClass
 from weft.model.cluster import Cluster
-from weft.model.job import Locality
 from weft.model.reason import ReasonCode
+from weft.model.request import Locality
 from weft.model.state import State
 from weft.policy.recipes import RECIPES, backfill, fifo, muri_srtf, srtf
 
@@ -112,6 +113,11 @@ def refused() -> Scene:
     return scene.submit(a_job("waits")).decide().refuse("waits")
 
 
+def lost_before() -> Scene:
+    failure = Failure(FailureClass.SERVICE, "waits-1-0: exit code 75")
+    return given(ONE_NODE).submit(a_job("waits")).decide().lose_worker("waits", "n0", failure)
+
+
 SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] = {
     ReasonCode.ROUND_PENDING: (pending, {"delay": 0.0}),
     ReasonCode.QUOTA_LIMIT: (quota_limit, {"queue": "default", "used": 2, "limit": 2, "need": 1}),
@@ -130,6 +136,7 @@ SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] 
     ReasonCode.HEALTH_LOST: (unhealthy, {"free": 7, "lost": 8, "need": 16}),
     ReasonCode.BACKOFF_RETRY: (failed_before, {"failures": 1, "delay": 60.0}),
     ReasonCode.BACKOFF_REFUSED: (refused, {"refusals": 1, "delay": 60.0}),
+    ReasonCode.BACKOFF_LOST: (lost_before, {"losses": 1, "delay": 60.0}),
 }
 
 

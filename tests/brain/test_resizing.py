@@ -17,13 +17,14 @@ from tests.builders import (
 )
 from weft.brain.event import JobMeasured, Phase, Verb
 from weft.brain.instruction import Preempt, Probe, Resize, Stop
-from weft.model.curve import Curve
 from weft.model.ids import JobId
-from weft.model.job import Locality, Work
 from weft.model.placement import Placement
 from weft.model.reason import ReasonCode
+from weft.model.request import Locality
+from weft.model.snapshot import Ints, Snapshot
 from weft.model.state import State
-from weft.policy.recipes import maxmin
+from weft.policy.recipes import afs_l, maxmin
+from weft.policy.supply import Supply
 
 RESIZE = Verb.RESIZE
 
@@ -50,7 +51,7 @@ def width(scene: Scene, job: str) -> int:
 def test_a_job_begins_as_wide_as_it_may_in_pieces_of_one_gpu() -> None:
     scene = a_scene().submit(a_job("wide", 4, width=(1, 4))).decide().expect("wide", runs)
     assert width(scene, "wide") == 4
-    assert len(scene.brain.state.seat_rows[0]) == 4
+    assert len(scene.brain.state.seating.seat_rows[0]) == 4
 
 
 def test_it_shrinks_for_a_newcomer_and_grows_when_that_has_gone() -> None:
@@ -96,7 +97,9 @@ def test_a_growth_that_is_refused_gives_its_seats_back() -> None:
     scene.stay_silent().decide().expect("wide", is_now(State.RESIZING))
     scene.refuse("wide", RESIZE, serial=2).expect("wide", runs)
     assert width(scene, "wide") == 2
-    assert scene.brain.state.held_on[0].keys() == set(scene.brain.state.seat_rows[0])
+    assert scene.brain.state.seating.held_on[0].keys() == set(
+        scene.brain.state.seating.seat_rows[0]
+    )
 
 
 def test_an_old_answer_changes_nothing() -> None:
@@ -154,13 +157,13 @@ def test_growth_goes_to_other_nodes_where_that_is_worth_it() -> None:
 
 
 def test_growth_to_other_nodes_waits_for_no_measurement() -> None:
-    untold = {"curve": Curve(((1, 1.0),), known=False), "work": Work(0.0, known=False)}
+    untold = {"tell_curve": False, "tell_work": False}
     scene = beside_others(**untold).finish("x").decide()
     assert scene.nodes("wide") == {"n1": 2, "n0": 2}
 
 
 def test_a_recipe_without_curves_does_not_mind_what_was_measured() -> None:
-    untold = {"curve": Curve(((1, 1.0),), known=False), "work": Work(0.0, known=False)}
+    untold = {"tell_curve": False, "tell_work": False}
     scene = beside_others(**untold)
     for gpus, speed in ((2, 10.0), (4, 9.0)):
         scene.send(
@@ -195,7 +198,7 @@ def test_a_limit_of_the_queue_bounds_growth() -> None:
 
 def left_of(scene: Scene, job: str, *kept: int) -> Placement:
     state = scene.brain.state
-    assignment = state.assignments[state.slot_of[job]]  # type: ignore[index]
+    assignment = state.seating.assignments[state.slot_of[job]]  # type: ignore[index]
     assert assignment is not None
     return assignment.placement.only(kept)
 
@@ -225,7 +228,7 @@ def test_without_its_head_or_too_narrow_it_must_start_anew(kept: tuple[int, ...]
 
 def test_a_lost_node_costs_a_live_job_its_seats_there_and_no_more() -> None:
     scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
-    head = scene.brain.state.assignments[0].placement.seats[0].node  # type: ignore[union-attr]
+    head = scene.brain.state.seating.assignments[0].placement.seats[0].node  # type: ignore[union-attr]
     scene.lose({"n0": "n1", "n1": "n0"}[head]).expect("wide", runs)
     assert scene.nodes("wide") == {head: 2}
     assert not scene.all(Stop)
@@ -233,7 +236,7 @@ def test_a_lost_node_costs_a_live_job_its_seats_there_and_no_more() -> None:
 
 def test_a_lost_node_with_the_head_ends_the_incarnation() -> None:
     scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
-    head = scene.brain.state.assignments[0].placement.seats[0].node  # type: ignore[union-attr]
+    head = scene.brain.state.seating.assignments[0].placement.seats[0].node  # type: ignore[union-attr]
     scene.stay_silent().lose(head).expect("wide", is_now(State.STOPPING))
 
 
@@ -305,5 +308,33 @@ def test_a_resize_does_not_outlive_its_job(end: str) -> None:
     getattr(scene, end)("wide")
     if end == "cancel":
         scene.expect("wide", is_now(State.STOPPING)).done("wide", Verb.STOP, kept=0.0)
-    assert not scene.brain.state.resizes
+    assert not scene.brain.state.seating.resizes
     scene.expect("other", is_now(State.STARTING))
+
+
+def test_nobody_is_asked_for_widths_while_all_are_fixed() -> None:
+    """A round costs no more under a recipe that resizes where there is nothing to resize."""
+    asked: list[int] = []
+    recipe = maxmin(spacing=1.0, min_run=0.0)
+
+    def noting(snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
+        asked.append(len(slots))
+        return recipe.size(snapshot, slots, supply)
+
+    scene = given(a_cluster(nodes=1, gpus=4)).with_recipe(recipe, size=noting)
+    scene.submit(a_job("fixed", 2), a_job("wider", 4)).decide()
+    scene.expect("fixed", runs)
+    assert asked == []
+    scene.submit(a_job("ranged", 2, width=(1, 2))).decide().expect("ranged", runs)
+    assert asked
+
+
+def test_seats_on_offer_are_given_once_though_their_holder_has_to_go() -> None:
+    """Three of its four GPUs are on offer when all four are reclaimed: nobody gets seven."""
+    scene = given(a_cluster(nodes=1, gpus=4)).with_recipe(afs_l(spacing=1.0, hold=0.0, min_run=0.0))
+    scene.with_queues(a_queue("lent", 0), a_queue("owner", 8))
+    scene.submit(a_job("elastic", 4, width=(1, 4), seconds=1e5, queue="lent")).decide()
+    scene.live("elastic")
+    scene.submit(a_job("gang", 4, seconds=10.0, queue="owner"))
+    scene.submit(a_job("more", 3, seconds=20.0, queue="owner")).decide()
+    scene.expect("gang", runs).expect("more", is_now(State.QUEUED))

@@ -153,6 +153,13 @@ def test_reclaiming_asks_for_no_least_run_time_and_no_rank() -> None:
     scene.expect("short", yields_to("long")).expect("long", runs)
 
 
+def test_what_was_lent_is_reclaimed_from_one_that_has_not_saved_too() -> None:
+    scene = tenants(a_queue("a", 8), a_queue("b", 0))
+    scene.submit(a_job("unsaved", 8, queue="b", yields=False)).decide()
+    scene.submit(a_job("mine", 8, queue="a")).decide()
+    scene.expect("unsaved", yields_to("mine")).expect("mine", runs)
+
+
 def test_what_was_promised_twice_is_not_reclaimed_from_those_within_their_guarantee() -> None:
     scene = tenants(a_queue("a", 4), a_queue("b", 4), gpus=6)
     scene.submit(*jobs(4, "b", queue="b")).decide().submit(a_job("mine", 4, queue="a")).decide()

@@ -11,31 +11,38 @@ from hypothesis import strategies as st
 from tests.builders import Scene, a_cluster, a_job, a_snapshot, given, runs
 from weft.brain.event import InstructionDone, Verb
 from weft.brain.instruction import Preempt, Resize, Start
-from weft.brain.toll import REMEMBERED, Toll
-from weft.brain.worth import seconds_saved, worth_growing, worth_restarting
-from weft.model.curves import Curves
+from weft.brain.round.worth import (
+    Change,
+    price_seconds,
+    seconds_saved,
+    worth_growing,
+    worth_restarting,
+)
+from weft.brain.state.measured_cost import REMEMBERED, MeasuredCost
 from weft.model.ids import JobId
+from weft.model.menu import Menus
 from weft.model.snapshot import Ints, Snapshot
 from weft.model.state import State
 from weft.policy.recipe import Recipe, Resizing
 from weft.policy.recipes import afs_l, even, weave
 from weft.policy.size.requested import Size
+from weft.policy.supply import Supply
 
 NAN = float("nan")
 LINEAR, FLAT = np.arange(9.0), np.minimum(np.arange(9.0), 1.0)
 DIPPING = np.array([0.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
-CURVES = Curves.of([(row, row, row) for row in (LINEAR, FLAT, DIPPING)])
+MENUS = Menus.of([(row, row, row) for row in (LINEAR, FLAT, DIPPING)])
 
 
-def running(left: float, width: int = 2, curve: int = 0, **columns: Any) -> dict[str, Any]:
+def running(left: float, width: int = 2, menu: int = 0, **columns: Any) -> dict[str, Any]:
     """With so much work left, and as much behind it as `work_done` says."""
     done = float(columns.get("work_done", 0.0))
-    work = {"work_total": left + done, "width": width, "curve": curve}
+    work = {"work_total": left + done, "width": width, "menu": menu}
     return {"state": State.RUNNING, "live": True, **work, **columns}
 
 
 def scene(*rows: dict[str, Any], resize: float = 0.0, restart: float = 0.0) -> Snapshot:
-    snapshot = a_snapshot(*rows, curves=CURVES)
+    snapshot = a_snapshot(*rows, menus=MENUS)
     return replace(snapshot, resize_seconds=resize, restart_seconds=restart)
 
 
@@ -51,6 +58,47 @@ def growing(snapshot: Snapshot, goals: list[int], **resizing: Any) -> list[int]:
 def restarting(snapshot: Snapshot, goals: list[int], **resizing: Any) -> list[int]:
     slots = np.arange(len(goals))
     return list(worth_restarting(snapshot, slots, np.array(goals), Resizing(**resizing)))
+
+
+# --- what a change costs --------------------------------------------------------------------------
+
+
+def price(change: Change, *rows: dict[str, Any], least: float = 5.0) -> list[float]:
+    """A resize takes 8 seconds, a stop and a start 30; it is 1000 o'clock."""
+    snapshot = scene(*rows, resize=8.0, restart=30.0)
+    return list(
+        price_seconds(
+            snapshot, np.arange(len(rows)), change, Resizing(worth=1.0, least_cost_seconds=least)
+        )
+    )
+
+
+def test_a_live_resize_loses_no_work() -> None:
+    assert price(Change.RESIZE, running(9.0, saves_every_seconds=1800.0)) == [8.0]
+    assert price(Change.RESIZE, running(9.0), least=20.0) == [20.0]
+
+
+def test_a_restart_loses_what_is_expected_not_to_be_saved() -> None:
+    saving = running(9.0, started=0.0)
+    hourly, never = (running(9.0, started=0.0, saves_every_seconds=s) for s in (600.0, np.inf))
+    assert price(Change.RESTART, saving, hourly, never) == [30.0, 330.0, 1030.0]
+
+
+def test_nobody_loses_more_than_it_has_trained_since_it_started() -> None:
+    fresh = running(9.0, started=990.0, saves_every_seconds=600.0)
+    assert price(Change.RESTART, fresh) == [40.0]
+
+
+@pytest.mark.parametrize(
+    ("every", "on_demand", "lost"),
+    [(1800.0, False, 1800.0), (1800.0, True, 0.0), (0.0, False, np.inf), (0.0, True, 0.0)],
+)
+def test_a_stop_can_lose_what_lies_between_two_checkpoints(
+    every: float, on_demand: bool, lost: float
+) -> None:
+    job = a_job(checkpoint_interval_seconds=every, saves_on_demand=on_demand)
+    state = given(a_cluster(nodes=1)).submit(job).brain.state
+    assert state.jobs.saves_every_seconds[0] == lost
 
 
 # --- seconds --------------------------------------------------------------------------------------
@@ -69,13 +117,18 @@ def test_work_goes_on_between_two_events() -> None:
 
 
 def test_width_that_brings_nothing_saves_nothing_and_a_dip_costs() -> None:
-    assert saved(running(100.0, curve=1), goals=[8]) == [0.0]
-    assert saved(running(100.0, curve=2, width=1), goals=[2]) == [25.0 - 50.0]
+    assert saved(running(100.0, menu=1), goals=[8]) == [0.0]
+    assert saved(running(100.0, menu=2, width=1), goals=[2]) == [25.0 - 50.0]
 
 
 def test_whose_end_nobody_knows_has_as_much_before_it_as_behind_it() -> None:
     unknown = running(NAN, work_done=100.0, work_total=NAN)
     assert saved(unknown, running(100.0), goals=[4, 4]) == [25.0, 25.0]
+
+
+def test_who_has_done_more_than_it_was_said_to_have_counts_as_one_whose_end_nobody_knows() -> None:
+    outrun = running(-40.0, work_done=100.0)
+    assert saved(outrun, goals=[4]) == [25.0]
     assert saved(running(NAN, work_total=NAN), goals=[4]) == [0.0], "it has just begun"
 
 
@@ -154,28 +207,28 @@ def test_a_restart_that_was_never_measured_still_costs_something() -> None:
 # --- what was measured ----------------------------------------------------------------------------
 
 
-def toll(*seconds: float) -> Toll:
-    found = Toll()
+def measured(*seconds: float) -> MeasuredCost:
+    found = MeasuredCost()
     for one in seconds:
         found = found.with_one(one)
     return found
 
 
 def test_a_toll_is_the_mean_of_what_was_measured() -> None:
-    assert (Toll().seconds, Toll().count) == (0.0, 0)
-    assert toll(4.0, 8.0, 6.0) == Toll(6.0, 3)
+    assert (MeasuredCost().seconds, MeasuredCost().count) == (0.0, 0)
+    assert measured(4.0, 8.0, 6.0) == MeasuredCost(6.0, 3)
 
 
 def test_of_many_the_older_ones_count_ever_less() -> None:
-    found = toll(*[10.0] * (10 * REMEMBERED), *[20.0] * REMEMBERED)
+    found = measured(*[10.0] * (10 * REMEMBERED), *[20.0] * REMEMBERED)
     assert found.count == REMEMBERED
     assert 15.0 < found.seconds < 20.0
-    assert toll(*[10.0] * 1000, *[20.0] * 1000).seconds == pytest.approx(20.0, abs=1e-3)
+    assert measured(*[10.0] * 1000, *[20.0] * 1000).seconds == pytest.approx(20.0, abs=1e-3)
 
 
 @given_values(st.lists(st.floats(0.0, 1e4), min_size=1, max_size=120))
 def test_a_toll_lies_between_the_least_and_the_most(seconds: list[float]) -> None:
-    found = toll(*seconds)
+    found = measured(*seconds)
     assert min(seconds) - 1e-6 <= found.seconds <= max(seconds) + 1e-6
     if len(seconds) <= REMEMBERED:
         assert found.seconds == pytest.approx(sum(seconds) / len(seconds), abs=1e-6)
@@ -226,7 +279,7 @@ def test_what_changes_cost_is_learnt_from_the_answers() -> None:
 
 def test_a_resize_of_which_nobody_says_how_long_it_paused_is_not_counted() -> None:
     scene = narrowed(afs_l(hold=0.0, spacing=1.0), seconds=100.0, paused=None)
-    assert scene.brain.state.resize_cost == Toll()
+    assert scene.brain.state.resize_cost == MeasuredCost()
 
 
 @pytest.mark.parametrize(("paused", "grows"), [(40.0, True), (60.0, False)])
@@ -250,7 +303,7 @@ def test_without_worth_it_grows_whatever_that_costs() -> None:
 # --- jobs that cannot be resized live -------------------------------------------------------------
 
 
-def all_of_it(snapshot: Snapshot, slots: Ints) -> Ints:
+def all_of_it(snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
     """As wide as each may be, whether it can be resized live or not."""
     widths: Ints = snapshot.jobs.max_gpus[slots].copy()
     return widths
@@ -288,7 +341,7 @@ def test_it_is_left_alone_where_that_saves_less(size: Size | None) -> None:
 
 def test_other_recipes_do_not_start_it_anew() -> None:
     scene = stuck(seconds=1e6, start=1.0)
-    scene.brain.recipe = replace(afs_l(hold=0.0), size=all_of_it)
+    scene.brain.context.recipe = replace(afs_l(hold=0.0), size=all_of_it)
     scene.wait(600.0).expect("plain", runs)
     assert width(scene, "plain") == 2
 
@@ -301,7 +354,7 @@ def test_a_job_that_may_not_be_stopped_is_not_started_anew() -> None:
 
 def test_it_is_not_started_anew_before_its_time() -> None:
     scene = stuck(seconds=1e6, start=1.0)
-    scene.brain.recipe = replace(weave(hold=500.0, spacing=1.0), size=all_of_it)
+    scene.brain.context.recipe = replace(weave(hold=500.0, spacing=1.0), size=all_of_it)
     scene.wait(400.0)
     assert not scene.all(Preempt)
     scene.wait(200.0).expect("plain", runs)

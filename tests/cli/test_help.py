@@ -11,7 +11,7 @@ import pytest
 
 import weft as package
 from tests.cli.called import Weft, expect_snapshot
-from weft.cli import context, local, main, spec, trace
+from weft.cli import checkpoint, context, local, main, spec, trace
 from weft.cli.lazy import Entry
 
 HEAVY = (
@@ -21,7 +21,13 @@ HEAVY = (
 MOST_TIMES_PYTHON = 6.0
 RUNS = 7
 
-GROUPS = {"context": context, "local": local, "spec": spec, "trace": trace}
+GROUPS = {
+    "checkpoint": checkpoint,
+    "context": context,
+    "local": local,
+    "spec": spec,
+    "trace": trace,
+}
 COMMANDS = [
     *((name,) for name in ("", *main.COMMANDS)),
     *((group, name) for group, module in GROUPS.items() for name in module.COMMANDS),
@@ -38,7 +44,7 @@ def test_help_is_what_it_was(weft: Weft, command: tuple[str, ...]) -> None:
     expect_snapshot(f"help-{'-'.join(command) or 'weft'}.txt", text)
 
 
-@pytest.mark.parametrize("group", [(), ("local",), ("spec",), ("trace",)])
+@pytest.mark.parametrize("group", [(), ("checkpoint",), ("local",), ("spec",), ("trace",)])
 def test_a_group_by_itself_shows_its_help(weft: Weft, group: tuple[str, ...]) -> None:
     assert weft(*group).out == weft(*group, "--help").out
 
@@ -80,6 +86,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_help_is_quick() -> None:
     """Taken turn by turn, so that a busy machine slows both."""
     bare: list[float] = []

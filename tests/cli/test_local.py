@@ -36,6 +36,9 @@ def test_up_status_down(weft: Weft, place: Path) -> None:
     assert "weft submit JOB.yaml" in up.err
     again = weft("local", "up", "--folder", folder, "-o", "json")
     assert "it is up already" in again.err
+    other = weft("local", "up", "--slots", "7", "--keep-days", "3")
+    assert other.status == 2
+    assert "with other options: slots 2, keep_days as it is by default" in other.err
     expect_json_shape("local-status.json", again.json)
     status = weft("local", "status", "-o", "json").json
     assert (status["pid"], status["gpus"]) == (again.json["pid"], 2)

@@ -121,7 +121,14 @@ def test_a_job_goes_in_as_its_owner_wrote_it(
     )
     twin = weft("submit", file, "--name", "other", "-o", "json").json
     assert twin["schema"] == "weft-submitted/1"
-    assert set(twin) == {"schema", "namespace", "name", "uid", "spec"}
+    assert set(twin) == {"schema", "namespace", "name", "uid", "spec", "notes"}
+
+
+def test_a_job_is_tried_again(weft: Weft, machine: Served) -> None:
+    called = weft("retry", VIT.name)
+    assert (called.status, called.out) == (0, f"{VIT}\n")
+    assert weft("show", VIT.name, "-o", "json").json["state"] == "Queued"
+    assert weft("retry", VIT.name, "-o", "json").json["jobs"] == [str(VIT)]
 
 
 def test_a_dry_run_prints_the_job_file(weft: Weft, machine: Served, file: Path) -> None:
@@ -187,6 +194,9 @@ def test_logs(weft: Weft, machine: Served) -> None:
     assert weft("logs", "llama").out == "one\ntwo\n"
     assert weft("logs", "llama", "--tail", "1").out == "two\n"
     assert weft("logs", "llama", "--all").out.splitlines()[0] == "[0] one"
+    none = weft("logs", "llama", "--rank", "7")
+    assert (none.status, none.out) == (0, "")
+    assert "there is no rank 7: llama has" in none.err
     waiting = weft("logs", "bert")
     assert waiting.status == 2
     assert "'bert' has no workers: it is Queued" in waiting.err

@@ -16,9 +16,11 @@ from weft.cli.job_words import asked, facts, failing, queueing
 from weft.cli.logs import shown
 from weft.cli.place import Place
 from weft.cli.screen import cell, harmless
+from weft.cli.show import SHOWN_EVENTS, latest
 from weft.cli.top import bar
 from weft.kube.reading.queues import queue_line
 from weft.view.queues import in_tree_order
+from weft.view.workers import EventLine
 
 
 @pytest.mark.parametrize(
@@ -178,3 +180,12 @@ def test_without_a_kubeconfig_there_is_a_hint(
     called = weft("why", "job-0", "--context", "cluster")
     assert called.status == 5
     assert "hint: Set KUBECONFIG" in called.err
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_the_latest_events_are_shown_in_their_order(newest_first: bool) -> None:
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    times = [first + timedelta(seconds=number) for number in range(30)]
+    made = [EventLine(at=at, reason="Resized", message="", times=1, warning=False) for at in times]
+    found = latest(reversed(made) if newest_first else made)
+    assert found == made[-SHOWN_EVENTS:]

@@ -27,7 +27,7 @@ CHART: Final = Path(__file__).parents[2] / "charts" / "weft"
 NAMESPACE: Final = "weft-system"
 OPERATOR: Final = "weft-operator"
 KUBERNETES: Final = "v1.35.8"  # what `helm template` takes the cluster to be
-LEFT_OUT: Final = ("Deployment", "ServiceMonitor")
+LEFT_OUT: Final = ("Deployment", "PrometheusRule", "ServiceMonitor")
 
 _PATIENCE_SECONDS = 30.0
 _POLL_SECONDS = 0.02
@@ -70,7 +70,9 @@ def path_of(manifest: Manifest) -> str:
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     within = f"/namespaces/{about['namespace']}" if "namespace" in about else ""
     kind = str(manifest["kind"]).lower()
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    plural = (
+        f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}{'es' if kind.endswith('s') else 's'}"
+    )
     return f"{root}{within}/{plural}/{about['name']}"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from weft.kube.operator.course import next_step
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.kube.operator.step import Belief, Look, Note, Rules, Step
+from weft.kube.pod_requests import PodRequests
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.decision import Assignment
 from weft.model.ids import NodeId
@@ -67,9 +68,7 @@ def a_pod(seat: int, phase: str = "Running", epoch: int = 1, **more: Any) -> Pod
         "exit_code": None,
         "stuck": "",
         "unschedulable": "",
-        "gpus": 8,
-        "cpus": 0.0,
-        "memory_gib": 0.0,
+        "takes": PodRequests(devices=(("nvidia.com/gpu", more.pop("gpus", 8)),)),
     }
     return PodSight(**known | more)
 

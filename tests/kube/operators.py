@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -11,12 +9,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.kube.warm_operator import WarmOperator, started
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
 
 ROOT: Final = Path(__file__).parents[2]
 TRAINING_JOBS: Final = "/apis/weft.dev/v1alpha1/namespaces/{}/trainingjobs"
 PATIENCE_SECONDS: Final = 60.0
+OPTIONS: Final[Mapping[str, object]] = {
+    "recipe": "backfill(spacing=0.1)",
+    "default_image": "busybox",
+    "run_as_user": 1000,  # as the chart says, whose policy lets no other user in
+}
 
 
 class OperatorProcess:
@@ -34,24 +38,19 @@ class OperatorProcess:
         self.name = name
         self.folder = folder
         self.log = folder / f"{name}.log"
-        given = {"recipe": "backfill(spacing=0.1)", "default_image": "busybox"} | dict(
-            options or {}
-        )
+        given = {**OPTIONS, **(options or {})}
         self._command = [
-            *(sys.executable, "-m", "weft.cli.main", "operator"),
+            "operator",
             *("--kubeconfig", str(kubeconfig), "--identity", name, "--namespace", "weft-system"),
             *("--reports-port", "0", "--metrics-port", "0"),
             *(word for key, value in given.items() for word in _option(key, value)),
         ]
         path = f"{ROOT / 'src'}:{ROOT}"
         self._environment = {**os.environ, "PYTHONPATH": path, **(environment or {})}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WarmOperator | None = None
 
     def start(self) -> "OperatorProcess":
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=self._environment, cwd=ROOT
-            )
+        self._process = started(self._command, self._environment, self.log)
         return self
 
     @property
@@ -81,7 +80,7 @@ class OperatorProcess:
             self._process.send_signal(number)
         try:
             self._process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             self._process.kill()
             raise
 

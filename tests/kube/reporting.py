@@ -25,6 +25,7 @@ from weft.kube.reports.server import (
     HEALTH,
     METRICS,
     READY,
+    Probes,
     ReportServer,
     WorkerIdentity,
     meeting_path,
@@ -202,7 +203,7 @@ async def a_scene(limits: Limits = USUAL, *, metrics_door: bool = False) -> Asyn
             lambda identity, report: scene.heard.append((identity, report)),
             lambda: scene.leading,
             metrics=scene.metrics,
-            ready=lambda: scene.ready,
+            probes=Probes(ready=lambda: scene.ready),
             limits=limits,
         )
         scene.meetings = server.meetings

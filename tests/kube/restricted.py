@@ -30,6 +30,8 @@ POD_FIELDS: Final = frozenset(
         "containers",
         "enableServiceLinks",
         "hostname",
+        "nodeSelector",
+        "priorityClassName",
         "restartPolicy",
         "schedulerName",
         "securityContext",
@@ -55,7 +57,10 @@ CONTAINER_FIELDS: Final = frozenset(
         "workingDir",
     )
 )
-OWN_VOLUMES: Final = frozenset(("emptyDir", "persistentVolumeClaim", "projected"))
+OWN_VOLUMES: Final = frozenset(
+    ("configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret")
+)
+LENDERS: Final = ("configMapKeyRef", "secretKeyRef")
 SYSTEM_FOLDERS: Final = (
     "/proc/",
     "/sys/",
@@ -69,7 +74,10 @@ POD_IP: Final = {
     "name": "WEFT_POD_IP",
     "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
 }
-TOLERATIONS: Final = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+TOLERATIONS: Final = [
+    {"key": f"{maker}.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    for maker in ("nvidia", "amd")
+]
 
 
 def breaches(pod: Pod) -> list[str]:
@@ -118,14 +126,17 @@ def _promises(pod: Pod) -> Iterator[str]:
     spec = pod["spec"]
     if set(spec) - POD_FIELDS:
         yield f"fields {set(spec) - POD_FIELDS}"
-    if spec["serviceAccountName"] != "default" or spec["automountServiceAccountToken"]:
-        yield "service account"
-    if spec["tolerations"] != TOLERATIONS:
+    if spec["automountServiceAccountToken"]:
+        yield "a token for the API server"
+    more = spec["tolerations"][len(TOLERATIONS) :]
+    if spec["tolerations"] != TOLERATIONS + more or not all(one.get("key") for one in more):
         yield "tolerations"
     (container,) = spec["containers"]
     if set(container) - CONTAINER_FIELDS:
         yield f"fields {set(container) - CONTAINER_FIELDS}"
-    if any(set(entry) != {"name", "value"} for entry in container["env"] if entry != POD_IP):
+    lent = [entry for entry in container["env"] if _is_lent(entry)]
+    own = [entry for entry in container["env"] if entry != POD_IP and entry not in lent]
+    if any(set(entry) != {"name", "value"} for entry in own):
         yield "environment from elsewhere"
     names = [entry["name"] for entry in container["env"]]
     if len(set(names)) < len(names):
@@ -134,6 +145,14 @@ def _promises(pod: Pod) -> Iterator[str]:
         if set(volume) - {"name"} - OWN_VOLUMES:
             yield f"volume {volume}"
     yield from _mounts(container["volumeMounts"])
+
+
+def _is_lent(entry: Pod) -> bool:
+    """One entry of one object, by name."""
+    source = entry.get("valueFrom", {})
+    return len(source) == 1 and any(
+        set(source.get(kind, ())) == {"name", "key"} for kind in LENDERS
+    )
 
 
 def _mounts(mounts: list[Pod]) -> Iterator[str]:

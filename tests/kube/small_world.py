@@ -13,7 +13,7 @@ from weft.brain import invariants
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event, Tick
 from weft.brain.instruction import Wake
-from weft.kube.names import HEAD_SEAT, pod_name
+from weft.kube.names import GPU_RESOURCE, HEAD_SEAT, pod_name
 from weft.kube.operator.beliefs import belief_of, is_counted
 from weft.kube.operator.course import next_step
 from weft.kube.operator.ledger import Ledger
@@ -28,6 +28,7 @@ from weft.kube.operator.step import (
     Look,
     Note,
     Record,
+    RecordHeldUp,
     RecordSeats,
     RecordStopping,
     Rules,
@@ -58,6 +59,8 @@ class SmallWorld:
         self.rules = Rules(default_image="busybox", fence_seconds=10.0)
         self.crash_after: int | None = None
         self.crashes = 0
+        self.wedged: set[str] = set()  # nodes whose kubelets do not get rid of pods
+        self.given_up: list[str] = []
         self._ever: set[str] = set()
         self._recipe = recipe
         self._wake: float | None = None
@@ -81,10 +84,13 @@ class SmallWorld:
     def cancel(self, name: str) -> None:
         self.jobs[name]["metadata"]["annotations"] = {"weft.dev/cancel": "true"}
 
+    def take_out_of_service(self, node: str) -> None:
+        self.nodes[node] = replace(self.nodes[node], out_of_service=True)
+
     def drain(self, pod: str) -> None:
         """Somebody evicts it; it leaves when the kubelet acts."""
         if pod in self.pods:
-            self._put(pod, deleting=True)
+            self._put(pod, deleting=True, leaves_by=self.now + 30.0)
 
     def lose(self, node: str) -> None:
         self.nodes[node] = replace(self.nodes[node], ready=False)
@@ -102,7 +108,7 @@ class SmallWorld:
         """Pods that wait start where there is room, and those that are asked to leave do."""
         for name, pod in sorted(self.pods.items()):
             ready = self.nodes[pod.node].ready if pod.node in self.nodes else False
-            if pod.deleting and ready:
+            if pod.deleting and ready and pod.node not in self.wedged:
                 self._drop(name)
             elif pod.phase == "Pending" and not pod.deleting and ready:
                 self._put(name, phase="Running")
@@ -218,6 +224,7 @@ class SmallWorld:
             now=self.now,
             rules=self.rules,
             lost=self.book.lost,
+            dead=self.book.dead,
             said_live=True if self.live and head is not None and head.running else None,
         )
 
@@ -238,6 +245,7 @@ class SmallWorld:
                 self._crash_perhaps()
         elif isinstance(deed, DeletePods):
             for pod in deed.pods:
+                self.given_up += [deed.why] if deed.now else []
                 self._delete(pod, now=deed.now)
                 self._crash_perhaps()
         elif not isinstance(deed, AddFinalizer):
@@ -272,7 +280,7 @@ class SmallWorld:
         if now or pod.phase == "Pending" or not pod.live:
             self._drop(pod.name)
         else:
-            self._put(pod.name, deleting=True)
+            self._put(pod.name, deleting=True, leaves_by=self.now + 30.0)
 
     def _put(self, name: str, **changes: Any) -> None:
         old = self.pods[name]
@@ -304,7 +312,7 @@ class SmallWorld:
         """What must never be seen, whatever happened before."""
         held = dict.fromkeys(self.nodes, 0)
         for pod in self.pods.values():
-            held[pod.node] += pod.gpus if pod.live else 0
+            held[pod.node] += int(pod.takes.of(GPU_RESOURCE)) if pod.live else 0
         for name, gpus in held.items():
             assert gpus <= self.nodes[name].gpus, f"{name} holds {gpus} GPUs: {self.pods}"
         for job in self.jobs:
@@ -339,6 +347,9 @@ def _patch_of(job: JobSight, deed: Deed, now: float) -> dict[str, Any]:
             joining=deed.joining,
             now=now,
         )
+    if isinstance(deed, RecordHeldUp):
+        told = Standing(State.STOPPING, message=deed.why, held_up=deed.why)
+        return standing_patch(job, told, now)
     if isinstance(deed, RecordStopping):
         return standing_patch(job, Standing(State.STOPPING, message=deed.why), now)
     assert isinstance(deed, Settle), deed

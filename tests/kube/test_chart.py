@@ -12,8 +12,12 @@ import yaml
 import weft
 from tests.kube.installed import CHART, NAMESPACE, OPERATOR, Manifest, helm, render
 from tools.testcluster.binaries import missing
-from weft.kube.names import GROUP, JOB_LABEL, LEASE, TOKEN_AUDIENCE
+from weft.cli.operator import operator
+from weft.kube.names import GROUP, JOB_LABEL, LEASE, SETTINGS, TOKEN_AUDIENCE
+from weft.kube.operator.main import node_rules
+from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.signpost import PORT_NAME
+from weft.kube.reading.settings import rules_of
 from weft.model.errors import WorldError
 
 GOLDEN = Path(__file__).with_name("golden") / "rbac.yaml"
@@ -22,7 +26,17 @@ EVERYTHING: Mapping[str, Any] = {
     "access": {"clusterViewers": ["researchers"]},
     "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
     "journal": {"enabled": True},
-    "metrics": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
+    "metrics": {
+        "serviceMonitor": {"enabled": True},
+        "dashboard": {"enabled": True},
+        "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+    },
+    "nodes": {
+        "selector": {"weft.dev/trial": "yes", "zone": "a"},
+        "gpuResources": ["habana.ai/gaudi"],
+        "rackLabels": ["example.com/block", "topology.kubernetes.io/rack"],
+    },
+    "scaleUp": {"pods": 4},
     "networkPolicy": {"apiServerCidrs": ["10.0.0.1/32"]},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "podAnnotations": {"note": "x"},
@@ -30,7 +44,13 @@ EVERYTHING: Mapping[str, Any] = {
     "recipe": "tiresias(limits=(3250.0, 7200.0), promote=8)",
     "reports": {"tls": {"secretName": "reports-tls", "caPath": "/etc/ssl/weft.pem"}},
     "tolerations": [{"key": "control", "operator": "Exists", "effect": "NoSchedule"}],
-    "workers": {"defaultImage": "registry.example.com/train:1", "runAsUser": None},
+    "workers": {
+        "defaultImage": "registry.example.com/train:1",
+        "runAsUser": None,
+        "tolerations": ["dedicated"],
+        "jobTolerations": ["example.com/spot"],
+        "priorityClasses": ["training"],
+    },
 }
 
 
@@ -109,6 +129,15 @@ def test_every_object_of_the_schema_is_closed() -> None:
         {"recipe": "las(hold=600) --workers none"},
         {"workers": {"runAsUser": 0}},
         {"workers": {"privileged": True}},
+        {"workers": {"priorityClasses": ["system-node-critical"]}},
+        {"workers": {"tolerations": [{"key": "a"}]}},
+        {"workers": {"jobTolerations": [""]}},
+        {"nodes": {"selector": {"a": 1}}},
+        {"nodes": {"selector": {"a": "b,c=d"}}},
+        {"nodes": {"gpuResources": []}},
+        {"nodes": {"gpuResources": ["gpu"]}},
+        {"scaleUp": {"pods": -1}},
+        {"metrics": {"alerts": {"enable": True}}},
         {"reports": {"port": 80}},
         {"reports": {"url": "ftp://x"}},
         {"reports": {"tls": {"key": "x"}}},
@@ -155,7 +184,7 @@ def test_no_right_is_a_wildcard_or_leads_further() -> None:
     assert rules
     for rule in rules:
         assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
-        assert not FORBIDDEN & {*rule["resources"]}
+        assert not FORBIDDEN & {*rule["resources"]} or rule["resourceNames"] == [SETTINGS]
         assert not {"bind", "escalate", "impersonate", "use"} & {*rule["verbs"]}
         if "nodes" in rule["resources"]:
             assert set(rule["verbs"]) <= {"get", "list", "watch"}
@@ -240,8 +269,13 @@ def test_arguments_by_default() -> None:
         "--recipe=weave",
         "--log-level=INFO",
         "--fence-seconds=60",
+        "--keep-days=30",
         "--scheduler-name=default-scheduler",
         "--run-as-user=1000",
+        "--gpu-resource=nvidia.com/gpu",
+        "--gpu-resource=amd.com/gpu",
+        "--rack-label=topology.kubernetes.io/rack",
+        "--lending",
         "--report-url=http://weft-operator.weft-system.svc:8080",
         "--reports-service=weft-operator",
         "--reports-port=8080",
@@ -258,13 +292,48 @@ def test_arguments_with_everything() -> None:
         "--report-ca=/etc/ssl/weft.pem",
         "--tls-key=/etc/weft/tls/tls.key",
         "--journal=/var/lib/weft/journal.jsonl",
+        "--node-selector=weft.dev/trial=yes",
+        "--node-selector=zone=a",
+        "--gpu-resource=habana.ai/gaudi",
+        "--rack-label=example.com/block",
+        "--toleration=dedicated",
+        "--job-toleration=example.com/spot",
+        "--priority-class=training",
+        "--scale-up-pods=4",
     } <= {*arguments(EVERYTHING)}
     assert not [word for word in arguments(EVERYTHING) if word.startswith("--run-as-user")]
 
 
-def test_the_program_knows_every_argument() -> None:
-    from weft.cli.operator import operator  # noqa: PLC0415
+def test_who_lists_nodes_reads_what_the_operator_is_told() -> None:
+    for values in ({}, EVERYTHING):
+        said = json.loads(one("ConfigMap", SETTINGS, values)["data"]["nodes.json"])
+        context = operator.make_context("operator", [*arguments(values)])
+        told = {name: context.params[name] for name in OperatorOptions.__slots__ if name in TOLD}
+        assert rules_of(said) == node_rules(OperatorOptions(namespace="a", identity="b", **told))
 
+
+TOLD = ("node_selector", "gpu_resource", "rack_label", "toleration", "job_toleration")
+
+
+def test_without_the_policies_nothing_is_lent() -> None:
+    assert "--lending" not in arguments({"admissionPolicy": {"enabled": False}})
+
+
+def test_placeholders_are_below_every_worker_and_seen_by_autoscalers() -> None:
+    name = one("PriorityClass", values=EVERYTHING)["metadata"]["name"]
+    assert f"--scale-up-class={name}" in arguments(EVERYTHING)
+    assert -10 <= one("PriorityClass", values=EVERYTHING)["value"] < 0
+    assert not [m for m in render() if m["kind"] == "PriorityClass"]
+
+
+def test_alerts_are_those_of_the_file() -> None:
+    rule = one("PrometheusRule", values=EVERYTHING)
+    assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    assert labels_of(rule)["release"] == "prometheus"
+    assert not [m for m in render() if m["kind"] == "PrometheusRule"]
+
+
+def test_the_program_knows_every_argument() -> None:
     known = {name for option in operator.params for name in option.opts}
     assert {word.partition("=")[0] for word in arguments(EVERYTHING)} <= known
     assert one("Deployment")["spec"]["template"]["spec"]["containers"][0]["command"] == [
@@ -339,8 +408,9 @@ def test_guards_follow_the_namespace_of_the_release() -> None:
 def test_the_dashboard_is_the_one_in_the_chart() -> None:
     boards = {file.name: file.read_text() for file in (CHART / "dashboards").glob("*.json")}
     assert boards
-    assert one("ConfigMap", values=EVERYTHING)["data"] == boards
-    assert not [m for m in render() if m["kind"] in ("ConfigMap", "ServiceMonitor")]
+    assert one("ConfigMap", "weft-dashboard", EVERYTHING)["data"] == boards
+    kinds = [m["kind"] for m in render()]
+    assert (kinds.count("ConfigMap"), kinds.count("ServiceMonitor")) == (1, 0)
 
 
 def test_the_default_queue_can_be_left_out_or_filled() -> None:

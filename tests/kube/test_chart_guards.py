@@ -18,7 +18,7 @@ from tests.kube.chart_objects import (
 from tests.kube.installed import Manifest, install_chart, path_of, render, token_of
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH, Answer, Rest
-from weft.kube.names import JOB_LABEL, pods_path
+from weft.kube.names import EPOCH_LABEL, JOB_LABEL, QUEUE_LABEL, RANK_LABEL, pods_path
 
 
 @pytest.fixture
@@ -42,7 +42,11 @@ def test_only_the_operator_gives_the_label(cluster: ControlPlane, operator: Rest
     assert label(cluster.api, path, {JOB_LABEL: "sft"}).status == 403
     assert label(cluster.api, own, {JOB_LABEL: "other"}).status == 403
     assert label(cluster.api, own, {JOB_LABEL: None}).status == 403
+    for trusted in (EPOCH_LABEL, RANK_LABEL, QUEUE_LABEL):
+        assert label(cluster.api, own, {trusted: "7"}).status == 403
     assert label(cluster.api, own, {"note": "x"}).status == 200
+    stolen = {"metadata": {"ownerReferences": None}}
+    assert cluster.api.send("PATCH", own, stolen, MERGE_PATCH).status == 403
     assert label(cluster.api, path, {"note": "x"}).status == 200
 
 
@@ -117,6 +121,16 @@ SPOILS: Mapping[str, Callable[[Manifest], None]] = {
     "perhaps root": lambda pod: pod["spec"]["securityContext"].pop("runAsNonRoot"),
     "a container as root": secure(runAsUser=0),
     "a container perhaps as root": secure(runAsNonRoot=False),
+    "another user": lambda pod: pod["spec"]["securityContext"].update(runAsUser=1001),
+    "another user's files": lambda pod: pod["spec"]["securityContext"].update(fsGroup=1001),
+    "more groups": lambda pod: pod["spec"]["securityContext"].update(supplementalGroups=[1001]),
+    "a container as another user": secure(runAsUser=1001),
+    "no seccomp": lambda pod: pod["spec"]["securityContext"].pop("seccompProfile"),
+    "a container without seccomp": secure(seccompProfile={"type": "Unconfined"}),
+    "every taint": lambda pod: pod["spec"]["tolerations"].append({"operator": "Exists"}),
+    "the taint of the control plane": lambda pod: pod["spec"]["tolerations"].append(
+        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    ),
     "privileged": secure(privileged=True, allowPrivilegeEscalation=True),
     "escalation": secure(allowPrivilegeEscalation=None),
     "a capability": secure(capabilities={"drop": ["ALL"], "add": ["NET_ADMIN"]}),
@@ -166,7 +180,7 @@ def test_the_guards_have_no_fault_that_the_server_knows(
     cluster: ControlPlane, operator: Rest
 ) -> None:
     policies = [m for m in render() if m["kind"] == "ValidatingAdmissionPolicy"]
-    assert len(policies) == 6
+    assert len(policies) == 7
     for policy in policies:
         assert until(partial(type_check, cluster, path_of(policy))) == {}
 

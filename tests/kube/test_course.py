@@ -44,7 +44,6 @@ from weft.kube.operator.step import (
     Settle,
 )
 from weft.model.errors import ProtocolError
-from weft.model.ids import NodeId
 from weft.model.state import State
 
 # --- meeting a job
@@ -219,7 +218,10 @@ def test_a_worker_that_fails_takes_the_others_with_it_and_only_then_the_job_has_
 )
 def test_a_worker_that_was_taken_away_is_lost_and_not_to_blame(lost: PodSight) -> None:
     found = step(a_job("Running", epoch=1), lost, a_pod(1), belief=believed(State.RUNNING))
-    assert found.events == (WorkerLost(NOW, "lab/vit", 1, NodeId("n0")),)  # type: ignore[arg-type]
+    (told,) = found.events
+    assert isinstance(told, WorkerLost)
+    assert (told.at, told.job, told.epoch, told.node) == (NOW, "lab/vit", 1, "n0")
+    assert (told.failure.node, told.failure.rank) == ("n0", 0)
 
 
 def test_a_worker_that_is_gone_is_lost() -> None:
@@ -261,7 +263,8 @@ def test_pods_of_a_lost_node_are_given_up_after_the_fence() -> None:
     waiting = step(job, pod, belief=belief, lost={"n1": NOW - 1.0})
     assert waiting.idle and waiting.look_at == NOW - 1.0 + Rules().fence_seconds
     late = step(job, pod, belief=belief, lost={"n1": NOW - Rules().fence_seconds})
-    assert late.deeds == (DeletePods((pod,), now=True),)
+    why = "n1 is out of reach, and the job has no volume to write to"
+    assert late.deeds == (DeletePods((pod,), now=True, why=why),)
 
 
 @pytest.mark.parametrize(("checkpoint", "kept"), [(None, 0.0), ({"path": "/c"}, 40.0)])
@@ -317,6 +320,15 @@ def test_a_finished_job_is_deleted_when_its_time_has_come() -> None:
     soon = step(job, belief=Belief(State.SUCCEEDED))
     assert soon.idle and soon.look_at == 1200.0
     assert step(job, belief=Belief(State.SUCCEEDED), now=1200.0).deeds == (DeleteJob(),)
+
+
+def test_a_finished_job_that_names_no_time_is_kept_as_long_as_the_operator_says() -> None:
+    job = a_job("Succeeded", status={"endedAt": "1970-01-01T00:10:00Z"})
+    belief = Belief(State.SUCCEEDED)
+    assert step(job, belief=belief, now=1e9).idle
+    kept = Rules(keep_seconds=600.0)
+    assert step(job, belief=belief, rules=kept).look_at == 1200.0
+    assert step(job, belief=belief, rules=kept, now=1200.0).deeds == (DeleteJob(),)
 
 
 def test_pods_of_a_failed_job_are_kept_for_their_logs_for_as_long_as_asked() -> None:

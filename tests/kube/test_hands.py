@@ -6,8 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from tests.kube.looks import a_job
 from weft.brain.event import Tick
 from weft.kube.client.api import Api
+from weft.kube.client.errors import AlreadyExists, Conflict
 from weft.kube.metrics import Metrics
 from weft.kube.operator import hands
 from weft.kube.operator.hands import STEPS_IN_A_ROW, Hands, Scene
@@ -23,6 +25,9 @@ class Stubborn:
 
     def look(self, key: str, note: Note) -> str:
         return key
+
+    def aside(self, key: str) -> None:
+        return None
 
     def deliver_all(self, step: Step) -> None:
         self.told += 1
@@ -49,3 +54,43 @@ async def told_at_once(*keys: str) -> int:
     await asyncio.gather(task, return_exceptions=True)
     working.stop()
     return scene.told
+
+
+class Taken:
+    """An API server that has a Service of that name already."""
+
+    def __init__(self, owner: str) -> None:
+        controller = {"controller": True, "uid": owner}
+        self._about = {"ownerReferences": [controller] if owner else []}
+
+    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AlreadyExists("taken")
+
+    async def get(self, path: str) -> dict[str, Any]:
+        assert path == "/api/v1/namespaces/lab/services/weft-vit"
+        return {"metadata": self._about}
+
+
+def service_of(owner: str) -> str | None:
+    """What speaks against the Service of a job, where that one is there."""
+    made: dict[str, Any] = {
+        "workers": WorkerSettings(default_image="i"),
+        "metrics": Metrics(),
+        "random": Random(0),
+    }
+    working = Hands(cast(Api, Taken(owner)), cast(Scene, Stubborn()), **made)
+    job = a_job(name="vit", namespace="lab", uid="u-new")
+    return asyncio.run(working._create_service(job, working._maker(job)))
+
+
+def test_a_service_of_our_own_is_found_again() -> None:
+    assert service_of("u-new") is None
+
+
+def test_a_service_of_an_earlier_job_of_that_name_is_waited_for() -> None:
+    with pytest.raises(Conflict, match="gone"):
+        service_of("u-old")
+
+
+def test_a_service_of_somebody_else_is_told() -> None:
+    assert "weft-vit" in str(service_of(""))

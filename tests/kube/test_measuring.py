@@ -11,12 +11,12 @@ from weft.kube.operator.measuring import Speeds
 from weft.kube.operator.sight import JobSight
 from weft.kube.reports.payload import Report, Speed, Unit
 from weft.kube.reports.server import WorkerIdentity
+from weft.model.claim import WorkClaim
 from weft.model.ids import JobId
-from weft.model.job import Job, Width, Work
-from weft.spec.job import UNKNOWN_WORK
+from weft.model.request import JobRequest, Width
 
 HEAD = WorkerIdentity("lab", "vit", 1, 0)
-JOB = Job(id=JobId("lab/vit"), width=Width(1, 4, 4), work=UNKNOWN_WORK)
+JOB = JobRequest(id=JobId("lab/vit"), width=Width(1, 4, 4))
 LIVE = Report(done=100, total=400, live=True, speed=Speed(1, 2, 5.0, 10.0), metrics={"loss": 0.5})
 
 
@@ -25,9 +25,17 @@ def running(*numbers: int, **decision: Any) -> JobSight:
 
 
 def heard(
-    report: Report, *, job: Job = JOB, sight: JobSight | None = None, worker: WorkerIdentity = HEAD
+    report: Report,
+    *,
+    job: JobRequest = JOB,
+    sight: JobSight | None = None,
+    worker: WorkerIdentity = HEAD,
 ) -> JobMeasured | None:
-    return Speeds().hear(job, sight or running(0, 1), worker, report, NOW)
+    """By an operator that has seen the job's counter 20 s before, and 100 steps less."""
+    speeds, seen = Speeds(), sight or running(0, 1)
+    before = None if report.done is None else report.done - 100
+    speeds.hear(job, seen, worker, replace(report, done=before), NOW - 20.0)
+    return speeds.hear(job, seen, worker, report, NOW)
 
 
 def test_what_the_head_measured_is_told_in_steps() -> None:
@@ -37,7 +45,7 @@ def test_what_the_head_measured_is_told_in_steps() -> None:
 
 
 def test_or_in_seconds_where_the_job_file_states_them() -> None:
-    event = heard(LIVE, job=replace(JOB, work=Work(1000.0)))
+    event = heard(LIVE, job=replace(JOB, work=WorkClaim(1000.0)))
     assert event is not None
     assert (event.units_per_second, event.work_done, event.work_total) == (12.5, 250.0, None)
 
@@ -45,12 +53,37 @@ def test_or_in_seconds_where_the_job_file_states_them() -> None:
 def test_each_measurement_is_told_once() -> None:
     speeds = Speeds()
     args = (JOB, running(0, 1), HEAD)
+    begun = replace(LIVE, done=0)
+    speeds.hear(*args, begun, NOW - 20.0)
     assert speeds.hear(*args, LIVE, NOW) is not None
     assert speeds.hear(*args, LIVE, NOW + 5.0) is None
     assert speeds.hear(*args, replace(LIVE, speed=Speed(2, 2, 5.0, 10.0)), NOW + 9.0) is not None
     later = replace(HEAD, epoch=2)
     again = a_job("Running", 2, placement=seats(0, 1))
-    assert speeds.hear(JOB, again, later, LIVE, NOW + 20.0) is not None
+    assert speeds.hear(JOB, again, later, begun, NOW + 20.0) is None
+    assert speeds.hear(JOB, again, later, LIVE, NOW + 40.0) is not None
+
+
+def test_a_claim_counts_for_no_more_than_the_counter_confirms() -> None:
+    """100 steps in 20 s by the operator's clock, whatever the head says of its speed."""
+    claim = replace(LIVE, speed=Speed(1, 2, 5_000.0, 10.0))
+    event = heard(claim)
+    assert event is not None
+    assert event.units_per_second == pytest.approx(1.5 * 100 / 20)
+
+
+def test_a_claim_waits_until_the_counter_has_been_seen_to_go_on() -> None:
+    speeds, args = Speeds(), (JOB, running(0, 1), HEAD)
+    assert speeds.hear(*args, LIVE, NOW) is None, "nobody has seen it before"
+    assert speeds.hear(*args, replace(LIVE, done=110), NOW + 1.0) is None, "too short"
+    assert speeds.hear(*args, LIVE, NOW + 60.0) is None, "it stands still"
+    assert speeds.hear(*args, replace(LIVE, done=400), NOW + 60.0) is not None
+
+
+def test_what_was_counted_at_another_width_confirms_nothing() -> None:
+    speeds = Speeds()
+    speeds.hear(JOB, running(0), HEAD, replace(LIVE, speed=Speed(1, 1, 9.0, 9.0)), NOW)
+    assert speeds.hear(JOB, running(0, 1), HEAD, replace(LIVE, done=390), NOW + 60.0) is None
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ FROZEN = {
     "weft_events_handled_total": ("kind",),
     "weft_journal_records_total": (),
     "weft_invariant_breaches_total": (),
+    "weft_job_faults_total": (),
     "weft_pods_created_total": (),
     "weft_pods_deleted_total": (),
     "weft_status_writes_total": ("outcome",),
@@ -113,6 +114,7 @@ def everything_happened() -> Metrics:
     metrics.event_handled("JobSubmitted")
     metrics.journal_grew(2)
     metrics.invariant_broken()
+    metrics.job_faulted()
     metrics.pods_created(8)
     metrics.pods_deleted(2)
     metrics.status_written()
@@ -136,6 +138,7 @@ def test_every_happening_is_shown() -> None:
         "weft_events_handled_total": {("JobSubmitted",): 1.0},
         "weft_journal_records_total": {(): 2.0},
         "weft_invariant_breaches_total": {(): 1.0},
+        "weft_job_faults_total": {(): 1.0},
         "weft_pods_created_total": {(): 8.0},
         "weft_pods_deleted_total": {(): 2.0},
         "weft_api_calls_total": {("create", "ok"): 1.0},
@@ -309,3 +312,15 @@ def test_every_panel_says_what_it_answers() -> None:
         for target in panel["targets"]:
             assert target["datasource"]["uid"] == "${datasource}"
             assert "$namespace" in target["expr"]
+
+
+def test_every_happening_is_told_by_somebody() -> None:
+    """A metric that nothing emits is an empty graph on somebody's wall."""
+    told = [name for name, thing in vars(Metrics).items() if callable(thing) and name[0] != "_"]
+    source = Path(module.__file__).parent
+    written = "".join(
+        path.read_text() for path in source.rglob("*.py") if path.name != "metrics.py"
+    )
+    own = Path(module.__file__).read_text()
+    missing = [name for name in told if name not in written and f"self.{name}(" not in own]
+    assert missing == []

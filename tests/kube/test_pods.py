@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests.kube.restricted import breaches
 from tools.testcluster import ControlPlane
 from weft.kube.names import pods_path
+from weft.kube.node_rules import NodeRules
 from weft.kube.pods import AGENT, LAUNCH, PASS_TERM_ON, PodMaker, WorkerSettings, service_name
 from weft.kube.reports.server import kubeflow_path, report_path
 from weft.kube.resources.training_job import TrainingJobSpec
@@ -69,7 +71,11 @@ def test_a_pod_is_named_by_job_epoch_and_seat_and_owned_by_the_job() -> None:
             "weft.dev/rank": "2",
             "weft.dev/queue": "research",
         },
-        "annotations": {"weft.dev/leader": "7"},
+        "annotations": {
+            "karpenter.sh/do-not-disrupt": "true",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+            "weft.dev/leader": "7",
+        },
         "ownerReferences": [
             {
                 "apiVersion": "weft.dev/v1alpha1",
@@ -273,7 +279,7 @@ def test_the_checker_sees_what_it_should() -> None:
         {"nodeName": "n0"},
         {"tolerations": []},
         {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]},
-        {"serviceAccountName": "other"},
+        {"automountServiceAccountToken": True},
         {"securityContext": {}},
     ]
     for change in changes:
@@ -284,6 +290,69 @@ def test_the_checker_sees_what_it_should() -> None:
         made = pod()
         changed = {"containers": [worker(made) | change]}
         assert breaches(made | {"spec": made["spec"] | changed})
+
+
+# ------------------------------------------------------------------ what a job names for its pods
+
+
+def test_secrets_and_config_maps_are_named_and_never_read() -> None:
+    sources = [
+        {"name": "HF_TOKEN", "secret": "hub", "key": "token"},
+        {"name": "LR", "config_map": "sft", "key": "lr"},
+    ]
+    folders = [
+        {"secret": "hub", "path": "/etc/hub"},
+        {"config_map": "hub", "path": "/etc/sft"},
+        {"claim": "hub", "path": "/data"},
+    ]
+    made = pod(env_from=sources, volumes=folders, service_account="trainer")
+    assert breaches(made) == []
+    entries = {entry["name"]: entry.get("valueFrom") for entry in worker(made)["env"]}
+    assert entries["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert entries["LR"] == {"configMapKeyRef": {"name": "sft", "key": "lr"}}
+    assert made["spec"]["volumes"][2:] == [
+        {"name": "claim-0", "secret": {"secretName": "hub"}},
+        {"name": "claim-1", "configMap": {"name": "hub"}},
+        {"name": "claim-2", "persistentVolumeClaim": {"claimName": "hub"}},
+    ]
+    assert [mount["readOnly"] for mount in worker(made)["volumeMounts"][2:]] == [True, True, False]
+    assert made["spec"]["serviceAccountName"] == "trainer"
+    assert made["spec"]["automountServiceAccountToken"] is False
+
+
+def test_devices_go_with_the_gpus_of_a_seat_and_are_whole() -> None:
+    asked = {"gpus": 4, "devices_per_gpu": {"rdma/hca": 1, "vpc.amazonaws.com/efa": 0.5}}
+    made = maker(resources=asked)
+    seats = (Seat(NodeId("a"), 3), Seat(NodeId("b"), 1, number=1))
+    wide, narrow = (worker(one)["resources"] for one in made.pods(epoch=1, seats=seats, leader=1))
+    assert wide["limits"] == {"nvidia.com/gpu": "3", "rdma/hca": "3", "vpc.amazonaws.com/efa": "1"}
+    assert narrow["requests"] == {"nvidia.com/gpu": "1", "rdma/hca": "1"}
+
+
+def test_gpus_are_called_as_the_node_calls_them() -> None:
+    seat = Seat(NodeId("a"), 2)
+    made = maker(resources={"gpus": 2}).pod(
+        epoch=1, seats=(seat,), number=0, leader=1, gpu_resource="nvidia.com/mig-1g.5gb"
+    )
+    assert worker(made)["resources"]["limits"] == {"nvidia.com/mig-1g.5gb": "2"}
+
+
+def test_pods_stay_on_the_nodes_that_were_chosen_and_bear_what_was_allowed() -> None:
+    rules = NodeRules(selector=(("team", "ml"),), tolerations=("dedicated",))
+    made = maker(
+        replace(SETTINGS, nodes=rules),
+        tolerations=["spot"],
+        annotations={"k8s.v1.cni.cncf.io/networks": "rdma"},
+        priority_class="training",
+    ).pod(epoch=1, seats=(Seat(NodeId("a"), 1),), number=0, leader=1)
+    assert breaches(made) == []
+    assert made["spec"]["nodeSelector"] == {"team": "ml"}
+    assert made["spec"]["priorityClassName"] == "training"
+    assert made["spec"]["tolerations"][2:] == [
+        {"key": "dedicated", "operator": "Exists"},
+        {"key": "spot", "operator": "Exists"},
+    ]
+    assert made["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "rdma"
 
 
 # ------------------------------------------------------------------ what Kubernetes makes of text

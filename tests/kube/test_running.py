@@ -18,6 +18,7 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
+from weft.failure.evidence import UNEXPLAINED, FailureClass
 from weft.kube.operator.course import phase_seen
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.kube.operator.step import (
@@ -31,6 +32,7 @@ from weft.kube.operator.step import (
     Rules,
     Step,
 )
+from weft.kube.operator.workers import failure_of
 from weft.model.errors import ProtocolError
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement
@@ -200,7 +202,8 @@ def test_pods_of_a_lost_node_that_are_to_leave_are_given_up_after_the_fence() ->
     assert waiting.idle and waiting.look_at == NOW - 1.0 + Rules().fence_seconds
     lost = {"n2": NOW - Rules().fence_seconds}
     late = step(SHRUNK, *pods(0, 1), *leaving, belief=SHRINKING, lost=lost)
-    assert late.deeds == (DeletePods(leaving, now=True),)
+    why = "n2 is out of reach, and the job has no volume to write to"
+    assert late.deeds == (DeletePods(leaving, now=True, why=why),)
 
 
 def test_a_later_order_takes_the_place_of_one_that_is_under_way() -> None:
@@ -249,7 +252,9 @@ def test_a_worker_that_is_drained_is_waited_for_until_it_has_left() -> None:
 def test_a_job_does_not_outlive_its_head(gone: PodSight | None) -> None:
     seen = (*pods(1, 2), *([gone] if gone else []))
     found = step(on_record(seats(0, 1, 2)), *seen, belief=training(0, 1, 2))
-    assert found.events == (WorkerLost(NOW, VIT, 1, NodeId("n0")),)
+    (told,) = found.events
+    assert isinstance(told, WorkerLost)
+    assert (told.at, told.job, told.epoch, told.node) == (NOW, VIT, 1, NodeId("n0"))
 
 
 @pytest.mark.parametrize("gone", [*lost(2), a_pod(2, deleting=True)])
@@ -392,3 +397,27 @@ def test_what_is_found_of_a_resized_incarnation(
     assert isinstance(reported, JobReported)
     assert (reported.serial, reported.next_seat, reported.live) == (4, 7, live)
     assert reported.placement == placement
+
+
+@pytest.mark.parametrize(
+    ("shown", "kind", "evidence"),
+    [
+        ({"exit_code": 1}, FailureClass.UNKNOWN, "vit-1-1: exit code 1"),
+        (
+            {"reason": "OOMKilled", "exit_code": 137},
+            FailureClass.MEMORY,
+            "OOMKilled, exit code 137",
+        ),
+        ({"reason": "Evicted"}, FailureClass.NODE, "vit-1-1: Evicted"),
+        ({"reason": "OutOfcpu"}, FailureClass.NODE, "vit-1-1: OutOfcpu"),
+        ({"exit_code": 75}, FailureClass.SERVICE, "vit-1-1: exit code 75"),
+        ({}, FailureClass.UNKNOWN, ""),
+    ],
+)
+def test_a_failure_is_told_with_what_its_pod_shows(
+    shown: dict[str, Any], kind: FailureClass, evidence: str
+) -> None:
+    found = failure_of(a_pod(1, "Failed", **shown))
+    assert (found.kind, found.node, found.rank) == (kind, "n1", 1)
+    assert found.evidence.endswith(evidence)
+    assert failure_of(None) == UNEXPLAINED

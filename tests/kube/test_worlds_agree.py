@@ -23,6 +23,8 @@ from weft.lab.replay import replay
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId
 from weft.model.job import Job
+from weft.model.request import JobRequest
+from weft.model.truth import JobTruth
 from weft.sim.chance import Chance
 from weft.sim.costs import Costs, Distribution
 from weft.sim.world import Checks, World
@@ -49,7 +51,7 @@ class Planned:
 class Seen:
     """What the journal tells of one job."""
 
-    job: Job
+    job: JobRequest
     submitted: float
     decided: float
     started: float
@@ -58,6 +60,7 @@ class Seen:
     @property
     def overhead_seconds(self) -> float:
         """All that is not training: until it runs, and until its end is noticed."""
+        assert self.job.work is not None
         return self.finished - self.decided - self.job.work.amount
 
 
@@ -111,7 +114,7 @@ def submit_all(lab: Lab, jobs: list[Planned]) -> None:
 
 def follow(entries: list[Entry]) -> Iterator[Seen]:
     """Each job from its submission to its end."""
-    jobs: dict[JobId, tuple[float, Job]] = {}
+    jobs: dict[JobId, tuple[float, JobRequest]] = {}
     decided: dict[JobId, float] = {}
     started: dict[JobId, float] = {}
     for entry in entries:
@@ -133,7 +136,7 @@ def simulate(entries: list[Entry], seen: list[Seen]) -> float:
     """Mean JCT of the same jobs on the same nodes in the simulated world."""
     nodes = tuple(entry.event.node for entry in entries if isinstance(entry.event, NodeAdded))
     begin = min(one.submitted for one in seen)
-    jobs = [replace(one.job, submit_seconds=one.submitted - begin) for one in seen]
+    jobs = [_as_claimed(replace(one.job, submit_seconds=one.submitted - begin)) for one in seen]
     overheads = {one.job.id: max(one.overhead_seconds, 0.0) for one in seen}
     longest = max(overheads.values())
     costs = Costs("measured", start=Distribution("measured", ((0.0, 0.0), (1.0, longest))))
@@ -144,6 +147,11 @@ def simulate(entries: list[Entry], seen: list[Seen]) -> float:
     ended = [seconds for seconds in times if seconds is not None]
     assert len(ended) == JOBS
     return sum(ended) / JOBS
+
+
+def _as_claimed(request: JobRequest) -> Job:
+    assert request.work is not None
+    return Job(request, JobTruth.as_claimed(request, request.work.amount))
 
 
 class Recorded(Chance):

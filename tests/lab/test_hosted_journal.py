@@ -35,6 +35,9 @@ def test_every_line_reads_back() -> None:
     for number, (event, instructions) in enumerate(kept.entries, start=1):
         assert decode(number, encode(event, instructions)).event == event
     events = [event for event, _ in kept.entries]
-    assert any(isinstance(e, JobSubmitted) and e.job.host == CURVE for e in events)
+    assert any(
+        isinstance(e, JobSubmitted) and e.job.host is not None and e.job.host.curve == CURVE
+        for e in events
+    )
     assert any(isinstance(e, JobReported) and e.fed is not None for e in events)
     assert any(isinstance(i, Feed) for _, said in kept.entries for i in said)

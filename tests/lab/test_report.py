@@ -12,7 +12,9 @@ from weft.lab.experiment import Experiment, Outcome, run
 from weft.lab.report import COMPARISON_FIGURES, RUN_FIGURES, Figure, comparison_page, run_page
 from weft.lab.source import FromFile, Generated
 from weft.model.ids import JobId, TenantId
-from weft.model.job import Job, Width, Work
+from weft.model.job import Job
+from weft.model.request import Width
+from weft.model.truth import Work
 from weft.trace.store import write
 from weft.trace.workload import Workload
 
@@ -30,7 +32,7 @@ def comparison_text() -> str:
 def nasty(tmp_path: Path) -> str:
     """A page of jobs and tenants with the worst of names."""
     jobs = tuple(
-        Job(
+        Job.told(
             id=JobId(f"{NASTY}{i}"),
             width=Width.fixed(1),
             work=Work(60.0),
@@ -111,7 +113,7 @@ def test_every_plot_draws_something(
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 def test_plots_of_nothing_say_so(tmp_path: Path) -> None:
-    job = Job(id=JobId("wide"), width=Width.fixed(64), work=Work(60.0))
+    job = Job.told(id=JobId("wide"), width=Width.fixed(64), work=Work(60.0))
     path = tmp_path / "wide.csv"
     write(Workload(name="wide", jobs=(job,)), path)
     experiment = Experiment(source=FromFile(path=str(path)), cluster="1x4")

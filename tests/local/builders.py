@@ -8,10 +8,11 @@ from weft.local.entry import Entry, Owner
 from weft.local.machine import Machine
 from weft.local.sight import AgentSight, LastWords, Presence, Status, WorkerSight
 from weft.local.step import NOTHING, Belief, Look, Note, Rules
+from weft.model.claim import WorkClaim
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId
-from weft.model.job import Job, Width, Work
 from weft.model.placement import Placement, Seat
+from weft.model.request import JobRequest, Width
 from weft.model.state import State
 
 ALICE = Owner("alice", 1001, 1001)
@@ -65,8 +66,8 @@ def a_started(state: State = State.RUNNING, *devices: int, **more: Any) -> Entry
     return an_entry(state=state, **fields | more)
 
 
-def a_job(entry: Entry, seconds: float = 100.0) -> Job:
-    return Job(id=JobId(entry.id), width=Width(1, 4, 4), work=Work(seconds))
+def a_job(entry: Entry, seconds: float = 100.0) -> JobRequest:
+    return JobRequest(id=JobId(entry.id), width=Width(1, 4, 4), work=WorkClaim(seconds))
 
 
 def a_status(width: int = 1, target: int | None = None, **more: Any) -> Status:

@@ -223,6 +223,7 @@ class ModelAgent:
             "draining": self.draining,
             "width": self.width if "live" in self.knobs else 0,
             "target": self.target,
+            "unreached": None,
             "members": list(self.workers) if "live" in self.knobs else [],
             "step": self.step,
             "total": self.total,

@@ -10,6 +10,7 @@ from tests.local.builders import a_machine, an_entry
 from weft.api.backend import Identity, JobKey, Origin
 from weft.api.errors import Forbidden, NoSuchJob
 from weft.local import backend
+from weft.local.asking import CUSTOMS
 from weft.local.backend import LocalBackend
 from weft.local.entry import Happening
 from weft.local.places import Places
@@ -32,6 +33,7 @@ class House:
         self.store = Store.at(self.places.store)
         self.term: Any = self
         self.machine = a_machine()
+        self.customs = CUSTOMS
         self.book: Any = Shelf()
         self.news: Any = None
 

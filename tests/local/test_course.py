@@ -55,7 +55,6 @@ from weft.local.step import (
     Void,
 )
 from weft.model.errors import ProtocolError
-from weft.model.job import Work
 from weft.model.state import State
 
 S = State
@@ -185,14 +184,14 @@ def test_a_job_that_failed_has_what_it_saved() -> None:
     failed = next_step(a_look(over, agent, believed(S.RUNNING, 0))).events[0]
     assert isinstance(failed, JobFailed)
     assert failed.work_kept == pytest.approx(60.0)
-    assert failed.retryable
+    assert failed.failure.retryable
 
 
 def test_a_job_without_a_duration_keeps_the_steps_that_it_saved() -> None:
     entry = a_started(progress=Progress(step=70, total=100, saved_step=49))
     look = a_look(entry, ended(Outcome.USER_ERROR, 3, saved_step=59))
     assert look.job is not None
-    job = replace(look.job, work=Work(0.0, known=False))
+    job = replace(look.job, work=None)
     deed = next_step(replace(look, job=job, belief=believed(S.RUNNING, 0))).deed
     assert isinstance(deed, RecordEnd)
     assert deed.end.kept == 60.0

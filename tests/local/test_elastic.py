@@ -121,7 +121,7 @@ def test_a_plain_job_with_a_range_starts_again_at_another_width() -> None:
 def test_a_plain_job_that_has_to_give_way_comes_back_narrower() -> None:
     with a_lab(slots=4, recipe=ELASTIC, agent=AGENT) as lab:
         lab.start()
-        lab.submit("plain", PLAIN, gpus="1..4", grace="2s")
+        lab.submit("plain", PLAIN, gpus="1..4", grace="2s", preemptible=True)
         wait_until(lambda: "3 of 4 after 3" in printed(lab, 1), "four to work", lab.log)
         lab.submit("urgent", "sleep 1000", gpus=2, priority=10, grace="1s")
         lab.wait_for("urgent", "Running")

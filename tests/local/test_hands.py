@@ -23,6 +23,9 @@ class Scene:
     def past(self, entry: Entry) -> None: ...
     def broke(self, error: Exception) -> None: ...
 
+    def slots(self) -> tuple[int, ...]:
+        return a_machine().slots
+
     def now(self) -> float:
         return NOW
 

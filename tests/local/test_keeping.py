@@ -84,7 +84,38 @@ def test_folders_that_nobody_knows_go_unless_they_are_new(tmp_path: Path) -> Non
 
 def test_sizes_do_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
-    (tmp_path / "large").write_bytes(b"x" * 100_000)
+    (tmp_path / "large").write_bytes(b"x" * 1_000_000)
     (tmp_path / "job" / "link").symlink_to(tmp_path / "large")
     (tmp_path / "job" / "own").write_bytes(b"x" * 10)
-    assert size_of(tmp_path / "job") < 1_000
+    assert size_of(tmp_path / "job") < 100_000
+
+
+def test_folders_of_any_depth_are_measured_and_removed(tmp_path: Path) -> None:
+    """Deeper than Python recurses, and longer than a path may be."""
+    attic = Attic(tmp_path)
+    nested(attic.places.job("deep"), folders=3_000, last=b"x" * 500_000)
+    assert size_of(attic.places.job("deep")) > 500_000
+    attic.places.remove_job("deep")
+    assert not attic.places.job("deep").exists()
+    attic.store.close()
+
+
+def test_holes_in_files_take_no_room(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    assert size_of(tmp_path) < 1_000_000
+
+
+def nested(top: Path, *, folders: int, last: bytes) -> None:
+    """Step by step, as a user can: the whole path is too long for any call."""
+    top.mkdir()
+    handle = os.open(top, os.O_RDONLY)
+    for _ in range(folders):
+        os.mkdir("d", dir_fd=handle)
+        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    file = os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=handle)
+    os.write(file, last)
+    os.close(file)
+    os.close(handle)

@@ -12,6 +12,7 @@ from weft.local import logs
 from weft.local.entry import Entry, Owner
 from weft.local.logs import LogReader
 from weft.local.places import Places
+from weft.model.errors import SpecError
 from weft.model.state import State
 from weft.view.logs import LogLine, Which
 
@@ -78,6 +79,14 @@ def test_a_line_without_end_is_cut(desk: Desk) -> None:
     assert len(texts) > 1
 
 
+def test_a_tail_looks_back_only_so_far(desk: Desk) -> None:
+    """A hole of a terabyte costs its owner nothing."""
+    desk.print(b"x")
+    (log,) = desk.places.jobs.glob("*/epoch-1/logs/worker-0.log")
+    os.truncate(log, 1 << 40)
+    assert sum(map(len, desk.texts(Which(tail=1)))) == logs.MOST_TAIL_BYTES
+
+
 @pytest.mark.parametrize("tail", [0, 1, 2, 3, 50, 1000])
 def test_the_last_lines(desk: Desk, tail: int) -> None:
     lines = [f"line {number} {'x' * 500}" for number in range(1000)]
@@ -129,3 +138,13 @@ def test_an_entry_that_is_gone_has_no_logs(desk: Desk) -> None:
         return [line async for line in reader.lines(Which(), follow=True)]
 
     assert asyncio.run(scene()) == []
+
+
+def test_a_rank_and_an_epoch_that_never_were_are_told(desk: Desk) -> None:
+    desk.print(b"one\n", worker=0)
+    desk.print(b"two\n", worker=1)
+    with pytest.raises(SpecError, match="no rank 7: epoch 1 of job has 2 workers"):
+        desk.read(Which(frozenset({0, 7})))
+    with pytest.raises(SpecError, match="no epoch 9: job was started 1 times"):
+        desk.read(Which(epoch=9))
+    assert desk.texts(Which(frozenset({1}), epoch=1)) == [b"two"]

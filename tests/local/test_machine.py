@@ -98,5 +98,5 @@ def test_what_has_no_meaning_on_one_machine_is_said() -> None:
             "volumes": [{"claim": "pvc", "path": "/ckpt"}],
         }
     )
-    assert len(list(notes_on(spec, a_machine(gpus=False)))) == 4
-    assert list(notes_on(JobSpec(run="x"), a_machine())) == []
+    assert len(list(notes_on(spec, a_machine(gpus=False)))) == 5
+    assert len(list(notes_on(JobSpec(run="x"), a_machine()))) == 1

@@ -95,4 +95,4 @@ def test_a_table_that_is_none_is_refused(
 def test_a_job_with_a_host_curve_says_where_its_speed_is_one() -> None:
     with pytest.raises(SpecError, match="asks for no cores"):
         a_job(host=TABLE)
-    assert a_job(host=TABLE, cpus_per_gpu=3.0).host is TABLE
+    assert a_job(host=TABLE, cpus_per_gpu=3.0).truth.host is TABLE

@@ -35,6 +35,7 @@ NUMBERS: dict[str, float | int | str] = {
     "ahead": 11,
     "lost": 8,
     "failures": 2,
+    "losses": 5,
     "refusals": 6,
     "delay": 1234.0,
     "cpus": 48.0,

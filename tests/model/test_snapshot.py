@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from tests.builders import a_cluster, a_job
 from tests.builders import given as scene_of
-from weft.model.job import Work
 from weft.model.snapshot import NodeColumns
 from weft.model.state import State
 
@@ -56,7 +55,7 @@ def test_service_and_work_are_carried_forward_to_now() -> None:
 
 
 def test_what_nobody_knows_is_not_a_number() -> None:
-    unknown = a_job("job").with_work(Work(100.0, known=False))
+    unknown = a_job("job", tell_work=False)
     scene = scene_of(a_cluster(nodes=1)).submit(unknown).decide()
     snapshot = scene.brain.state.snapshot(1.0)
     assert np.isnan(snapshot.remaining_seconds(np.array([0]))).all()

@@ -1,21 +1,22 @@
 """Jobs, widths, curves, plans and placements: what can be written, and what it means."""
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.builders import a_job, seats
+from tests.builders import a_job, a_request, seats
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
-from weft.model.group import Group
-from weft.model.ids import GpuType, GroupId, JobId
-from weft.model.job import INDIFFERENT, Job, Locality, Width, Work, WorkUnit
+from weft.model.ids import GpuType, JobId
+from weft.model.job import Job
 from weft.model.kind import kind_of
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
+from weft.model.request import INDIFFERENT, Locality, Width, WorkUnit
+from weft.model.truth import Work
 
 # --- curve --------------------------------------------------------------------------------------
 
@@ -137,28 +138,35 @@ def test_samples_need_a_curve() -> None:
 
 def test_seconds_scale_with_the_width_or_along_the_curve() -> None:
     plain = a_job("plain", 4, width=(1, 8))
-    assert [plain.units_per_second(w) for w in (2, 4, 8)] == [0.5, 1.0, 2.0]
+    assert [plain.truth.units_per_second(w) for w in (2, 4, 8)] == [0.5, 1.0, 2.0]
+    assert [plain.request.units_per_second(w) for w in (2, 4, 8)] == [0.5, 1.0, 2.0]
     curved = a_job("curved", 4, width=(1, 8), curve=Curve(((4, 100.0), (8, 150.0))))
-    assert [curved.units_per_second(w) for w in (2, 4, 8)] == [0.5, 1.0, 1.5]
+    assert [curved.truth.units_per_second(w) for w in (2, 4, 8)] == [0.5, 1.0, 1.5]
+    assert [curved.request.units_per_second(w) for w in (2, 4, 8)] == [0.5, 1.0, 1.5]
 
 
 def test_samples_are_read_off_the_curve() -> None:
     job = a_job("samples", 4, work=Work(1e4, WorkUnit.SAMPLES), curve=Curve(((4, 100.0),)))
-    assert job.units_per_second(4) == 100.0
-    assert job.with_work(Work(5.0)).units_per_second(4) == 1.0
+    assert job.truth.units_per_second(4) == job.request.units_per_second(4) == 100.0
+    assert math.isnan(replace(job.request, curve=None).units_per_second(4)), "nobody has said"
 
 
 def test_only_accepted_types_make_progress() -> None:
     picky = a_job("picky", types=[("v100", 1.0), ("h100", 3.0)])
-    assert [picky.type_speed(GpuType(t)) for t in ("v100", "h100", "tpu")] == [1.0, 3.0, 0.0]
-    assert a_job("easy").type_speed(GpuType("tpu")) == 1.0
+    assert [picky.request.type_speed(GpuType(t)) for t in ("v100", "h100", "tpu")] == [
+        1.0,
+        3.0,
+        0.0,
+    ]
+    assert a_job("easy").request.type_speed(GpuType("tpu")) == 1.0
 
 
 def test_values_do_not_change() -> None:
     job = a_job()
     with pytest.raises(FrozenInstanceError):
-        job.priority = 3  # type: ignore[misc]
-    assert job.with_work(Work(1.0)).id == job.id and job.work.amount != 1.0
+        job.request.priority = 3  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        job.truth.work = Work(1.0)  # type: ignore[misc]
 
 
 # --- kind ---------------------------------------------------------------------------------------
@@ -180,7 +188,7 @@ def test_jobs_are_of_one_kind_exactly_if_they_ask_for_the_same(
     one: dict[str, object], other: dict[str, object]
 ) -> None:
     first, second = (
-        kind_of(a_job(name, seconds=amount, priority=3, tenant=name, **fields))  # type: ignore[arg-type]
+        kind_of(a_request(name, seconds=amount, priority=3, tenant=name, **fields))  # type: ignore[arg-type]
         for name, amount, fields in (("x", 1.0, one), ("y", 2.0, other))
     )
     assert (first == second) == (one == other)
@@ -189,9 +197,9 @@ def test_jobs_are_of_one_kind_exactly_if_they_ask_for_the_same(
 
 
 def test_a_kind_knows_whether_the_host_matters() -> None:
-    assert not kind_of(a_job()).counts_host
-    assert kind_of(a_job(cpus_per_gpu=1.0)).counts_host
-    assert kind_of(a_job(memory_gib_per_gpu=1.0)).counts_host
+    assert not kind_of(a_request()).counts_host
+    assert kind_of(a_request(cpus_per_gpu=1.0)).counts_host
+    assert kind_of(a_request(memory_gib_per_gpu=1.0)).counts_host
 
 
 # --- placement ----------------------------------------------------------------------------------
@@ -204,13 +212,8 @@ def test_a_placement_adds_up_and_names_each_node_once() -> None:
     assert isinstance(placement.seats[0], Seat)
 
 
-def test_a_group_lists_its_members_in_order() -> None:
-    group = Group(GroupId("g"), (JobId("b"), JobId("a")), (0, 1))
-    assert group.members == ("b", "a")
-
-
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_no_job_has_unusable_work(amount: float) -> None:
     assume(not (math.isfinite(amount) and amount >= 0))
     with pytest.raises(SpecError):
-        Job(id=JobId("x"), width=Width.fixed(1), work=Work(amount))
+        Job.told(id=JobId("x"), width=Width.fixed(1), work=Work(amount))

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.elastic.curve_tables import measured_curves
-from benchmarks.elastic.curves import Score, left_out
+from benchmarks.elastic.curve_tables import at_global_batch, measured_curves
+from benchmarks.elastic.curves import Score, forerunners, left_out
+from weft.perf.recalled import Recalled
 
 STRIDE = {"sia": 8, "pollux": 3}
 LIMITS = {
@@ -40,3 +41,25 @@ def test_widths_that_were_left_out_are_foretold(source: str, scores: list[Score]
 
 def test_intervals_hold_about_as_often_as_they_say(scores: list[Score]) -> None:
     assert 0.7 <= np.mean([score.reach <= 1 for score in scores]) <= 0.9
+
+
+def test_at_a_fixed_global_batch_earlier_runs_foretell_the_next(traces: Path) -> None:
+    every = at_global_batch(traces)
+    scores = [
+        score
+        for curve in every[::5]
+        if (runs := forerunners(curve, every))
+        for score in left_out(curve, Recalled(runs))
+    ]
+    errors = [score.error for score in scores]
+    assert len(errors) > 200
+    assert np.median(errors) <= 0.08
+    assert np.quantile(errors, 0.9) <= 0.28
+    assert 0.7 <= np.mean([score.reach <= 1 for score in scores]) <= 0.9
+
+
+def test_no_curve_is_foretold_from_its_own_measurements(traces: Path) -> None:
+    every = at_global_batch(traces)
+    for curve in every[::5]:
+        for run in forerunners(curve, every):
+            assert set(run).isdisjoint(curve.points)

@@ -1,56 +1,146 @@
 """What is foretold of widths that were not measured."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from weft.model.menu import Floats, Ints
+from weft.perf.evidence import Evidence
 from weft.perf.point import Point
-from weft.perf.predict import predict, predict_by_belief, predict_by_fit, predict_by_table
-from weft.perf.prediction import Predictor
+from weft.perf.predict import FARTHEST, predict
+from weft.perf.prediction import Prediction
+from weft.perf.prior import FREE, Prior
+from weft.perf.recalled import Recalled
+from weft.perf.smooth import losses_seen, smooth
 
-PREDICTORS: list[Predictor] = [predict, predict_by_table, predict_by_fit, predict_by_belief]
 NODE = 8
 
 
-@st.composite
-def _points(draw: st.DrawFn) -> list[Point]:
-    return draw(
-        st.lists(
-            st.builds(
-                Point,
-                gpus=st.integers(1, 64),
-                units_per_second=st.floats(1e-3, 1e6),
-                nodes=st.integers(1, 4),
-                cpus_per_gpu=st.sampled_from([0.0, 1.0, 2.0, 4.0]),
-                seconds=st.floats(0.1, 1e4),
-            ),
-            max_size=6,
-        )
-    )
+ORDINARY = st.builds(
+    Point,
+    gpus=st.integers(1, 64),
+    units_per_second=st.floats(1e-3, 1e6),
+    nodes=st.integers(1, 4),
+    cpus_per_gpu=st.sampled_from([0.0, 1.0, 2.0, 4.0]),
+    seconds=st.floats(0.1, 1e4),
+)
+LEGAL = st.builds(
+    Point,
+    gpus=st.one_of(st.integers(1, 8), st.integers(1, 4096)),
+    units_per_second=st.one_of(
+        st.floats(0.0, allow_infinity=False), st.sampled_from([5e-324, 1e-3, 1.0, 494.0, 1e300])
+    ),
+    nodes=st.integers(1, 4096),
+    cpus_per_gpu=st.one_of(st.floats(0.0, allow_infinity=False), st.sampled_from([0.0, 1.0, 4.0])),
+    seconds=st.floats(0.0, allow_infinity=False),
+)
+"""Whatever a worker may claim."""
+PRIORS = st.builds(
+    Prior,
+    jobs=st.floats(1.0, 256.0),
+    sums=st.tuples(*[st.floats(-100.0, 10.0)] * 3),
+)
+
+
+def _points() -> st.SearchStrategy[list[Point]]:
+    return st.lists(ORDINARY, max_size=6)
 
 
 def _measured(speed: Callable[[int], float], *widths: int) -> list[Point]:
     return [Point(width, speed(width), nodes=-(-width // NODE), seconds=60.0) for width in widths]
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS)
-@given(points=_points(), widest=st.integers(0, 80), node_gpus=st.integers(1, 16))
+@given(
+    points=st.lists(LEGAL, max_size=6),
+    earlier=st.lists(st.lists(LEGAL, max_size=4).map(tuple), max_size=2),
+    widest=st.integers(0, 80),
+    node_gpus=st.integers(1, 16),
+    prior=st.one_of(st.just(FREE), PRIORS),
+)
+@example([Point(46, 494.0), Point(47, 0.001)], [], 64, 8, FREE)
+@example([Point(1, 5e-324), Point(2, 1e300)], [], 64, 8, FREE)
+@example([Point(2, 1e308, seconds=1e308), Point(2, 1e308, seconds=1e308)], [], 4, 8, FREE)
+@example([Point(3, 5e-324, seconds=5e-324, cpus_per_gpu=5e-324)], [], 4, 8, FREE)
 def test_every_width_has_a_finite_speed_within_its_interval(
-    predictor: Predictor, points: list[Point], widest: int, node_gpus: int
+    points: list[Point],
+    earlier: list[tuple[Point, ...]],
+    widest: int,
+    node_gpus: int,
+    prior: Prior,
 ) -> None:
-    foretold = predictor(points, widest=widest, node_gpus=node_gpus)
-    for row in (foretold, foretold.spread):
-        if row is None:
-            assert widest == 0
-            continue
-        assert len(row.likely) == len(row.low) == len(row.high) == widest + 1
-        assert row.likely[0] == row.low[0] == row.high[0] == 0.0
-        assert np.isfinite(row.high).all()
-        assert (row.low[1:] > 0).all()
-        assert (row.low <= row.likely).all() and (row.likely <= row.high).all()
+    foretold = Recalled(tuple(earlier))(points, widest=widest, node_gpus=node_gpus, prior=prior)
+    _check_sound(foretold, widest)
+    if widest:
+        assert foretold.spread is not None
+        _check_sound(foretold.spread, widest)
+
+
+def _check_sound(row: Prediction, widest: int) -> None:
+    assert len(row.likely) == len(row.low) == len(row.high) == widest + 1
+    assert row.likely[0] == row.low[0] == row.high[0] == 0.0
+    assert np.isfinite(row.high).all()
+    assert (row.low[1:] > 0).all()
+    assert (row.low <= row.likely).all() and (row.likely <= row.high).all()
+
+
+@given(points=st.lists(ORDINARY, min_size=1, max_size=6), widest=st.integers(1, 80))
+@example([Point(46, 494.0), Point(47, 0.001)], 64)
+def test_no_width_is_far_beyond_what_was_measured(points: list[Point], widest: int) -> None:
+    points = [replace(point, cpus_per_gpu=0.0) for point in points]
+    foretold = predict(points, widest=widest, node_gpus=NODE)
+    for width in range(1, widest + 1):
+        fastest = max(p.units_per_second * max(1.0, width / p.gpus) for p in points)
+        slowest = min(p.units_per_second * min(1.0, width / p.gpus) for p in points)
+        assert foretold.likely[width] <= 1.01 * FARTHEST * fastest
+        assert foretold.likely[width] >= 0.99 * slowest / FARTHEST
+
+
+def test_thousands_of_widths_are_foretold() -> None:
+    points = [Point(width, float(width) ** 0.5, nodes=-(-width // 8)) for width in range(1, 1001)]
+    foretold = predict(points, widest=4096, node_gpus=NODE)
+    _check_sound(foretold, 4096)
+    assert foretold.likely[500] == pytest.approx(500**0.5, rel=0.05)
+
+
+@given(
+    points=st.lists(ORDINARY, min_size=1, max_size=4), place=st.sampled_from(["beyond", "below"])
+)
+def test_away_from_the_points_nothing_becomes_more_certain(points: list[Point], place: str) -> None:
+    """On one side of the node's edge, where no other bound is nearer."""
+    points = [replace(point, nodes=1, cpus_per_gpu=0.0) for point in points]
+    doubt = _doubt(points)
+    ends = [point.gpus for point in points]
+    outward = doubt[max(ends) - 1 :] if place == "beyond" else doubt[min(ends) - 1 :: -1]
+    assert (np.diff(outward) >= -1e-6 * (1.0 + outward[:-1])).all()
+
+
+def _doubt(points: list[Point]) -> Floats:
+    widths = np.arange(1.0, 129.0)
+    return smooth(Evidence.of(points), widths, np.zeros_like(widths), FREE)[1]
+
+
+@given(
+    points=_points(),
+    widths=st.sets(st.integers(1, 64), max_size=12).map(lambda found: np.array(sorted(found), int)),
+)
+def test_asked_for_some_widths_the_answer_is_the_same(points: list[Point], widths: Ints) -> None:
+    every = predict(points, widest=64, node_gpus=NODE)
+    some = predict(points, widest=64, node_gpus=NODE, widths=widths)
+    for width in widths.tolist():
+        for nodes in (1, 2):
+            one, other = (foretold.at(width, nodes=nodes) for foretold in (every, some))
+            assert one.likely == pytest.approx(other.likely, rel=1e-6)
+            assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-6)
+
+
+def test_a_width_that_was_not_asked_for_has_no_answer() -> None:
+    some = predict([Point(2, 4.0)], widest=8, node_gpus=8, widths=np.array([1, 4]))
+    with pytest.raises(KeyError):
+        some.at(2)
 
 
 @given(points=_points(), factor=st.sampled_from([1e-3, 0.5, 7.0, 1e4]))
@@ -70,9 +160,8 @@ def test_the_order_of_points_does_not_matter(points: tuple[list[Point], list[Poi
     assert one.likely == pytest.approx(other.likely, rel=1e-4)
 
 
-@pytest.mark.parametrize("predictor", PREDICTORS)
-def test_nothing_measured_is_free_scaling_and_may_be_far_off(predictor: Predictor) -> None:
-    foretold = predictor([], widest=16, node_gpus=16)
+def test_nothing_measured_is_free_scaling_and_may_be_far_off() -> None:
+    foretold = predict([], widest=16, node_gpus=16)
     assert foretold.likely.tolist() == pytest.approx(range(17))
     assert foretold.low[16] < 0.5 * foretold.likely[16]
 
@@ -95,11 +184,10 @@ def test_amdahls_curves_are_found(fixed: float) -> None:
         return 1.0 / (1.0 / width + fixed)
 
     points = _measured(speed, 1, 2, 4, 8)
-    foretold, fit = (of(points, widest=16, node_gpus=16) for of in (predict, predict_by_fit))
+    foretold = predict(points, widest=16, node_gpus=16)
     for width, off in ((3, 0.03), (6, 0.03), (12, 0.1), (16, 0.15)):
         assert foretold.likely[width] == pytest.approx(speed(width), rel=off)
         assert foretold.low[width] <= speed(width) <= foretold.high[width]
-        assert fit.likely[width] == pytest.approx(speed(width), rel=0.03)
 
 
 def test_far_from_what_was_measured_is_less_certain() -> None:
@@ -131,13 +219,6 @@ def test_measured_twice_is_the_mean_by_time() -> None:
     assert predict(twice, widest=4, node_gpus=4).likely[4] == pytest.approx(2.5)
 
 
-@given(points=_points())
-def test_a_fit_is_never_faster_on_more_nodes(points: list[Point]) -> None:
-    foretold = predict_by_fit(points, widest=32, node_gpus=NODE)
-    assert foretold.spread is not None
-    assert (foretold.spread.likely <= foretold.likely * (1 + 1e-9)).all()
-
-
 def test_nodes_never_seen_are_believed_to_cost_little() -> None:
     foretold = predict(_measured(float, 1, 2, 4, 8), widest=16, node_gpus=8)
     assert foretold.at(8, nodes=2).likely >= 0.9 * foretold.at(8).likely
@@ -148,6 +229,47 @@ def test_a_slow_network_once_seen_is_expected_again() -> None:
     slow = [*_measured(float, 1, 2, 4), Point(4, 2.0, nodes=2, seconds=60.0)]
     foretold = predict(slow, widest=8, node_gpus=8)
     assert foretold.at(8, nodes=2).likely < 0.8 * foretold.at(8).likely
+
+
+# --- what is typical ------------------------------------------------------------------------------
+
+
+def _typical(jobs: int) -> Prior:
+    """After so many jobs whose speed grows with the root of the width."""
+    prior = FREE
+    for _ in range(jobs):
+        seen = Evidence.of(_measured(lambda width: width**0.5, 1, 2, 4, 8))
+        prior = prior.with_job(losses_seen(seen, prior))
+    return prior
+
+
+def test_a_new_job_is_believed_to_be_somewhat_better_than_is_typical() -> None:
+    foretold = predict([], widest=8, node_gpus=8, prior=_typical(30))
+    assert 8**0.5 < foretold.likely[8] < 0.8 * 8
+    assert (np.diff(foretold.likely) > 0).all(), "it runs wide first"
+
+
+def test_measured_once_a_job_is_believed_to_be_typical() -> None:
+    wide = [Point(8, 80.0, seconds=60.0)]
+    free, typical = (predict(wide, widest=8, node_gpus=8, prior=_typical(n)) for n in (0, 30))
+    assert free.likely[1] == pytest.approx(10.0)
+    assert typical.likely[1] == pytest.approx(80.0 / 8**0.5, rel=0.15)
+
+
+def test_one_job_alone_is_not_typical() -> None:
+    one, many = (predict([], widest=8, node_gpus=8, prior=_typical(n)).likely[8] for n in (1, 30))
+    assert one > many + 0.5 * (8.0 - many)
+
+
+def test_what_is_typical_changes_with_the_jobs() -> None:
+    prior = _typical(300)
+    free = Evidence.of(_measured(float, 1, 2, 4, 8))
+    for _ in range(600):
+        prior = prior.with_job(losses_seen(free, prior))
+    assert predict([], widest=8, node_gpus=8, prior=prior).likely[8] == pytest.approx(8.0, rel=0.1)
+
+
+# --- cores ----------------------------------------------------------------------------------------
 
 
 def test_fewer_cores_are_slower_where_that_was_seen() -> None:

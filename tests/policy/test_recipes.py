@@ -2,20 +2,22 @@
 
 import inspect
 
-import numpy as np
 import pytest
 
-from tests.builders import a_cluster, a_job, a_snapshot, given, jobs
+from tests.builders import a_cluster, a_job, given, jobs
 from weft.policy.order.attained import FeedbackLevels
+from weft.policy.packing import Packing
 from weft.policy.place.packing import packed_fit
 from weft.policy.recipe import Passing, Recipe
 from weft.policy.recipes import RECIPES, afs_l, afs_p, backfill, fair, fifo, tiresias, weave
-from weft.policy.share.alone import alone
 from weft.policy.size.afs import Afs
 from weft.policy.size.requested import NetworkPacked
 from weft.policy.size.weave import Weave
 
 EVERY = pytest.mark.parametrize("name", RECIPES)
+ELASTIC = pytest.mark.parametrize(
+    "name", ["even", "maxmin", "optimus", "afs", "afs-l", "afs-p", "aiturbo", "weave"]
+)
 
 
 @EVERY
@@ -66,7 +68,7 @@ def test_parameters_reach_their_part() -> None:
 
 def test_parameters_of_elastic_recipes_reach_their_part() -> None:
     made = weave(grain=2, hold=7.0, worth=3.0, min_run=11.0)
-    assert made.size == Weave(grain_gpus=2)
+    assert made.size == Weave(grain_gpus=2, packing=Packing.WHOLE_NODES, anew=True)
     assert made.resizing is not None and made.yielding is not None
     assert (made.resizing.grain_gpus, made.resizing.hold_seconds) == (2, 7.0)
     assert (made.resizing.worth, made.yielding.min_run_seconds) == (3.0, 11.0)
@@ -82,19 +84,40 @@ def test_only_recipes_that_use_curves_explore() -> None:
     assert not exploring & {"even", "maxmin"}
 
 
-@pytest.mark.parametrize("name", ["optimus", "afs-l", "afs-p", "weave"])
+@ELASTIC
+@pytest.mark.parametrize("wanted", [True, False])
+def test_every_elastic_recipe_can_be_compact_and_restart_or_not(name: str, wanted: bool) -> None:
+    made = RECIPES[name](compact=wanted, restarts=not wanted, packed=wanted).resizing
+    assert made is not None
+    assert (made.compact, made.restarts, made.packing.packs) == (wanted, not wanted, wanted)
+
+
+@ELASTIC
+def test_placement_is_as_the_recipe_says_unless_it_is_told(name: str) -> None:
+    plain = RECIPES[name]().resizing
+    assert plain is not None
+    assert plain.compact is plain.restarts is (name == "weave")
+    only_compact = RECIPES[name](compact=True).resizing
+    assert only_compact is not None and only_compact.restarts is plain.restarts
+
+
+def test_a_recipe_of_fixed_widths_has_no_parameters_of_resizing() -> None:
+    assert not {"compact", "restarts"} & set(inspect.signature(RECIPES["srtf"]).parameters)
+    with pytest.raises(TypeError, match="compact"):
+        RECIPES["srtf"](compact=True)
+
+
+@ELASTIC
 def test_packed_reaches_widths_places_and_growth(name: str) -> None:
     made = RECIPES[name](packed=True)
-    assert getattr(made.size, "packed", False)
+    packing = getattr(made.size, "packing", Packing.NONE)
+    assert packing is Packing.NETWORK or isinstance(made.size, NetworkPacked)
     assert made.place is packed_fit
-    assert made.resizing is not None and made.resizing.packed
-    assert not RECIPES[name]().resizing.packed  # type: ignore[union-attr]
+    assert made.resizing is not None and made.resizing.packing is Packing.NETWORK
+    loose = RECIPES[name](packed=False).resizing
+    assert loose is not None and not loose.packing.packs
 
 
 def test_packed_leaves_fixed_widths_to_packed_requests() -> None:
     made = RECIPES["fifo"](packed=True)
     assert isinstance(made.size, NetworkPacked) and made.resizing is None
-
-
-def test_every_job_is_alone_on_its_gpus() -> None:
-    assert alone(a_snapshot({}), np.array([0])) == {}

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.sim import idle
+from tests.sim.apart import Apart, rested_are_thought_of
+from tests.sim.overdue import Overdue
+from tests.sim.promise import PromiseBroken
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
@@ -26,15 +30,16 @@ from weft.brain.event import (
     Tick,
 )
 from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop, Wake
-from weft.brain.state import REASONS, BrainState
+from weft.brain.state.brain_state import REASONS, BrainState
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId, QueueId
-from weft.model.job import Job
 from weft.model.placement import Placement, Seat
 from weft.model.queue import QueueTree
 from weft.model.reason import ReasonCode
+from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.policy.recipe import Passing
 from weft.sim.run import Run
 
 if TYPE_CHECKING:
@@ -44,19 +49,21 @@ NEVER = frozenset(
     {ReasonCode.CONSTRAINT_NEVER, ReasonCode.QUOTA_NEVER, ReasonCode.CONSTRAINT_QUEUE}
 )
 """Reasons that say: not in this cluster and under this quota, however long you wait."""
+SHORT_OF_NODES = frozenset(
+    {
+        ReasonCode.HEALTH_LOST,
+        ReasonCode.CAPACITY_HOST,
+        ReasonCode.CONSTRAINT_TYPE,
+        ReasonCode.FRAGMENTED,
+    }
+)
+"""Reasons that a job may be left with whose nodes are gone for good."""
 EXPLAIN_EVERY = 20
 RECOUNT_EVERY = 4
 COPY_EVERY = 400
 NO_LIMIT = 1 << 60
+LITTLE_SECONDS = 300.0
 SOON = 1e-6
-
-
-class PromiseBroken(AssertionError):
-    """A promise does not hold; `promise` is its number in the notes."""
-
-    def __init__(self, promise: str, detail: str) -> None:
-        super().__init__(f"{promise}: {detail}")
-        self.promise = promise
 
 
 class Auditor:
@@ -79,15 +86,19 @@ class Auditor:
         self.failed: dict[JobId, set[int]] = {}
         self.not_before: dict[JobId, float] = {}
         self.seen: Counter[str] = Counter()
+        self.cut_short: frozenset[JobId] = frozenset()
         self.closed = 0
         self.last_event = 0.0
         self.rebuilding = False
+        self.narrow = idle.Narrow()
+        self.apart = Apart()
+        self.overdue = Overdue()
 
     # --- one event -----------------------------------------------------------------------------
 
     def before(self, event: Event) -> None:
         state = self.world.brain.state
-        self.admitted = [state.spec(slot).id for slot in state.admitted]
+        self.admitted = [state.spec(slot).id for slot in state.seating.admitted]
         if isinstance(event, NodeChanged):
             used = sum(seat.gpus for seat in self._seats_on(event.node.id))
             self.shrunk[event.node.id] = max(used, self.shrunk.get(event.node.id, 0))
@@ -129,6 +140,20 @@ class Auditor:
             elif isinstance(instruction, Stop) and instruction.why in ("unknown", "superseded"):
                 self.strangers.add((instruction.job, instruction.epoch))
         self._quota(started)
+        self._seats_are_used(event)
+
+    def _seats_are_used(self, event: Event) -> None:
+        """Rounds come in time and not too often, and leave nothing idle that somebody needs."""
+        if not self.rebuilding:
+            rested_are_thought_of(self.world)
+        if self.world.brain.decision is not None:
+            self.apart.look(self.world)
+            idle.nobody_waits_beside_room(self.world)
+            idle.guarantees_are_served(self.world)
+            self.narrow.look(self.world)
+        if isinstance(event, NodeAdded | NodeChanged | NodeLost | QueueChanged):
+            self.overdue.forget()
+        self.overdue.look(self.world)
 
     def _clock(self, event: Event) -> None:
         """Waiting time, kept by a stopwatch; the brain's bookings must add up to it (I13)."""
@@ -166,8 +191,8 @@ class Auditor:
                 self.seen["pledge withdrawn"] += 1
             elif state.state_of(slot) is State.STARTING:
                 self.seen["pledge kept"] += 1
-        for slot in state.admitted:
-            assignment = state.assignments[slot]
+        for slot in state.seating.admitted:
+            assignment = state.seating.assignments[slot]
             assert assignment is not None
             self._take_seats(state.spec(slot).id, assignment)
 
@@ -177,7 +202,7 @@ class Auditor:
         if len(closed) == self.closed:
             return
         for job in list(closed)[self.closed :]:
-            end, spec = closed[job], world.specs[job]
+            end, spec = closed[job], world.request(job)
             lawful = {
                 State.SUCCEEDED: world.finished(job),
                 State.CANCELLED: job in world.cancelled,
@@ -196,7 +221,7 @@ class Auditor:
         world, job = self.world, start.job
         if job in world.cancelled:
             raise PromiseBroken("I4", f"{job} was cancelled and is started")
-        if len(self.failed.get(job, ())) > world.specs[job].max_retries:
+        if len(self.failed.get(job, ())) > world.request(job).max_retries:
             raise PromiseBroken("I4", f"{job} failed {self.failed[job]} and is started again")
         if at < self.not_before.get(job, 0.0) - SOON:
             raise PromiseBroken("I4", f"{job} must rest until {self.not_before[job]}, not {at}")
@@ -214,7 +239,7 @@ class Auditor:
             raise PromiseBroken("I5", f"{start} after epoch {epoch} with {assignment}")
         self.starts[start.job] = (start.epoch, start.assignment)
         self.numbers[start.job, start.epoch] = set(start.assignment.placement.numbers)
-        whole_gang(self.world.specs[start.job], start.assignment, self.world.nodes)
+        whole_gang(self.world.request(start.job), start.assignment, self.world.nodes)
 
     def _resized(self, resize: Resize) -> bool:
         """Whether it grows: by seats with new numbers, or it only loses some, never its head."""
@@ -239,19 +264,20 @@ class Auditor:
         self.numbers[key] = used | added
         fresh = Assignment(0, placement.only(added))
         self._take_seats(resize.job, fresh)
-        whole_gang(self.world.specs[resize.job], resize.assignment, self.world.nodes)
+        whole_gang(self.world.request(resize.job), resize.assignment, self.world.nodes)
         return bool(added)
 
     def _preempted(self, preempt: Preempt) -> None:
         """For a job that got seats, of no lower rank, after the time that was promised (I11)."""
         world, state = self.world, self.world.brain.state
-        decision = world.brain.decision
+        decision, spared = world.brain.decision, set(self.cut_short)
         assert decision is not None
+        self._note_cut(preempt.job)
         if any(moved.job == preempt.job for moved in decision.moves):
             self._moved(preempt)
             return
         why = next(p for p in decision.preemptions if p.job == preempt.job)
-        victim, other = world.specs[preempt.job], world.specs[why.beneficiary]
+        victim, other = world.request(preempt.job), world.request(why.beneficiary)
         slot = state.slot_of.get(why.beneficiary)
         if slot is None or state.state_of(slot) is State.QUEUED:
             raise PromiseBroken("I11", f"{victim.id} yields to {other.id}, which still waits")
@@ -264,21 +290,33 @@ class Auditor:
             raise PromiseBroken("I11", f"{victim.id} yields to {other.id} of lower priority")
         yielding, run = world.brain.recipe.yielding, world.run_of(victim.id)
         least = 0.0 if yielding is None else yielding.min_run_seconds
-        if run is not None and world.now - run.begun < least - SOON:
-            raise PromiseBroken(
-                "I11", f"{victim.id} ran {world.now - run.begun} of {least} s, then {other.id} came"
-            )
+        ran = np.inf if run is None else world.now - run.begun
+        told = world.now - float(state.jobs.started[state.slot_of[victim.id]])
+        hardly = told <= LITTLE_SECONDS + SOON and victim.id not in spared
+        if not hardly and (yielding is None or not yielding.reshuffle):
+            least = max(least, victim.saves_every_seconds)
+        if run is not None and ran < least - SOON:
+            raise PromiseBroken("I11", f"{victim.id} ran {ran} of {least} s, then {other.id} came")
+
+    def _note_cut(self, job: JobId) -> None:
+        """Whether what it trained since it began is lost: then it is spared the next time."""
+        run = self.world.run_of(job)
+        saves_every = self.world.request(job).saves_every_seconds
+        cut = run is not None and self.world.now - run.begun < saves_every
+        self.cut_short = (self.cut_short | {job}) if cut else (self.cut_short - {job})
 
     def _moved(self, preempt: Preempt) -> None:
         """It gives way to nobody but itself, and only if it may be stopped at all (I11)."""
         self.seen["moved"] += 1
-        if preempt.beneficiary != preempt.job or not self.world.specs[preempt.job].preemptible:
+        if preempt.beneficiary != preempt.job or not self.world.request(preempt.job).preemptible:
             raise PromiseBroken("I11", f"{preempt} is no move of a job that may be moved")
 
     def _quota(self, started: set[JobId]) -> None:
         """Whoever gets seats: what is held, and what will be, is within the cap (I3)."""
         tree, state = self.world.tree, self.world.brain.state
-        admitted = {state.spec(slot).id for slot in state.admitted}.difference(self.admitted)
+        admitted = {state.spec(slot).id for slot in state.seating.admitted}.difference(
+            self.admitted
+        )
         if not (started or admitted) or not any_quota(tree):
             return
         held, staying, firm = Counter[QueueId](), Counter[QueueId](), Counter[QueueId]()
@@ -286,13 +324,13 @@ class Auditor:
             status, width = state.state_of(slot), int(state.jobs.width[slot])
             stays = width * (status is not State.STOPPING)
             if status is State.RESIZING:
-                stays = min(width, state.resizes[slot].target.width)
-            for step in path(tree, self.world.specs[job].queue):
+                stays = min(width, state.seating.resizes[slot].target.width)
+            for step in path(tree, self.world.request(job).queue):
                 held[step] += width * status.holds_seats
                 staying[step] += stays
-                firm[step] += stays * (not self.world.specs[job].preemptible)
+                firm[step] += stays * (not self.world.request(job).preemptible)
         for job in sorted(started | admitted):
-            spec = self.world.specs[job]
+            spec = self.world.request(job)
             for step in path(tree, spec.queue) if state.jobs.width[state.slot_of[job]] else ():
                 now, later = held[step] * (job in started), staying[step]
                 if max(now, later) > cap(tree, step):
@@ -320,17 +358,19 @@ class Auditor:
         self.reached[run.job.id] = run.progress(self.world.now)
 
     def leaves(self, run: Run) -> None:
-        """What is kept is all, or all up to the last checkpoint where it was cut off (I6)."""
+        """What is kept is all where it saves on demand, else all up to a last checkpoint (I6)."""
         now, job = self.world.now, run.job
         reached = self.reached.pop(job.id, None)
         kept = self.world.saved(job.id)
         before = run.saved if run.phase is not Phase.STOPPING else 0.0
         cut_off = reached is not None or run.phase is Phase.RUNNING
+        unsaved = cut_off or not job.truth.saves_on_demand
         if run.phase is Phase.RUNNING and run.progress(now) >= job.work.amount - SOON:
             return
         lost = (run.progress(now) if reached is None else reached) - kept
-        speed, interval = self.speeds.get((job.id, run.epoch), 0.0), job.checkpoint_interval_seconds
-        allowed = 0.0 if not cut_off else speed * interval if interval > 0 else float("inf")
+        speed = self.speeds.get((job.id, run.epoch), 0.0)
+        interval = job.truth.checkpoint_interval_seconds
+        allowed = 0.0 if not unsaved else speed * interval if interval > 0 else float("inf")
         if lost > allowed + 1e-5 or kept < before - 1e-5:
             raise PromiseBroken("I6", f"{job.id} lost {lost} of at most {allowed} units of work")
 
@@ -352,9 +392,12 @@ class Auditor:
     def forget_brain(self) -> None:
         self.waited.clear()
         self.failed.clear()
+        self.cut_short = frozenset()
         self.not_before.clear()
         self.serials.clear()
         self.numbers.clear()
+        self.apart.forget()
+        self.overdue.forget()
         for run in self.world.running():
             key, target = (run.job.id, run.epoch), run.target or run.placement
             self.serials[key] = (run.serial, Assignment(target.width, target))
@@ -443,7 +486,7 @@ class Auditor:
             raise PromiseBroken("I13 view", f"{run.job.id} runs and the brain holds no seat for it")
         if int(state.jobs.epoch[slot]) != run.epoch:
             raise PromiseBroken("I13 view", f"{run.job.id} runs epoch {run.epoch}, not as believed")
-        believed = state.assignments[slot]
+        believed = state.seating.assignments[slot]
         if believed is None or not set(run.seats) <= set(believed.placement.seats):
             raise PromiseBroken("I13 view", f"{run.job.id} runs elsewhere than the brain believes")
 
@@ -488,7 +531,7 @@ def _breaks_pledges(event: Event) -> bool:
 # --- each promise in the dullest way -----------------------------------------------------------
 
 
-def whole_gang(job: Job, assignment: Assignment, nodes: dict[NodeId, Node]) -> None:
+def whole_gang(job: JobRequest, assignment: Assignment, nodes: dict[NodeId, Node]) -> None:
     """All of it, on nodes that it accepts, of one type, in one pool (I2)."""
     seats = assignment.placement.seats
     width = sum(seat.gpus for seat in seats)
@@ -508,7 +551,7 @@ def whole_gang(job: Job, assignment: Assignment, nodes: dict[NodeId, Node]) -> N
 
 def recount(state: BrainState) -> None:
     """Every column that follows from another one, computed anew (I13)."""
-    held: list[dict[int, int]] = [{} for _ in state.held_on]
+    held: list[dict[int, int]] = [{} for _ in state.seating.held_on]
     rows: dict[int, list[int]] = {}
     seats = state.seats
     for row, slot in enumerate(seats.slot[: state.seat_count].tolist()):
@@ -517,8 +560,8 @@ def recount(state: BrainState) -> None:
         rows.setdefault(slot, []).append(row)
         if not seats.pledged[row]:
             held[int(seats.node[row])][row] = int(seats.gpus[row])
-    if held != state.held_on:
-        raise PromiseBroken("I13 columns", f"held_on is {state.held_on}, seats say {held}")
+    if held != state.seating.held_on:
+        raise PromiseBroken("I13 columns", f"held_on is {state.seating.held_on}, seats say {held}")
     for job, slot in state.slot_of.items():
         wrong = _wrong_seats(state, slot, rows.pop(slot, []))
         if wrong:
@@ -529,18 +572,18 @@ def recount(state: BrainState) -> None:
 
 def _wrong_seats(state: BrainState, slot: int, rows: list[int]) -> str:
     """What does not fit together about the seats of one job."""
-    status, assignment = state.state_of(slot), state.assignments[slot]
-    if sorted(state.seat_rows[slot]) != rows:
-        return f"has rows {rows}, listed {state.seat_rows[slot]}"
+    status, assignment = state.state_of(slot), state.seating.assignments[slot]
+    if sorted(state.seating.seat_rows[slot]) != rows:
+        return f"has rows {rows}, listed {state.seating.seat_rows[slot]}"
     if (assignment is not None) != (status.holds_seats or status is State.ADMITTED):
         return f"assigned {assignment}"
     given = [] if assignment is None else [seat.gpus for seat in assignment.placement.seats]
-    if given != state.seats.gpus[state.seat_rows[slot]].tolist():
+    if given != state.seats.gpus[state.seating.seat_rows[slot]].tolist():
         return f"has other seats than {given}"
-    marked = [bool(state.seats.releasing[row]) for row in state.seat_rows[slot]]
+    marked = [bool(state.seats.releasing[row]) for row in state.seating.seat_rows[slot]]
     if marked != _being_left(state, slot, status, assignment):
         return "marks the wrong seats as being left"
-    lists = (slot in state.admitted, slot in state.resizes)
+    lists = (slot in state.seating.admitted, slot in state.seating.resizes)
     in_order = lists == (status is State.ADMITTED, status is State.RESIZING)
     return "" if in_order else "is in the wrong list"
 
@@ -551,7 +594,7 @@ def _being_left(
     seats = () if assignment is None else assignment.placement.seats
     if status is not State.RESIZING:
         return [status is State.STOPPING for _ in seats]
-    stays = state.resizes[slot].target.placement.numbers
+    stays = state.seating.resizes[slot].target.placement.numbers
     return [seat.number not in stays for seat in seats]
 
 
@@ -578,21 +621,22 @@ def fingerprint(brain: Brain) -> int:
     """Everything that a brain remembers, as one number (of this process)."""
     state = brain.state
     columns = [*_columns(state.jobs), *_columns(state.seats), *_columns(state.nodes)]
-    arrays = (*columns, state.booked, state.finished[: state.finished_count])
+    arrays = (*columns, state.booked, state.finished.samples.gpu_seconds)
     rest = (
-        tuple(map(id, state.assignments)),
+        tuple(map(id, state.seating.assignments)),
         tuple(map(id, state.specs)),
         str(state.slot_of),
-        str(state.admitted),
-        str(state.resizes),
-        str(state.held_on),
-        str(state.seat_rows),
+        str(state.seating.admitted),
+        str(state.seating.resizes),
+        str(state.seating.held_on),
+        str(state.seating.seat_rows),
         str(state.after_stop),
         tuple((job, id(end)) for job, end in state.closed.items()),
         id(state.tree),
-        str(brain._unanswered),
-        str(brain._silent),
-        (brain.now, brain.rounds, brain._wake_at, str(brain._pace)),
+        str(brain.outbox.unanswered),
+        str(brain.outbox.silent),
+        state.finished.count,
+        (brain.now, brain.rounds, brain.outbox.wake_at, str(brain.pace)),
     )
     return hash((tuple(array.tobytes() for array in arrays), rest))
 
@@ -616,7 +660,9 @@ def any_quota(tree: QueueTree) -> bool:
     return tree.divided or any(queue.limit_gpus is not None for queue in tree.queues)
 
 
-def could_ever_run(job: Job, nodes: list[Node], tree: QueueTree, *, elastic: bool = False) -> bool:
+def could_ever_run(
+    job: JobRequest, nodes: list[Node], tree: QueueTree, *, elastic: bool = False
+) -> bool:
     """Whether an empty cluster and an empty quota would take the job, by trying everything."""
     width = job.width.min_gpus if elastic else job.width.asked_gpus
     if job.queue not in tree:
@@ -641,7 +687,7 @@ def could_ever_run(job: Job, nodes: list[Node], tree: QueueTree, *, elastic: boo
     return False
 
 
-def _offers(node: Node, job: Job, gpus: int) -> bool:
+def _offers(node: Node, job: JobRequest, gpus: int) -> bool:
     cpus = job.cpus_per_gpu * gpus if job.width.asked_gpus else job.cpus
     memory = job.memory_gib_per_gpu * gpus if job.width.asked_gpus else job.memory_gib
     return cpus <= (np.inf if node.cpus is None else node.cpus) and memory <= (
@@ -653,40 +699,79 @@ def _offers(node: Node, job: Job, gpus: int) -> bool:
 
 
 def is_at_rest(world: "RandomWorld") -> bool:
-    """Nothing runs, the faults are over, and everybody who waits is told: never."""
+    """Nothing runs, the faults are over, and nobody who waits could run on what is there."""
     if world.running_ids() or world.now < world.faults.until_seconds or world.submits:
+        return False
+    if world.brain.round_is_due(world.now):
         return False
     state = world.brain.state
     return all(
-        state.state_of(slot) is State.QUEUED and _reason(state, slot) in NEVER
-        for slot in state.slot_of.values()
+        state.state_of(slot) is State.QUEUED
+        and (_reason(state, slot) in NEVER or _waits_for_nodes(world, job))
+        for job, slot in state.slot_of.items()
     )
 
 
-def settled(world: "RandomWorld") -> None:
-    """Once faults are over, all that can run has run, and the rest is rightly told never (I7)."""
+def _waits_for_nodes(world: "RandomWorld", job: JobId) -> bool:
+    """Whether it is rightly told that only a node which is gone could help it, or who is ahead.
+
+    In strict order one that waits for nodes holds up everybody behind it, as it should: the nodes
+    may come back. Where waits are bounded it does so for a while only.
+    """
     state = world.brain.state
-    nodes = list(world.nodes.values())
+    if _reason(state, state.slot_of[job]) is not ReasonCode.PRIORITY_BEHIND:
+        return _is_short_of_nodes(world, job)
+    recipe = world.brain.recipe
+    for_ever = recipe.passing is Passing.NOBODY and recipe.waiting.longest_seconds == np.inf
+    return for_ever and any(_is_short_of_nodes(world, other) for other in state.slot_of)
+
+
+def _is_short_of_nodes(world: "RandomWorld", job: JobId) -> bool:
+    """Whether it is told so, and what is there could not hold it though all nodes could."""
+    state = world.brain.state
+    told = _reason(state, state.slot_of[job]) in SHORT_OF_NODES
+    everything = list(world.nodes.values())
+    if not told or _could_run(world, job, world.open_nodes()):
+        return False
+    return _could_run(world, job, everything)
+
+
+def _could_run(world: "RandomWorld", job: JobId, nodes: list[Node]) -> bool:
+    elastic = world.brain.recipe.resizing is not None
+    return could_ever_run(world.request(job), nodes, world.tree, elastic=elastic)
+
+
+def settled(world: "RandomWorld") -> None:
+    """Once faults are over, all that can run on what is left has run (I7).
+
+    The rest is rightly told never, or that it waits for nodes which are gone and may come back.
+    """
+    state = world.brain.state
     for job, slot in state.slot_of.items():
-        elastic = world.brain.recipe.resizing is not None
-        possible = could_ever_run(world.specs[job], nodes, world.tree, elastic=elastic)
-        if possible or _reason(state, slot) not in NEVER:
+        ever = _could_run(world, job, list(world.nodes.values()))
+        reason = _reason(state, slot)
+        if ever if reason in NEVER else not _waits_for_nodes(world, job):
             raise PromiseBroken(
                 "I7",
-                f"{job} is left {state.state_of(slot).name}, {_reason(state, slot)}, and "
-                f"{'could' if possible else 'could not'} run",
+                f"{job} is left {state.state_of(slot).name}, {reason}, and "
+                f"{'could' if ever else 'could not'} run if all nodes were there",
             )
 
 
 def silent(world: "RandomWorld") -> None:
-    """At rest, nothing but the clock goes on, and that not for long (I10)."""
+    """At rest, nothing but the clock goes on, and that not for long (I10).
+
+    Everybody who waits may have a moment at which it has waited too long.
+    """
     ticks: set[float] = set()
-    while world.pending and len(ticks) < 30:
+    most = 30 + len(world.brain.state.slot_of)
+    while world.pending and len(ticks) < most:
+        before = world.heard
         world.step()
-        if not isinstance(world.heard, Tick):
-            continue
+        if world.heard is before or not isinstance(world.heard, Tick):
+            continue  # an end that was put off leaves its old time behind, and nothing happens then
         ticks.add(world.now)
-        loud = [i for i in world.brain._out if not isinstance(i, Wake)]
+        loud = [i for i in world.brain.outbox.instructions if not isinstance(i, Wake)]
         if loud:
             raise PromiseBroken("I10", f"at rest, and still {loud}")
     if world.pending and world.brain.recipe.rounds.period_seconds is None:

@@ -14,30 +14,55 @@ from unittest.mock import patch
 
 import numpy as np
 
-from weft.brain import brain as brain_module
-from weft.brain import desk as desk_module
-from weft.brain import victims as victims_module
 from weft.brain.brain import Brain
+from weft.brain.context import Context
 from weft.brain.event import (
     InstructionDone,
-    InstructionRefused,
     JobCancelled,
     JobFailed,
     JobFinished,
     JobReported,
     JobSubmitted,
     NodeLost,
+    Phase,
 )
 from weft.brain.instruction import Start
-from weft.brain.outcome import Granted, Outcome
-from weft.brain.state import PENDING, BrainState
+from weft.brain.protocol.admission import Admission
+from weft.brain.protocol.answers import Answers
+from weft.brain.protocol.dispatch import Dispatch
+from weft.brain.protocol.jobs import Jobs
+from weft.brain.protocol.nodes import Nodes
+from weft.brain.protocol.outbox import Outbox
+from weft.brain.protocol.pace import SHORTEST_SPACING_SECONDS, Pace
+from weft.brain.protocol.reports import Reports
+from weft.brain.protocol.rounds import Rounds
+from weft.brain.round import gates
+from weft.brain.round import victims as victims_module
+from weft.brain.round.eviction import Eviction
+from weft.brain.round.outcome import Granted, Outcome
+from weft.brain.round.resizing import Stretch
+from weft.brain.round.round import Round
+from weft.brain.round.session import Session
+from weft.brain.round.victims import Victim
+from weft.brain.state import vacancy as vacancy_module
+from weft.brain.state.brain_state import PENDING, BrainState
+from weft.brain.state.seating import Seating
+from weft.brain.state.vacancy import Vacancy
+from weft.failure.backoff import Backoff
 from weft.model.decision import Assignment, Grant
 from weft.model.ids import JobId
-from weft.model.job import Job
-from weft.model.placement import Placement
-from weft.model.snapshot import Floats, Ints
+from weft.model.kind import Kind
+from weft.model.placement import Placement, Seat
+from weft.model.request import JobRequest
+from weft.model.snapshot import Bools, Floats, Ints, SeatColumns, Snapshot
 from weft.model.state import State
-from weft.policy.tenancy.quota import QuotaLedger
+from weft.policy.order.ranking import Ranking
+from weft.policy.place.fabric import Fabric
+from weft.policy.place.packing import Offer
+from weft.policy.place.room import Room, Share
+from weft.policy.supply import Domains, Supply
+from weft.policy.tenancy.quota import NO_LIMIT, QuotaLedger
+from weft.policy.waiting import Waiting
 from weft.sim.past import Past
 from weft.sim.run import Run
 from weft.sim.world import World
@@ -55,9 +80,15 @@ def mutant(make: Callable[[], Iterator[None]]) -> Mutant:
     return made
 
 
-def handler(event: type, instead: Callable[[Brain, Any], None]) -> AbstractContextManager[object]:
-    """Patch what the brain does with one kind of event."""
-    return patch.dict(brain_module._HANDLERS, {event: instead})
+def wired(change: Callable[[Brain], None]) -> AbstractContextManager[object]:
+    """Patch every brain that is made, once its parts know each other."""
+    wire = Brain._wire
+
+    def wire_and_change(self: Brain, *parts: Any) -> None:
+        wire(self, *parts)
+        change(self)
+
+    return patch.object(Brain, "_wire", wire_and_change)
 
 
 # --- seats ----------------------------------------------------------------------------------------
@@ -65,47 +96,88 @@ def handler(event: type, instead: Callable[[Brain, Any], None]) -> AbstractConte
 
 @mutant
 def seats_freed_before_the_world_confirms() -> Iterator[None]:
-    stop = Brain._stop
+    def make_eager(brain: Brain) -> None:
+        parts = brain._rounds
+        stop = parts._dispatch.stop
 
-    def eager(self: Brain, slot: int, *, after: State, why: str) -> None:
-        stop(self, slot, after=after, why=why)
-        self._stopped(slot, None)
+        def eager(slot: int, *, after: State, why: str) -> None:
+            stop(slot, after=after, why=why)
+            parts._admission.stopped(slot, None)
 
-    with patch.object(Brain, "_stop", eager):
+        setattr(parts._dispatch, "stop", eager)  # noqa: B010 - mypy knows that it is a method
+
+    with wired(make_eager):
         yield
 
 
 @mutant
 def preempted_seats_given_away_at_once() -> Iterator[None]:
-    def start_anyway(self: Brain, granted: Granted, vacated: set[int]) -> Grant:
-        assignment = self._assignment(granted)
-        self.state.seat(granted.slot, assignment, pledged=False)
-        self._start(granted.slot, assignment)
-        return Grant(self.state.spec(granted.slot).id, assignment)
+    def start_anyway(self: Admission, granted: Granted, vacated: set[int]) -> Grant:
+        state, assignment = self._context.state, self._dispatch.assignment(granted)
+        state.seating.seat(granted.slot, assignment, pledged=False)
+        self._dispatch.start(granted.slot, assignment)
+        return Grant(state.spec(granted.slot).id, assignment)
 
-    with patch.object(Brain, "_grant", start_anyway):
+    with patch.object(Admission, "grant", start_anyway):
+        yield
+
+
+@contextmanager
+def counting_only(counts: Callable[[SeatColumns], Bools]) -> Iterator[None]:
+    """Of the seats only these are taken off what is free."""
+
+    def committed(
+        seating: Seating, fabric: Fabric, amounts: Ints | Floats, owed: Floats | None, _: int
+    ) -> Ints | Floats:
+        seats, count = seating.seats, seating.seat_count
+        some = amounts * counts(seats)[:count]
+        return np.bincount(seats.node[:count], some, fabric.count)
+
+    def room(self: Vacancy, *, counts_host: bool, owed: Floats | None = None) -> Room:
+        return vacancy_module.free_room(
+            self._seating, self._nodes.fabric, counts_host=counts_host, owed=owed
+        )
+
+    with patch.object(vacancy_module, "_committed", committed), patch.object(Vacancy, "room", room):
         yield
 
 
 @mutant
 def pledged_seats_ignored_by_the_next_round() -> Iterator[None]:
-    def committed(state: BrainState, amounts: Floats) -> Floats:
-        seats, count = state.seats, state.seat_count
-        held = amounts * ~seats.pledged[:count]
-        return np.bincount(seats.node[:count], held, state.fabric.count).astype(float)
-
-    with patch.object(desk_module, "_committed", committed):
+    with counting_only(lambda seats: ~seats.pledged):
         yield
 
 
 @mutant
 def seats_being_left_count_as_free() -> Iterator[None]:
-    def committed(state: BrainState, amounts: Floats) -> Floats:
-        seats, count = state.seats, state.seat_count
-        staying = amounts * ~seats.releasing[:count]
-        return np.bincount(seats.node[:count], staying, state.fabric.count).astype(float)
+    with counting_only(lambda seats: ~seats.releasing):
+        yield
 
-    with patch.object(desk_module, "_committed", committed):
+
+@mutant
+def what_changed_on_a_node_is_not_summed_anew() -> Iterator[None]:
+    with patch.object(Vacancy, "_freshen", lambda *_: None):
+        yield
+
+
+@mutant
+def sizing_ignores_the_quota_tree() -> Iterator[None]:
+    """And who grows is not asked either: either guard hides the loss of the other."""
+    supply = Supply.of
+
+    def without(snapshot: Snapshot, slots: Ints, ledger: object = None, **more: Any) -> Supply:
+        return supply(snapshot, slots, None, **more)
+
+    with (
+        patch.object(Supply, "of", without),
+        patch.object(Session, "growth_room", lambda *_: NO_LIMIT),
+    ):
+        yield
+
+
+@mutant
+def what_refused_jobs_were_meant_to_have_stays_idle() -> Iterator[None]:
+    with patch.object(Stretch, "_grow_instead_of_refused", lambda *_: None):
         yield
 
 
@@ -117,126 +189,144 @@ def pledges_start_without_a_look_at_the_seats() -> Iterator[None]:
 
 @mutant
 def pledges_on_a_lost_node_are_kept() -> Iterator[None]:
-    with patch.object(Brain, "_withdraw_pledges", lambda *_: None):
+    with patch.object(Admission, "withdraw_pledges", lambda *_: None):
+        yield
+
+
+@mutant
+def moves_to_a_lost_node_are_kept() -> Iterator[None]:
+    with patch.object(Admission, "withdraw_moves", lambda *_: None):
         yield
 
 
 @mutant
 def partial_gang_seated() -> Iterator[None]:
-    assign = Brain._assignment
+    assign = Dispatch.assignment
 
-    def short(self: Brain, granted: Granted) -> Assignment:
+    def short(self: Dispatch, granted: Granted) -> Assignment:
         whole = assign(self, granted)
         seats = whole.placement.seats
         return Assignment(whole.width, Placement(seats[:-1] if len(seats) > 1 else seats))
 
-    with patch.object(Brain, "_assignment", short):
+    with patch.object(Dispatch, "assignment", short):
         yield
 
 
 # --- incarnations ---------------------------------------------------------------------------------
 
 
-def any_epoch(self: Brain, job: JobId, epoch: int) -> int | None:
-    slot = self.state.slot_of.get(job)
-    return slot if slot is not None and self.state.state_of(slot).holds_seats else None
+def any_epoch(self: BrainState, job: JobId, epoch: int) -> int | None:
+    slot = self.slot_of.get(job)
+    return slot if slot is not None and self.state_of(slot).holds_seats else None
+
+
+def epoch_of(state: BrainState, job: JobId, epoch: int) -> int:
+    """The present one, whatever was said, where there is one."""
+    slot = any_epoch(state, job, epoch)
+    return epoch if slot is None else int(state.jobs.epoch[slot])
 
 
 @mutant
 def epoch_not_checked() -> Iterator[None]:
-    with patch.object(Brain, "_current", any_epoch):
+    with patch.object(BrainState, "incarnation", any_epoch):
         yield
 
 
 @contextmanager
 def epoch_not_checked_on_finish() -> Iterator[None]:
     """Alone it is hidden: this world never lets an older epoch finish while a newer one lives."""
-    finished = Brain._on_finished
+    finished = Jobs.finished
 
-    def lax(self: Brain, event: JobFinished) -> None:
-        slot = any_epoch(self, event.job, event.epoch)
-        epoch = event.epoch if slot is None else int(self.state.jobs.epoch[slot])
+    def lax(self: Jobs, event: JobFinished) -> None:
+        epoch = epoch_of(self._context.state, event.job, event.epoch)
         finished(self, JobFinished(event.at, event.job, epoch))
 
-    with handler(JobFinished, lax):
+    with patch.object(Jobs, "finished", lax):
         yield
 
 
 @mutant
 def epoch_not_checked_on_done() -> Iterator[None]:
-    done = Brain._on_done
+    done = Answers.done
 
-    def lax(self: Brain, event: InstructionDone) -> None:
-        slot = any_epoch(self, event.job, event.epoch)
-        epoch = event.epoch if slot is None else int(self.state.jobs.epoch[slot])
+    def lax(self: Answers, event: InstructionDone) -> None:
+        epoch = epoch_of(self._context.state, event.job, event.epoch)
         done(self, InstructionDone(event.at, event.job, epoch, event.verb, event.work_kept))
 
-    with handler(InstructionDone, lax):
+    with patch.object(Answers, "done", lax):
         yield
 
 
 @mutant
 def epoch_not_raised_at_a_start() -> Iterator[None]:
-    start = Brain._start
+    start = Dispatch.start
 
-    def stale(self: Brain, slot: int, assignment: Assignment) -> None:
-        if self.state.jobs.epoch[slot] > 0:
-            self.state.jobs.epoch[slot] -= 1
+    def stale(self: Dispatch, slot: int, assignment: Assignment) -> None:
+        jobs = self._context.state.jobs
+        if jobs.epoch[slot] > 0:
+            jobs.epoch[slot] -= 1
         start(self, slot, assignment)
 
-    with patch.object(Brain, "_start", stale):
+    with patch.object(Dispatch, "start", stale):
         yield
 
 
 @mutant
 def start_resent_with_a_new_epoch() -> Iterator[None]:
-    def again(self: Brain, slot: int, state: State, event: JobReported) -> None:
-        assignment = self.state.assignments[slot]
-        assert assignment is not None
-        self.state.jobs.epoch[slot] += 1
-        self._out.append(Start(event.job, int(self.state.jobs.epoch[slot]), assignment))
-        self._expect_answer(slot)
+    def again(self: Reports, slot: int) -> None:
+        self._context.state.jobs.epoch[slot] += 1
+        self._dispatch.repeat_start(slot)
 
-    with patch.object(Brain, "_found_absent", again):
+    with patch.object(Reports, "_found_absent", again):
         yield
 
 
 @mutant
 def old_news_of_absence_believed() -> Iterator[None]:
-    found = Brain._found_absent
+    compare = Reports._compare
 
-    def hasty(self: Brain, slot: int, state: State, event: JobReported) -> None:
-        if state is State.STOPPING:
-            self._stopped(slot, event.work_done)
-        elif state is State.RUNNING:
-            self._on_failed(JobFailed(event.at, event.job, event.epoch, event.work_done))
+    def hasty(self: Reports, slot: int, event: JobReported) -> None:
+        status, nodes = self._context.state.state_of(slot), self._nodes
+        if event.phase is not Phase.ABSENT:
+            compare(self, slot, event)
+        elif status is State.STOPPING:
+            nodes._admission.stopped(slot, event.work_done)
+        elif status is State.RUNNING:
+            jobs = Jobs(
+                self._context,
+                pace=nodes._pace,
+                dispatch=self._dispatch,
+                admission=nodes._admission,
+                learning=nodes._admission._learning,
+            )
+            jobs.failed(JobFailed(event.at, event.job, event.epoch, event.work_done))
         else:
-            found(self, slot, state, event)
+            compare(self, slot, event)
 
-    with patch.object(Brain, "_found_absent", hasty):
+    with patch.object(Reports, "_compare", hasty):
         yield
 
 
 @mutant
 def duplicate_submission_accepted() -> Iterator[None]:
-    def trusting(self: Brain, event: JobSubmitted) -> None:
-        self.state.closed.pop(event.job.id, None)
-        self.state.add_job(event.job, self.now)
-        self._want_round()
+    def trusting(self: Jobs, event: JobSubmitted) -> None:
+        self._context.state.closed.pop(event.job.id, None)
+        self._context.state.add_job(event.job, self._context.now)
+        self._pace.want()
 
-    with handler(JobSubmitted, trusting):
+    with patch.object(Jobs, "submitted", trusting):
         yield
 
 
 @mutant
 def finished_job_accepted_again() -> Iterator[None]:
-    submitted = Brain._on_submitted
+    submitted = Jobs.submitted
 
-    def forgetful(self: Brain, event: JobSubmitted) -> None:
-        self.state.closed.pop(event.job.id, None)
+    def forgetful(self: Jobs, event: JobSubmitted) -> None:
+        self._context.state.closed.pop(event.job.id, None)
         submitted(self, event)
 
-    with handler(JobSubmitted, forgetful):
+    with patch.object(Jobs, "submitted", forgetful):
         yield
 
 
@@ -245,31 +335,31 @@ def finished_job_accepted_again() -> Iterator[None]:
 
 @mutant
 def runs_found_after_a_crash_are_ignored() -> Iterator[None]:
-    with patch.object(Brain, "_adopt", lambda *_: None):
+    with patch.object(Reports, "_adopt", lambda *_: None):
         yield
 
 
 @mutant
 def stopping_runs_found_after_a_crash_hold_nothing() -> Iterator[None]:
-    adopt = Brain._adopt
+    adopt = Reports._adopt
 
-    def only_healthy(self: Brain, slot: int, event: JobReported, placement: Placement) -> None:
+    def only_healthy(self: Reports, slot: int, event: JobReported, placement: Placement) -> None:
         if event.phase.value != "stopping":
             adopt(self, slot, event, placement)
 
-    with patch.object(Brain, "_adopt", only_healthy):
+    with patch.object(Reports, "_adopt", only_healthy):
         yield
 
 
 @mutant
 def recorded_epoch_forgotten_after_a_crash() -> Iterator[None]:
-    meet = Brain._meet_stranger
+    meet = Reports._meet_stranger
 
-    def forgetful(self: Brain, event: JobReported, slot: int | None) -> None:
+    def forgetful(self: Reports, event: JobReported, slot: int | None) -> None:
         if event.placement is not None:
             meet(self, event, slot)
 
-    with patch.object(Brain, "_meet_stranger", forgetful):
+    with patch.object(Reports, "_meet_stranger", forgetful):
         yield
 
 
@@ -278,27 +368,28 @@ def recorded_epoch_forgotten_after_a_crash() -> Iterator[None]:
 
 @mutant
 def cancel_while_stopping_forgotten() -> Iterator[None]:
-    cancelled = Brain._on_cancelled
+    cancelled = Jobs.cancelled
 
-    def forgetful(self: Brain, event: JobCancelled) -> None:
-        slot = self.state.slot_of.get(event.job)
-        if slot is not None and self.state.state_of(slot) is not State.STOPPING:
+    def forgetful(self: Jobs, event: JobCancelled) -> None:
+        state = self._context.state
+        slot = state.slot_of.get(event.job)
+        if slot is not None and state.state_of(slot) is not State.STOPPING:
             cancelled(self, event)
 
-    with handler(JobCancelled, forgetful):
+    with patch.object(Jobs, "cancelled", forgetful):
         yield
 
 
 @mutant
 def failure_forgets_to_requeue() -> Iterator[None]:
-    requeue = Brain._requeue
+    requeue = Admission.requeue
 
-    def forgetful(self: Brain, slot: int, reason: int, delay_seconds: float) -> None:
+    def forgetful(self: Admission, slot: int, reason: int, delay_seconds: float = 0.0) -> None:
         requeue(self, slot, reason, delay_seconds)
         if reason != PENDING:
-            self.state.jobs.not_before[slot] = np.inf
+            self._context.state.jobs.not_before[slot] = np.inf
 
-    with patch.object(Brain, "_requeue", forgetful):
+    with patch.object(Admission, "requeue", forgetful):
         yield
 
 
@@ -310,66 +401,67 @@ def backoff_ends_without_a_round() -> Iterator[None]:
 
 @mutant
 def failure_backoff_dropped() -> Iterator[None]:
-    with patch.object(Brain, "_backoff", lambda *_: 0.0):
+    with patch.object(Backoff, "after", lambda *_: 0.0):
         yield
 
 
 @mutant
 def retries_without_end() -> Iterator[None]:
-    failed = Brain._on_failed
+    failed = Jobs.failed
 
-    def endless(self: Brain, event: JobFailed) -> None:
-        slot = self._current(event.job, event.epoch)
+    def endless(self: Jobs, event: JobFailed) -> None:
+        state = self._context.state
+        slot = state.incarnation(event.job, event.epoch)
         if slot is not None:
-            most = self.state.spec(slot).max_retries - 1
-            self.state.jobs.failures[slot] = min(int(self.state.jobs.failures[slot]), most)
+            most = state.spec(slot).max_retries - 1
+            state.jobs.failures[slot] = min(int(state.jobs.failures[slot]), most)
         failed(self, event)
 
-    with handler(JobFailed, endless):
+    with patch.object(Jobs, "failed", endless):
         yield
 
 
 @mutant
 def refused_start_not_released() -> Iterator[None]:
-    with handler(InstructionRefused, lambda *_: None):
+    with patch.object(Answers, "refused", lambda *_: None):
         yield
 
 
 @mutant
 def jobs_on_a_lost_node_not_stopped() -> Iterator[None]:
-    def lenient(self: Brain, event: NodeLost) -> None:
-        row = self.state.node_row.get(event.node)
+    def lenient(self: Nodes, event: NodeLost) -> None:
+        row = self._context.state.node_row.get(event.node)
         if row is not None:
-            self.state.lose_node(row)
-            self._want_round()
+            self._context.state.lose_node(row)
+            self._pace.want()
 
-    with handler(NodeLost, lenient):
+    with patch.object(Nodes, "lost", lenient):
         yield
 
 
 @mutant
 def silence_never_probed() -> Iterator[None]:
-    with patch.object(Brain, "_listen", Brain._forget):
+    with patch.object(Outbox, "listen", Outbox.forget):
         yield
 
 
 @mutant
 def unanswered_never_probed() -> Iterator[None]:
-    with patch.object(Brain, "_expect_answer", Brain._forget):
+    with patch.object(Outbox, "expect_answer", Outbox.forget):
         yield
 
 
 @mutant
 def stop_not_repeated_when_it_was_lost() -> Iterator[None]:
-    compare = Brain._compare
+    compare = Reports._compare
 
-    def trusting(self: Brain, slot: int, event: JobReported) -> None:
-        if self.state.state_of(slot) is State.STOPPING:
-            self._expect_answer(slot)
+    def trusting(self: Reports, slot: int, event: JobReported) -> None:
+        if self._context.state.state_of(slot) is State.STOPPING:
+            self._outbox.expect_answer(slot)
         else:
             compare(self, slot, event)
 
-    with patch.object(Brain, "_compare", trusting):
+    with patch.object(Reports, "_compare", trusting):
         yield
 
 
@@ -401,7 +493,7 @@ def copy_shares_its_rows() -> Iterator[None]:
 
     def shallow(self: BrainState) -> BrainState:
         twin = copied(self)
-        twin.held_on = self.held_on
+        twin.seating.held_on = self.seating.held_on
         return twin
 
     with patch.object(BrainState, "copied", shallow):
@@ -462,14 +554,14 @@ def pledges_do_not_count_on_the_quota() -> Iterator[None]:
 
 @mutant
 def victim_without_beneficiary() -> Iterator[None]:
-    apply = Brain._apply
+    apply = Rounds.apply
 
-    def greedy(self: Brain, outcome: Outcome) -> None:
+    def greedy(self: Rounds, outcome: Outcome) -> None:
         if outcome.preempted:
             outcome.grants.clear()
         apply(self, outcome)
 
-    with patch.object(Brain, "_apply", greedy):
+    with patch.object(Rounds, "apply", greedy):
         yield
 
 
@@ -477,7 +569,7 @@ def victim_without_beneficiary() -> Iterator[None]:
 def anybody_may_be_preempted() -> Iterator[None]:
     add_job = BrainState.add_job
 
-    def unkind(self: BrainState, job: Job, at: float) -> int:
+    def unkind(self: BrainState, job: JobRequest, at: float) -> int:
         slot = add_job(self, job, at)
         self.jobs.preemptible[slot] = True
         return slot
@@ -500,17 +592,161 @@ def min_run_ignored() -> Iterator[None]:
 
 @mutant
 def seats_on_cordoned_nodes_offered() -> Iterator[None]:
-    def all_seats(state: BrainState, slot: int, position: int = 0) -> victims_module.Victim:
-        assignment = state.assignments[slot]
+    def all_seats(state: BrainState, slot: int, position: int = 0, on_offer: object = ()) -> Victim:
+        assignment = state.seating.assignments[slot]
         assert assignment is not None
         rows = state.node_row
         seats = tuple(
             (rows[s.node], s.gpus, s.cpus, s.memory_gib) for s in assignment.placement.seats
         )
         queue = int(state.jobs.queue[slot])
-        return victims_module.Victim(slot, position, assignment.width, queue, seats)
+        return Victim(slot, position, assignment.width, queue, seats)
 
     with patch.object(victims_module, "seated", all_seats):
+        yield
+
+
+# --- rounds and waits -----------------------------------------------------------------------------
+
+
+@mutant
+def a_round_asked_for_ignores_the_period() -> Iterator[None]:
+    def hasty(self: Pace, at: float) -> None:
+        spacing = self.context.recipe.rounds.spacing_seconds
+        self._by(max(at, self.context.now + max(spacing, SHORTEST_SPACING_SECONDS)))
+
+    with patch.object(Pace, "want_at", hasty):
+        yield
+
+
+@mutant
+def events_ignore_the_distance_of_rounds() -> Iterator[None]:
+    with patch.object(Pace, "want", lambda self: self._by(self.context.now)):
+        yield
+
+
+@mutant
+def nobody_is_ever_overdue() -> Iterator[None]:
+    with patch.object(Waiting, "overdue", lambda _, __, waiting: (waiting[:0], None)):
+        yield
+
+
+@mutant
+def overdue_jobs_are_not_served_first() -> Iterator[None]:
+    in_line = Round._in_line
+
+    def by_rank(
+        self: Round, ranking: Ranking, candidates: Ints, overdue: Ints
+    ) -> tuple[Ints, Bools | None]:
+        return in_line(self, ranking, candidates, overdue[:0])
+
+    with patch.object(Round, "_in_line", by_rank):
+        yield
+
+
+@mutant
+def whoever_waited_too_long_stays_patient() -> Iterator[None]:
+    patience = Session.patience_left_seconds
+
+    def as_ever(self: Session, slot: int, offer: Offer) -> float:
+        overdue, self.overdue = self.overdue, frozenset()
+        left = patience(self, slot, offer)
+        self.overdue = overdue
+        return left
+
+    with patch.object(Session, "patience_left_seconds", as_ever):
+        yield
+
+
+# --- widths ---------------------------------------------------------------------------------------
+
+
+@mutant
+def sizing_counts_all_gpus_as_one_domain() -> Iterator[None]:
+    def one(snapshot: Snapshot) -> Domains:
+        nodes = snapshot.nodes
+        return Domains(np.zeros(len(nodes.gpus), np.int64), nodes.gpu_type[:1])
+
+    with patch.object(Domains, "of", one):
+        yield
+
+
+@mutant
+def seats_are_numbered_twice() -> Iterator[None]:
+    seats = Dispatch.seats
+
+    def from_nought(
+        self: Dispatch, slot: int, shares: tuple[Share, ...], first: int
+    ) -> tuple[Seat, ...]:
+        return seats(self, slot, shares, 0)
+
+    with patch.object(Dispatch, "seats", from_nought):
+        yield
+
+
+# --- nodes, cores and copies ----------------------------------------------------------------------
+
+
+@mutant
+def a_node_that_shrinks_keeps_all_its_seats() -> Iterator[None]:
+    with patch.object(Nodes, "_relieve", lambda *_: None):
+        yield
+
+
+@mutant
+def a_pledge_starts_without_its_cores() -> Iterator[None]:
+    with patch.object(BrainState, "_host_fits", lambda *_: True):
+        yield
+
+
+@mutant
+def cores_of_a_seat_that_was_left_stay_taken() -> Iterator[None]:
+    free_row = Seating._free_row
+
+    def keeping(self: Seating, party: int, row: int) -> int:
+        cpus = float(self.seats.cpus[row])
+        node = free_row(self, party, row)
+        self.seats.cpus[row] = cpus
+        return node
+
+    with patch.object(Seating, "_free_row", keeping):
+        yield
+
+
+@mutant
+def what_is_free_is_not_summed_anew_when_a_node_changes() -> Iterator[None]:
+    room = Vacancy.room
+
+    def as_before(self: Vacancy, *, counts_host: bool, owed: Floats | None = None) -> Room:
+        if self._fabric is not None and len(self._free.gpus) == self._nodes.fabric.count:
+            self._fabric = self._nodes.fabric
+        return room(self, counts_host=counts_host, owed=owed)
+
+    with patch.object(Vacancy, "room", as_before):
+        yield
+
+
+@mutant
+def a_copy_shares_its_deadlines() -> Iterator[None]:
+    copied = Outbox.copied
+
+    def shallow(self: Outbox, context: Context) -> Outbox:
+        twin = copied(self, context)
+        twin.unanswered = self.unanswered
+        return twin
+
+    with patch.object(Outbox, "copied", shallow):
+        yield
+
+
+@mutant
+def a_guarantee_is_not_reclaimed_under_a_full_parent() -> Iterator[None]:
+    def only_room(
+        self: Eviction, position: int, queue: int, kind: Kind, width: int
+    ) -> list[Victim] | None:
+        return [] if gates.quota(self._session, kind, queue, width) is None else None
+
+    with patch.object(Eviction, "room_in_quota", only_room):
         yield
 
 
@@ -534,12 +770,6 @@ def no_guard_in_the_world() -> Iterator[None]:
 def no_fence_in_the_world() -> Iterator[None]:
     """The world forgets which epochs it has refused or ended."""
     with patch.object(Past, "answer_to_start", lambda self, job, epoch: None):
-        yield
-
-
-@mutant
-def a_late_stop_makes_the_world_forget_a_finish() -> Iterator[None]:
-    with patch.object(Past, "fence", Past.end):
         yield
 
 

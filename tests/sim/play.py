@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.sim.checks import PromiseBroken, is_at_rest, settled, silent
+from tests.sim.checks import is_at_rest, settled, silent
+from tests.sim.promise import PromiseBroken
 from tests.sim.random_world import Fault, Plan, RandomWorld, draw
 from weft.model.ids import JobId
 from weft.model.state import State

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from inspect import signature
+from math import inf
 from random import Random
 from typing import Any
 
@@ -30,19 +31,23 @@ from weft.brain.event import (
     QueueChanged,
     WorkerLost,
 )
-from weft.brain.instruction import Instruction, Start
+from weft.brain.instruction import Instruction, Preempt, Start
 from weft.brain.journal import Journal
+from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
 from weft.model.cluster import Cluster, Gpu, Node
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_QUEUE, GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
-from weft.model.job import INDIFFERENT, GpuSpeed, Job, Locality, Width, Work
+from weft.model.job import Job
 from weft.model.loss import LossCurve
 from weft.model.placement import Placement
 from weft.model.queue import Queue, QueueTree
+from weft.model.request import INDIFFERENT, GpuSpeed, JobRequest, Locality, Width
 from weft.model.state import State
+from weft.model.truth import Work
 from weft.policy.recipe import Recipe, Rounds
 from weft.policy.recipes import RECIPES
+from weft.policy.waiting import Waiting
 from weft.sim.agenda import Turn
 from weft.sim.chance import Chance
 from weft.sim.costs import FREE, TACC, Costs, constant
@@ -56,12 +61,23 @@ NOWHERE_QUEUE = QueueId("nowhere")
 """A queue that jobs may name and that does not exist, unless an edit creates it."""
 
 
+UNLUCKY_SHARE, UNLUCKY_SECONDS = 0.5, 60.0
+CROWDED_SHARE, LONGER, LONGEST_SECONDS = 0.35, 6.0, 6000.0
+"""So many worlds have too little for all, and a bound on waits that matters."""
+
+FOR_GOOD_SHARE = 0.35
+"""Of the nodes that something may happen to for good."""
+
+
 class Fault(StrEnum):
     """Kinds of trouble; a seed uses a random half of them."""
 
     NODE_LOST = "node lost"
     NODE_CORDONED = "node cordoned"
     NODE_SHRUNK = "node shrunk"
+    NODE_GONE = "node gone for good"
+    NODE_DRAINED = "node drained"
+    NODE_SMALLER = "node smaller for good"
     WORKER_LOST = "worker lost"
     JOB_FAILED = "job failed"
     REPORT_DROPPED = "report dropped"
@@ -75,6 +91,18 @@ class Fault(StrEnum):
     JOB_CANCELLED = "job cancelled"
     JOB_RESUBMITTED = "job resubmitted"
     BRAIN_CRASHED = "brain crashed"
+
+
+FOR_GOOD = (Fault.NODE_GONE, Fault.NODE_DRAINED, Fault.NODE_SMALLER)
+
+
+@dataclass(frozen=True, slots=True)
+class LastTrouble:
+    """What happens to a node for good; one that is drained is cordoned, and emptied later."""
+
+    fault: Fault
+    at: float
+    emptied_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +121,7 @@ class Plan:
     crashes: tuple[float, ...]
     worker_losses: tuple[tuple[float, float], ...]
     cancels: tuple[tuple[float, float], ...]
+    last_troubles: dict[NodeId, LastTrouble]
     guarded: bool
 
     def brain(self) -> Brain:
@@ -120,23 +149,29 @@ def draw(seed: int) -> Plan:
     span = rng.choice((300.0, 1500.0, 4000.0))
     elastic = rng.choice((0.1, 0.1, 0.6))
     resubmit = Fault.JOB_RESUBMITTED in kinds
+    hurry = Random(f"hurry {seed}")
+    crowded = hurry.random() < CROWDED_SHARE
     jobs = _jobs(rng, cluster, tree, span, resubmit=resubmit, elastic=elastic)
+    jobs = tuple(map(_longer, jobs)) if crowded else jobs
     until = span * rng.uniform(1.0, 2.5)
+    last_troubles = _last_troubles(rng, kinds, cluster, until)
+    planned = _planned(
+        rng, kinds, cluster, tree, jobs=jobs, until=until, last_troubles=last_troubles
+    )
     return Plan(
         seed=seed,
         kinds=kinds,
         cluster=cluster,
         tree=tree,
         jobs=jobs,
-        recipe=_recipe(rng),
+        recipe=_hurried(hurry, _recipe(rng)) if crowded else _recipe(rng),
         settings=_settings(rng, kinds),
         costs=_costs(rng),
-        faults=_faults(
-            rng, kinds, until, _planned(rng, kinds, cluster, tree, jobs=jobs, until=until)
-        ),
+        faults=_faults(rng, kinds, until, planned),
         crashes=_moments(rng, 5, until) if Fault.BRAIN_CRASHED in kinds else (),
         worker_losses=_drawn(rng, 6, until) if Fault.WORKER_LOST in kinds else (),
         cancels=_drawn(rng, 8, until) if Fault.JOB_CANCELLED in kinds else (),
+        last_troubles=last_troubles,
         guarded=rng.random() < 0.5,
     )
 
@@ -226,7 +261,9 @@ def _jobs(
         jobs.append(_job(rng, cluster, tree, index, at=at, elastic=elastic))
         if resubmit and rng.random() < 0.15:
             again = _job(rng, cluster, tree, rng.randrange(len(jobs)), at=at, elastic=elastic)
-            jobs.append(replace(again, submit_seconds=at + rng.choice((0.0, 60.0, span / 2))))
+            later = at + rng.choice((0.0, 60.0, span / 2))
+            request = replace(again.request, submit_seconds=later)
+            jobs.append(replace(again, request=request))
     return tuple(jobs)
 
 
@@ -236,11 +273,13 @@ def _job(
     queue = rng.choice(tree.queues).id if rng.random() < 0.96 else NOWHERE_QUEUE
     hosts = cluster.nodes[0].cpus is not None and rng.random() < 0.6
     width = _width(rng, cluster, elastic)
-    curve, loss = _curve(rng, width), rng.choice((None, None, None, LOSS))
-    return Job(
+    (curve, tell_curve), loss = _curve(rng, width), rng.choice((None, None, None, LOSS))
+    saves = Random(f"saves {index} {at}").choice((None, True, False))
+    return Job.told(
         id=JobId(f"j{index}"),
         width=width,
-        work=Work(_work_seconds(rng), known=rng.random() < 0.8),
+        work=Work(_work_seconds(rng)),
+        tell_work=rng.random() < 0.8,
         submit_seconds=at,
         tenant=TenantId(f"t{rng.randrange(3)}"),
         queue=queue,
@@ -255,19 +294,21 @@ def _job(
         preemptible=rng.random() < 0.85,
         max_retries=rng.choice((0, 1, 3, 3, 6)),
         curve=curve,
+        tell_curve=tell_curve,
         loss=loss,
+        saves_on_demand=saves,
         program=rng.choice(("", "train")),
     )
 
 
-def _curve(rng: Random, width: Width) -> Curve | None:
-    """None at all, a stated one, or one that the brain has to learn; some of them dip."""
+def _curve(rng: Random, width: Width) -> tuple[Curve | None, bool]:
+    """None at all, or one that may be told, and whether it is; some of them dip."""
     if not width.elastic or rng.random() < 0.3:
-        return None
+        return None, True
     loss = rng.uniform(0.0, 0.6)
     dips = rng.choice((0.0, 0.0, 0.3))
     speeds = ((gpus, gpus ** (1.0 - loss) - dips * (gpus % 2)) for gpus in range(1, 12))
-    return Curve(tuple(speeds), known=rng.random() < 0.5)
+    return Curve(tuple(speeds)), rng.random() < 0.5
 
 
 def _width(rng: Random, cluster: Cluster, elastic: float) -> Width:
@@ -288,7 +329,7 @@ def _width(rng: Random, cluster: Cluster, elastic: float) -> Width:
 def _work_seconds(rng: Random) -> float:
     if rng.random() < 0.08:
         return 0.0
-    return round(min(rng.lognormvariate(5.0, 1.3), 6000.0), rng.choice((0, 3)))
+    return round(min(rng.lognormvariate(5.0, 1.3), LONGEST_SECONDS), rng.choice((0, 3)))
 
 
 def _accepted(rng: Random) -> tuple[GpuSpeed, ...]:
@@ -311,6 +352,7 @@ def _recipe(rng: Random) -> Recipe:
         "worth": rng.choice((0.0, 2.0)),
         "packed": rng.random() < 0.2,
         "host": rng.random() < 0.5,
+        "longest_wait": rng.choice((inf, inf, 600.0, 86_400.0)),
     }
     taken = signature(RECIPES[name]).parameters
     arguments = {knob: value for knob, value in knobs.items() if knob in taken}
@@ -319,6 +361,20 @@ def _recipe(rng: Random) -> Recipe:
         rounds = Rounds(spacing_seconds=spacing, period_seconds=rng.choice((15.0, 60.0)))
         recipe = replace(recipe, rounds=rounds)
     return recipe
+
+
+def _hurried(rng: Random, recipe: Recipe) -> Recipe:
+    """With a bound on waits that is reached within the hours that a world lasts."""
+    waiting = Waiting(rng.choice((60.0, 300.0, 600.0)), rng.choice((0.1, 0.5, 2.0)))
+    return replace(recipe, waiting=waiting)
+
+
+def _longer(job: Job) -> Job:
+    """With several times the work, so that many wait."""
+    work = replace(job.truth.work, amount=min(LONGER * job.truth.work.amount, LONGEST_SECONDS))
+    claim = job.request.work
+    told = None if claim is None else replace(claim, amount=work.amount)
+    return Job(replace(job.request, work=told), replace(job.truth, work=work))
 
 
 def _settings(rng: Random, kinds: frozenset[Fault]) -> Settings:
@@ -370,11 +426,14 @@ def _planned(
     *,
     jobs: tuple[Job, ...],
     until: float,
+    last_troubles: dict[NodeId, LastTrouble],
 ) -> tuple[Event, ...]:
-    """Events that simply happen; every node is whole again when the faults are over."""
+    """Events that simply happen; nodes are whole again when the faults are over, or never."""
     events: list[Event] = []
     for node in cluster.nodes:
-        events += _node_troubles(rng, kinds, node, until)
+        last = last_troubles.get(node.id)
+        events += _node_troubles(rng, kinds, node, until if last is None else last.at)
+        events += [] if last is None else _for_good(rng, last, node)
     if Fault.JOB_CANCELLED in kinds:
         for job in rng.sample(jobs, max(len(jobs) // 8, 1)):
             at = max(job.submit_seconds + rng.choice((-1.0, 0.0, 5.0, 61.0, 300.0, 1000.0)), 0.0)
@@ -407,6 +466,29 @@ def _node_troubles(
             yield NodeChanged(at, changed)
             yield NodeChanged(back, node)
         at = back
+
+
+def _last_troubles(
+    rng: Random, kinds: frozenset[Fault], cluster: Cluster, until: float
+) -> dict[NodeId, LastTrouble]:
+    """Some of the nodes meet their end; the first one stays, so that something can run."""
+    possible = [fault for fault in FOR_GOOD if fault in kinds]
+    found = {}
+    for node in cluster.nodes[1:] if possible else ():
+        if rng.random() < FOR_GOOD_SHARE:
+            at = rng.uniform(0.0, until)
+            emptied_at = min(at + rng.choice((0.0, 5.0, 60.0)), until)
+            found[node.id] = LastTrouble(rng.choice(possible), at, emptied_at)
+    return found
+
+
+def _for_good(rng: Random, last: LastTrouble, node: Node) -> Iterable[Event]:
+    if last.fault is Fault.NODE_GONE:
+        yield NodeLost(last.at, node.id)
+    elif last.fault is Fault.NODE_DRAINED:
+        yield NodeChanged(last.at, node.with_cordon(True))
+    else:
+        yield NodeChanged(last.at, replace(node, gpus=rng.randint(0, node.gpus)))
 
 
 def _quota_edits(rng: Random, tree: QueueTree, gpus: int, until: float) -> Iterable[Event]:
@@ -456,10 +538,16 @@ class RandomWorld(World):
             self._at(at, Turn.WORLD, self._lose_worker, draw_)
         for at, draw_ in plan.cancels:
             self._at(at, Turn.WORLD, self._cancel_somebody, draw_)
+        for node, last in plan.last_troubles.items():
+            if last.fault is Fault.NODE_DRAINED:
+                self._at(last.emptied_at, Turn.WORLD, self._empty_node, node)
 
     def step(self) -> None:
         super().step()
         self.auditor.look()
+
+    def request(self, job: JobId) -> JobRequest:
+        return self._specs[job].request
 
     @property
     def specs(self) -> dict[JobId, Job]:
@@ -487,6 +575,10 @@ class RandomWorld(World):
     def nodes(self) -> dict[NodeId, Node]:
         return {node.id: node for node in self._ground.nodes.specs}
 
+    def open_nodes(self) -> list[Node]:
+        """Those that are there and take seats."""
+        return [n for n in self.nodes.values() if self.is_present(n.id) and not n.cordoned]
+
     def node(self, name: NodeId) -> Node:
         return self._ground.nodes.specs[self._ground.nodes.row[name]]
 
@@ -507,7 +599,7 @@ class RandomWorld(World):
         super()._deliver(event)
         for job, closed in self.brain.state.closed.items():
             self.over.setdefault(job, closed.state)
-        self.auditor.heard(event, self.brain._out)
+        self.auditor.heard(event, self.brain.outbox.instructions)
 
     def _submit(self, index: int) -> None:
         self._submitted = index + 1
@@ -517,16 +609,44 @@ class RandomWorld(World):
         super()._submit(index)
 
     def _planned(self, event: Event) -> None:
-        if isinstance(event, NodeChanged) and not event.node.cordoned:
-            self.counts[Fault.NODE_SHRUNK] += event.node.gpus < self.nodes[event.node.id].gpus
+        if (last := self._last_trouble(event)) is not None:
+            self.counts[last.fault] += 1
+        elif isinstance(event, NodeChanged) and not event.node.cordoned:
+            if event.node.gpus < self.nodes[event.node.id].gpus:
+                self.counts[Fault.NODE_SHRUNK] += 1
         elif type(event) in _KIND_OF_EVENT:
             self.counts[_KIND_OF_EVENT[type(event)]] += 1
         super()._planned(event)
 
+    def _last_trouble(self, event: Event) -> LastTrouble | None:
+        if not isinstance(event, NodeLost | NodeChanged):
+            return None
+        node = event.node if isinstance(event, NodeLost) else event.node.id
+        last = self.plan.last_troubles.get(node)
+        return last if last is not None and last.at == event.at else None
+
     def _send(self, instruction: Instruction) -> None:
         if isinstance(instruction, Start):
             self.epochs[instruction.job] = instruction.epoch
+        elif isinstance(instruction, Preempt) and instruction.beneficiary == instruction.job:
+            self._spoil_move(instruction)
         super()._send(instruction)
+
+    def _spoil_move(self, move: Preempt) -> None:
+        """Half of those who stop in order to move find their next node cordoned for a while."""
+        unlucky = self._chance.uniform("unlucky", move.job, move.epoch) < UNLUCKY_SHARE
+        if Fault.NODE_CORDONED not in self.plan.kinds or not unlucky:
+            return
+        state = self.brain.state
+        target = state.next_assignment[state.slot_of[move.job]].placement.nodes[0]
+        if self.now < self.faults.until_seconds - UNLUCKY_SECONDS:
+            self._at(self.now, Turn.WORLD, self._cordon, (target, True))
+            self._at(self.now + UNLUCKY_SECONDS, Turn.WORLD, self._cordon, (target, False))
+
+    def _cordon(self, what: tuple[NodeId, bool]) -> None:
+        name, cordoned = what
+        if self.is_present(name):
+            self._planned(NodeChanged(self.now, self.node(name).with_cordon(cordoned)))
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, JobFailed):
@@ -574,13 +694,29 @@ class RandomWorld(World):
         run = runs[int(draw_ * len(runs))]
         self.counts[Fault.WORKER_LOST] += 1
         self._break(run)
-        self._deliver(WorkerLost(self.now, run.job.id, run.epoch, run.placement.nodes[0]))
+        failure = Failure(FailureClass.SERVICE) if run.epoch % 2 else UNEXPLAINED
+        node = run.placement.nodes[0]
+        self._deliver(WorkerLost(self.now, run.job.id, run.epoch, node, failure))
+
+    def _empty_node(self, node: NodeId) -> None:
+        """Whoever still sits there is evicted: it trains on with what is left, or not at all."""
+        there = [run for run in self.running() if node in run.placement.nodes and not run.broken]
+        for run in there:
+            if run.phase is not Phase.STOPPING:
+                self._lose_seats(run, node)
+            if run.broken:
+                self._deliver(WorkerLost(self.now, run.job.id, run.epoch, node))
 
     def _cancel_somebody(self, draw_: float) -> None:
-        """A job in the rarest state that there is: cancels must be met in every one."""
+        """A job in the rarest state that there is: cancels must be met in every one.
+
+        Some wait for one that is being stopped, a state that few are met in.
+        """
         state = self.brain.state
         states = Counter(state.state_of(slot) for slot in state.slot_of.values())
-        if states:
+        if draw_ > 0.5 and not states[State.STOPPING] and self.now < self.faults.until_seconds:
+            self._at(self.now + 1.0, Turn.WORLD, self._cancel_somebody, draw_)
+        elif states:
             rarest = min(states, key=lambda one: (states[one], one))
             jobs = [job for job, slot in state.slot_of.items() if state.state_of(slot) is rarest]
             self._planned(JobCancelled(self.now, jobs[int(draw_ * len(jobs))]))
@@ -606,7 +742,7 @@ class RandomWorld(World):
         events += [QueueChanged(now, queue) for queue in self.tree.queues]
         for job in self._specs.values():
             if not self._is_over(job.id):
-                events += [JobSubmitted(now, job), self._look_at(job.id)]
+                events += [JobSubmitted(now, job.request), self._look_at(job.id)]
         for run in self._runs.values():
             if run.broken and run.phase is not Phase.STOPPING:
                 events.append(WorkerLost(now, run.job.id, run.epoch, run.placement.nodes[0]))

@@ -27,7 +27,7 @@ class Watched(RandomWorld):
         try:
             super()._deliver(event)
         finally:
-            self.log[-1] = (event, list(brain._out))
+            self.log[-1] = (event, list(brain.outbox.instructions))
 
 
 def main(arguments: list[str]) -> int:

@@ -18,7 +18,8 @@ from weft.brain.event import (
 from weft.brain.instruction import Preempt, Probe, Start, Stop
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId
-from weft.model.job import Job, Locality
+from weft.model.job import Job
+from weft.model.request import Locality
 from weft.model.state import State
 from weft.policy.recipes import backfill, srtf
 from weft.sim.costs import Costs, constant

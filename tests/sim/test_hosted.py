@@ -17,6 +17,7 @@ from weft.sim.costs import COSTS
 from weft.sim.faults import NO_FAULTS, Faults
 from weft.sim.world import Checks, World
 
+UNTOLD = HostCurve.by_cores([(1, 0.4), (3, 1.0), (9, 2.5)])
 CURVES = (
     HostCurve(
         (1.0, 3.0, 6.0, 12.0),
@@ -25,7 +26,7 @@ CURVES = (
     ),
     HostCurve.by_cores([(1, 0.4), (3, 1.0), (4, 1.15)]),
     HostCurve((1.0, 24.0), (20.0, 250.0), ((1.0, 1.0), (1.0, 1.0))),
-    HostCurve.by_cores([(1, 0.4), (3, 1.0), (9, 2.5)], known=False),
+    UNTOLD,
     None,
 )
 FAIR = PerGpu(3.0, 62.5)
@@ -33,7 +34,7 @@ NODES = [a_node(f"n{i}", 8, cpus=24.0, memory_gib=500.0) for i in range(3)]
 
 
 def a_crowd(seed: int, count: int = 45, *, elastic: bool = False) -> list[Job]:
-    """Jobs with and without GPUs, wide and narrow, of all tastes."""
+    """Jobs with and without GPUs, wide and narrow, of all host_samples."""
     draw, found, at = random.Random(f"crowd {seed}"), [], 0.0
     for number in range(count):
         at += draw.expovariate(1 / 120)
@@ -44,6 +45,7 @@ def a_crowd(seed: int, count: int = 45, *, elastic: bool = False) -> list[Job]:
             continue
         gpus = draw.choice((1, 1, 1, 2, 4, 12))
         width = (1, gpus) if elastic and draw.random() < 0.5 else None
+        host = draw.choice(CURVES)
         found.append(
             a_job(
                 name,
@@ -53,7 +55,8 @@ def a_crowd(seed: int, count: int = 45, *, elastic: bool = False) -> list[Job]:
                 width=width,
                 cpus_per_gpu=3.0,
                 memory_gib_per_gpu=60.0,
-                host=draw.choice(CURVES),
+                host=host,
+                tell_host=host is not UNTOLD,
             )
         )
     return found
@@ -97,9 +100,10 @@ def test_in_good_weather_no_core_is_used_twice_and_nobody_is_slower_than_fair(
                     cores + seat.cpus + more[0], gib + seat.memory_gib + more[1]
                 )
             fed += run.fed.cores > 0
-            if run.phase is Phase.RUNNING and run.job.host is not None:
-                speed = host_factor(run.job.host, run.placement.seats, run.more_per_gpu)
-                assert speed >= run.job.host.at(FAIR) - 1e-9, run.job.id
+            host = run.job.truth.host
+            if run.phase is Phase.RUNNING and host is not None:
+                speed = host_factor(host, run.placement.seats, run.more_per_gpu)
+                assert speed >= host.at(FAIR) - 1e-9, run.job.id
         for node, (cores, gib) in used.items():
             most_cores, most_gib = capacity[node]  # type: ignore[index]
             assert cores <= most_cores + 1e-6 and gib <= most_gib + 1e-6, (node, cores, gib)  # type: ignore[operator]

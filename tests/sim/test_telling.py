@@ -11,18 +11,19 @@ from weft.brain.event import Event, JobMeasured
 from weft.brain.instruction import Instruction
 from weft.brain.journal import Journal
 from weft.model.curve import Curve
-from weft.model.job import Job, Work, WorkUnit
+from weft.model.job import Job
 from weft.model.loss import LossCurve
+from weft.model.request import WorkUnit
+from weft.model.truth import Work
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import afs_p, even, fifo
 from weft.sim.costs import Costs, constant
 from weft.sim.telling import Telling
 from weft.sim.world import Checks, World
 
-SECRET = Curve(((1, 10.0), (2, 18.0), (4, 30.0), (8, 40.0)), known=False)
-STATED = Curve(SECRET.points)
+SECRET = Curve(((1, 10.0), (2, 18.0), (4, 30.0), (8, 40.0)))
 LOSS = LossCurve.through(first=5.0, target=1.0, floor=0.5, steps=40_000.0, noise=0.01)
-SAMPLES = Work(40_000.0, WorkUnit.SAMPLES, known=False)
+SAMPLES = Work(40_000.0, WorkUnit.SAMPLES)
 
 
 class Listener(Journal):
@@ -42,7 +43,9 @@ class Listener(Journal):
 
 
 def a_secret(name: str = "job", gpus: int = 8, **fields: Any) -> Job:
-    return a_job(name, gpus, **{"curve": SECRET, "work": SAMPLES, **fields})
+    """A job of which nobody has said how it scales, nor how long it is."""
+    untold = {"tell_curve": False, "tell_work": False}
+    return a_job(name, gpus, **{"curve": SECRET, "work": SAMPLES, **untold, **fields})
 
 
 def heard(
@@ -64,7 +67,7 @@ def test_the_first_news_comes_after_a_while_and_then_every_so_often() -> None:
     """40 000 samples at 40 per second are a thousand seconds."""
     told = heard(a_secret(at=7.0)).of("job")
     assert [event.at for event in told] == [7.0 + 60.0 + 120.0 * n for n in range(8)]
-    assert [event.seconds for event in told] == [60.0 + 120.0 * n for n in range(8)]
+    assert [event.seconds for event in told] == [60.0] + [120.0] * 7, "each second once"
 
 
 def test_times_can_be_chosen() -> None:
@@ -80,7 +83,7 @@ def test_what_takes_place_before_training_is_not_measured() -> None:
 
 
 def test_a_job_that_ends_before_says_nothing() -> None:
-    short = a_secret(work=Work(40.0 * 59.0, WorkUnit.SAMPLES, known=False))
+    short = a_secret(work=Work(40.0 * 59.0, WorkUnit.SAMPLES))
     assert not heard(short).told
 
 
@@ -103,7 +106,7 @@ def test_after_a_change_of_width_it_takes_a_while_again() -> None:
 @pytest.mark.parametrize("error", [0.0, 0.02, 0.2])
 def test_a_speed_is_the_truth_within_the_error(gpus: int, error: float) -> None:
     telling = Telling(every_seconds=30.0, error=error)
-    work = Work(1000.0 * SECRET.at(gpus), WorkUnit.SAMPLES, known=False)
+    work = Work(1000.0 * SECRET.at(gpus), WorkUnit.SAMPLES)
     told = heard(a_secret(gpus=gpus, work=work), telling=telling).of("job")
     truth = SECRET.at(gpus)
     off = [event.units_per_second / truth - 1.0 for event in told]
@@ -136,7 +139,7 @@ def test_a_loss_is_told_where_there_is_one() -> None:
 
 
 def test_of_jobs_with_nothing_to_learn_nothing_is_told() -> None:
-    stated = a_secret("stated", curve=STATED)
+    stated = a_secret("stated", tell_curve=True)
     plain = a_job("plain", 2, seconds=1000.0)
     journal = heard(stated, plain, a_secret("secret"), a_job("lossy", 2, loss=LOSS))
     assert {event.job for event in journal.told} == {"secret", "lossy"}
@@ -145,7 +148,7 @@ def test_of_jobs_with_nothing_to_learn_nothing_is_told() -> None:
 def test_whether_there_is_news_of_a_job() -> None:
     telling = Telling()
     assert telling.has_news_of(a_secret()) and telling.has_news_of(a_job(loss=LOSS))
-    assert not telling.has_news_of(a_job()) and not telling.has_news_of(a_secret(curve=STATED))
+    assert not telling.has_news_of(a_job()) and not telling.has_news_of(a_secret(tell_curve=True))
 
 
 # --- the same again -------------------------------------------------------------------------------
@@ -171,10 +174,10 @@ def test_what_is_told_of_one_job_does_not_depend_on_the_others() -> None:
 
 def test_a_brain_learns_the_curve_from_what_it_is_told() -> None:
     journal, brain = Listener(), Brain(afs_p(hold=0.0))
-    work = Work(1e6, WorkUnit.SAMPLES, known=False)
+    work = Work(1e6, WorkUnit.SAMPLES)
     secret = a_secret(width=(1, 8), work=work)
     World(a_cluster(nodes=1, gpus=8), [secret], brain, journal=journal).run(horizon_seconds=600.0)
     assert {event.gpus for event in journal.of("job")} == {8, 4, 2}
-    learnt = brain.state.curves.table.likely[brain.state.jobs.curve[0]]
+    learnt = brain.state.menus.table.likely[brain.state.jobs.menu[0]]
     for width in (2, 4, 8):
         assert learnt[width] == pytest.approx(SECRET.at(width), rel=0.04)

@@ -29,16 +29,22 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
             "grace",
             "env",
             "volumes",
+            "env_from",
+            "service_account",
+            "priority_class",
+            "tolerations",
+            "annotations",
             "keep_on_failure",
             "ttl",
         )
     ),
     "resources": frozenset(
-        ("gpus", "gpu_type", "cpus_per_gpu", "memory_per_gpu", "cpus", "memory")
+        ("gpus", "gpu_type", "cpus_per_gpu", "memory_per_gpu", "devices_per_gpu", "cpus", "memory")
     ),
     "retry": frozenset(("limit",)),
     "checkpoint": frozenset(("path", "every")),
-    "volumes": frozenset(("claim", "path", "read_only")),
+    "volumes": frozenset(("claim", "secret", "config_map", "path", "read_only")),
+    "env_from": frozenset(("name", "secret", "config_map", "key")),
 }
 
 # What a pod has and a job has not: each would be a way out, were it to reach a pod.
@@ -63,7 +69,9 @@ ESCAPES: Final[tuple[tuple[str, Any], ...]] = (
     ("schedulerName", "mine"),
     ("affinity", {}),
     ("hostAliases", []),
-    ("annotations", {"a": "b"}),
+    ("annotations", {"container.apparmor.security.beta.kubernetes.io/worker": "unconfined"}),
+    ("service_account", "../default"),
+    ("priority_class", "System"),
     ("labels", {"weft.dev/job": "another"}),
     ("ownerReferences", []),
     ("envFrom", [{"secretRef": {"name": "s"}}]),
@@ -244,7 +252,16 @@ def a_spec(random: Random) -> Spec:
         "volumes": [
             {"claim": "data.set-1", "path": "/data", "read_only": True},
             {"claim": "data.set-1", "path": "/.cache/hub"},
+            {random.choice(("secret", "config_map")): "data.set-1", "path": "/etc/set"},
         ],
+        "env_from": [
+            {"name": "HF_TOKEN", "secret": "hub", "key": "token"},
+            {"name": "EPOCHS", "config_map": "hub", "key": "epochs.txt"},
+        ],
+        "service_account": "trainer",
+        "priority_class": "training.low",
+        "tolerations": ["example.com/spot", "spot"],
+        "annotations": {"k8s.v1.cni.cncf.io/networks": "rdma"},
         "keep_on_failure": random.choice(("0s", "30m")),
         "ttl": random.choice(("0s", "7d")),
     }
@@ -280,8 +297,9 @@ def unknown_fields(spec: object) -> list[str]:
     for part in ("resources", "retry", "checkpoint"):
         inner = spec.get(part)
         found += [f"{part}.{name}" for name in inner or () if name not in KNOWN[part]]
-    for volume in spec.get("volumes") or ():
-        found += [f"volumes.{name}" for name in volume if name not in KNOWN["volumes"]]
+    for part in ("volumes", "env_from"):
+        for entry in spec.get(part) or ():
+            found += [f"{part}.{name}" for name in entry if name not in KNOWN[part]]
     return found
 
 
@@ -293,6 +311,7 @@ def _resources(random: Random) -> Spec:
         "gpu_type": random.choice((["H100"], ["A100", "NVIDIA-H100-80GB-HBM3"])),
         "cpus_per_gpu": random.choice((1, 7.5, 4096)),
         "memory_per_gpu": random.choice(("64GB", "1.5TiB", "500Mi")),
+        "devices_per_gpu": {"rdma/hca": 1, "vpc.amazonaws.com/efa": random.choice((4, 2.5))},
     }
     return {name: value for name, value in options.items() if random.random() < 0.7}
 

@@ -22,6 +22,7 @@ resources:
   gpu_type: [H100, A100]
   cpus_per_gpu: 8
   memory_per_gpu: 64GB
+  devices_per_gpu: {rdma/hca: 1}
 nodes: 2
 queue: research
 priority: -5
@@ -31,7 +32,12 @@ retry: {limit: 0}
 checkpoint: {path: /ckpt/llama, every: 10m}
 grace: 10m
 env: {WANDB_PROJECT: sft}
-volumes: [{claim: ckpt-pvc, path: /ckpt, read_only: true}]
+volumes: [{claim: ckpt-pvc, path: /ckpt, read_only: true}, {secret: key, path: /etc/key}]
+env_from: [{name: HF_TOKEN, secret: hub, key: token}, {name: LR, config_map: sft, key: lr}]
+service_account: trainer
+priority_class: training
+tolerations: [example.com/spot]
+annotations: {k8s.v1.cni.cncf.io/networks: rdma}
 keep_on_failure: 0s
 ttl: 7d
 """
@@ -51,6 +57,7 @@ def test_every_field_is_read() -> None:
     assert job.memory_gib_per_gpu == pytest.approx(64e9 / 2**30)
     assert (job.grace_seconds, job.checkpoint_seconds) == (600, 600)
     assert (job.keep_on_failure_seconds, job.ttl_seconds) == (0, 604_800)
+    assert (job.secrets, job.config_maps) == (["hub", "key"], ["sft"])
 
 
 def test_a_command_is_enough() -> None:
@@ -89,7 +96,7 @@ def test_a_job_without_gpus() -> None:
         ("run: x\npartition: a", "partition: there is no such field", "'queue'?"),
         ("run: x\nretry: {a: 1}", "retry.a: there is no such field", "fields here: limit"),
         ("run: x\nnodeName: a", "nodeName: there is no such field", POD_HINT),
-        ("run: x\ntolerations: []", "tolerations: there is no such field", POD_HINT),
+        ("run: x\naffinity: {}", "affinity: there is no such field", POD_HINT),
         ("run: x\nvolumes: [{hostPath: /}]", "volumes[0].hostPath: there is no", POD_HINT),
         ('{"run":"x","\\u001b[31m":1}', r"'\x1b[31m': there is no such field", "fields here"),
         ("run: x\nenv: {<<: 1}", "env.'<<': '<<' does not fit", "env: {WANDB_PROJECT: sft}"),
@@ -146,6 +153,33 @@ def test_a_field_that_does_not_exist(text: str, message: str, hint: str) -> None
         ("run: x\nttl: 7", "ttl: 7 is not text", "ttl: 7d"),
         ("run: x\ncheckpoint: {every: 0s}", "checkpoint.every: '0s' does", "every: 10m"),
         ("run: x\nvolumes: [{claim: a}]", "volumes[0].path: is missing", "path: /ckpt"),
+        ("run: x\nvolumes: [{path: /a}]", "mounted at /a is one thing", "a claim, a secret"),
+        ("run: x\nvolumes: [{claim: a, secret: b, path: /a}]", "is one thing", "or a config_map"),
+        ("run: x\nenv_from: [{name: A, key: k}]", "A comes from one place", "name a secret"),
+        ("run: x\nenv_from: [{name: RANK, secret: a, key: k}]", "set by Weft", "rename it"),
+        (
+            "run: x\nenv: {A: b}\nenv_from: [{name: A, secret: a, key: k}]",
+            "'A' is set twice",
+            "set it once",
+        ),
+        (
+            "run: x\nenv_from: ["
+            + ", ".join(f"{{name: A{n}, secret: s{n}, key: k}}" for n in range(9))
+            + "]",
+            "9 Secrets are more than 8",
+            "fewer",
+        ),
+        ("run: x\nresources: {devices_per_gpu: {nvidia.com/gpu: 1}}", "no device", "by gpus"),
+        ("run: x\nresources: {devices_per_gpu: {rdma: 1}}", "'rdma' does not fit", "rdma/hca"),
+        ("run: x\nresources: {devices_per_gpu: {a/b: 0.5}}", "have none of it", "more gpus"),
+        (
+            "run: x\nresources: {gpus: 0, cpus: 1, devices_per_gpu: {a/b: 1}}",
+            "a job without GPUs cannot have devices_per_gpu",
+            "ask for gpus",
+        ),
+        ("run: x\nannotations: {weft.dev/leader: a}", "for Weft to set", "remove it"),
+        ("run: x\nannotations: {x.k8s.io/y: a}", "for the cluster", "remove it"),
+        ("run: x\ntolerations: [a, a]", "listed twice", "once"),
         ("run: x\nvolumes: [{claim: a, path: /a/../b}]", "'/a/../b' does not fit", "/ckpt"),
         ("run: x\nvolumes: [{claim: a, path: /dev/shm}]", "belongs to the system", "elsewhere"),
         (

@@ -58,6 +58,7 @@ def test_what_has_no_counterpart_stays_as_a_comment() -> None:
     [
         ("", {"gpus": 0, "cpus": 1}),
         ("-n 4 -c 8 --mem=64G", {"gpus": 0, "cpus": 32, "memory": "64GiB"}),
+        ("-n 4 --mem=65536", {"gpus": 0, "cpus": 4, "memory": "64GiB"}),
         ("--gpus=4", {"gpus": 4}),
         ("-G h100:4", {"gpus": 4, "gpu_type": ["h100"]}),
         ("--gres=gpu", {"gpus": 1}),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from weft.model.curve import Curve
 from weft.model.ids import GpuType
-from weft.model.job import GpuSpeed, Width
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.request import GpuSpeed, Width
 from weft.trace import cells
 
 speeds = st.floats(min_value=1e-6, max_value=1e6)

@@ -106,7 +106,7 @@ def _warnings(workload: Workload) -> list[str]:
 def test_a_job_without_gpus_is_kept_where_it_has_cpus(file: Write) -> None:
     workload = read(file(LISTING, "j,a,0,60,0,12"))
     assert workload.jobs[0].width.max_gpus == 0
-    assert workload.jobs[0].cpus == 12
+    assert workload.jobs[0].request.cpus == 12
     assert _warnings(workload) == ["asks for CPUs only"]
 
 

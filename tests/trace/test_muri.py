@@ -25,7 +25,7 @@ def test_a_row_in_seconds(file: Write) -> None:
     assert row.start_seconds is None
     (job,) = trace.workload.jobs
     assert job.work.amount == row.work_seconds == pytest.approx(214.0)
-    assert (job.priority, job.shareable, job.model) == (0, True, "vgg16")
+    assert (job.request.priority, job.request.shareable, job.request.model) == (0, True, "vgg16")
     assert trace.workload.faults == ()
 
 

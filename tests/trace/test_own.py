@@ -2,10 +2,12 @@
 
 import pytest
 
+from weft.model.claim import ClaimSource, WorkClaim
 from weft.model.errors import SpecError, TraceFault, UnknownName
 from weft.model.ids import GpuType
-from weft.model.job import GpuSpeed, Locality, Width, Work, WorkUnit
 from weft.model.plan import ExecutionPlan
+from weft.model.request import GpuSpeed, Locality, Width, WorkUnit
+from weft.model.truth import Work
 from weft.trace.readers import read
 from weft.trace.workload import Recorded
 
@@ -18,7 +20,7 @@ def test_the_least_table(file: Write) -> None:
     (job,) = read(file(LEAST, "j,3,60,4")).jobs
     assert (job.id, job.submit_seconds) == ("j", 3.0)
     assert (job.work, job.width) == (Work(60.0), Width.fixed(4))
-    assert (job.tenant, job.queue) == ("default", "default")
+    assert (job.tenant, job.request.queue) == ("default", "default")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,10 @@ def test_the_least_table(file: Write) -> None:
         ("model", "bert", "model", "bert"),
         ("gpu_types", "V100", "gpu_types", (GpuSpeed(GpuType("V100")),)),
         ("plans", "tensor=2", "plans", (ExecutionPlan(tensor=2),)),
-        ("work_known", "false", "work", Work(60.0, known=False)),
+        ("work_known", "false", "work", None),
+        ("work_known", "true", "work", WorkClaim(60.0, ClaimSource.TRACE)),
+        ("curve_known", "false", "curve", None),
+        ("saves_on_demand", "true", "saves_on_demand", True),
         ("asked_gpus", "4", "width", Width.fixed(4)),
         ("node_doubling_slowdown", "0", "locality", Locality(0.0, 0.1)),
         ("rack_doubling_slowdown", "0", "locality", Locality(0.15, 0.0)),
@@ -47,7 +52,8 @@ def test_what_a_column_becomes(
     file: Write, column: str, cell: str, field: str, value: object
 ) -> None:
     (job,) = read(file(f"{LEAST},{column}", f"j,3,60,4,{cell}")).jobs
-    assert getattr(job, field) == value
+    assert getattr(job.request, field) == value
+    assert job.work == Work(60.0), "whatever is told of it"
 
 
 def test_an_empty_cell_takes_the_default(file: Write) -> None:
@@ -71,7 +77,7 @@ def test_work_in_samples_needs_a_curve(file: Write) -> None:
     header = "job_id,submit_seconds,gpus,samples,curve"
     (job,) = read(file(header, "j,0,2,1e6,1:100|2:190")).jobs
     assert job.work == Work(1e6, WorkUnit.SAMPLES)
-    assert job.units_per_second(2) == 190
+    assert job.truth.units_per_second(2) == 190
     with pytest.raises(TraceFault, match="counts samples but has no curve"):
         read(file(header, "j,0,2,1e6,"))
 
@@ -149,7 +155,7 @@ def test_a_mapping_means_our_own_table_whatever_else_the_file_looks_like(file: W
         "gpu_types": "kind",
     }
     (job,) = read(path, columns=mapped, format="weft").jobs
-    assert job.gpu_types == (GpuSpeed(GpuType("T4")),)
+    assert job.request.gpu_types == (GpuSpeed(GpuType("T4")),)
 
 
 def test_a_byte_order_mark_and_blank_lines_do_no_harm(file: Write) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from weft.model.errors import SpecError, TraceFault, UnknownName
 from weft.model.ids import GpuType
-from weft.model.job import GpuSpeed, Width
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
+from weft.model.request import GpuSpeed, Width
 from weft.trace.readers import FORMATS, read, recognise
 from weft.trace.readers.gavel import read_gavel
 from weft.trace.readers.philly import Attempt, read_attempts
@@ -105,18 +105,18 @@ class TestListing:
     def test_totals_are_shared_out_over_gpus(self, file: Write) -> None:
         workload = read(file(self.HEADER, "j,vc,0,60,8,A100,96,completed,,2,65536,7"))
         (job,) = workload.jobs
-        assert (job.cpus, job.cpus_per_gpu) == (0.0, 12.0)
-        assert (job.memory_gib, job.memory_gib_per_gpu) == (0.0, 8.0)
-        assert job.gpu_types == (GpuSpeed(GpuType("A100")),)
-        assert (job.tenant, job.queue) == ("vc", "default")
+        assert (job.request.cpus, job.request.cpus_per_gpu) == (0.0, 12.0)
+        assert (job.request.memory_gib, job.request.memory_gib_per_gpu) == (0.0, 8.0)
+        assert job.request.gpu_types == (GpuSpeed(GpuType("A100")),)
+        assert (job.tenant, job.request.queue) == ("vc", "default")
         recorded = workload.recorded[job.id]
         assert (recorded.status, recorded.attempts) == ("completed", 2)
         assert recorded.queue_seconds == 7.0
 
     def test_without_gpus_they_stay_totals(self, file: Write) -> None:
         (job,) = read(file(self.HEADER, "j,vc,0,60,0,,12,,,,2048,")).jobs
-        assert (job.cpus, job.cpus_per_gpu) == (12.0, 0.0)
-        assert (job.memory_gib, job.memory_gib_per_gpu) == (2.0, 0.0)
+        assert (job.request.cpus, job.request.cpus_per_gpu) == (12.0, 0.0)
+        assert (job.request.memory_gib, job.request.memory_gib_per_gpu) == (2.0, 0.0)
 
 
 class TestElasticFlow:
@@ -141,7 +141,7 @@ class TestPollux:
 
     def test_durations_by_application(self, file: Write) -> None:
         (job,) = read(file(*self.LINES), durations={"ncf": 900.0}).jobs
-        assert (job.id, job.work.amount, job.model) == ("ncf-2", 900.0, "ncf")
+        assert (job.id, job.work.amount, job.request.model) == ("ncf-2", 900.0, "ncf")
 
 
 class TestRubick:
@@ -159,8 +159,8 @@ class TestRubick:
     )
     def test_plans(self, file: Write, cell: str, plan: ExecutionPlan) -> None:
         (job,) = read(file(self.HEADER, f"j,0,60,vit,48,384,0,{cell},9,0")).jobs
-        assert job.plans == (plan,)
-        assert (job.tenant, job.cpus_per_gpu) == ("best-effort", 8.0)
+        assert job.request.plans == (plan,)
+        assert (job.tenant, job.request.cpus_per_gpu) == ("best-effort", 8.0)
 
     @pytest.mark.parametrize("cell", ["34", "30x", "304", "zero"])
     def test_a_plan_that_is_none(self, file: Write, cell: str) -> None:
@@ -188,9 +188,9 @@ class TestGavel:
     def test_steps_become_seconds(self, file: Write, table: Path) -> None:
         workload = read(file(self.ROW, name="0e4a51.trace"), throughputs=table)
         (job,) = workload.jobs
-        assert (job.id, job.tenant, job.model) == ("0e4a51-0", "0e4a51", "LM")
+        assert (job.id, job.tenant, job.request.model) == ("0e4a51-0", "0e4a51", "LM")
         assert (job.work.amount, job.submit_seconds) == (60.0, 3.0)
-        assert job.gpu_types == ()
+        assert job.request.gpu_types == ()
         assert str(table) in workload.notes[0]
 
     def test_a_table_beside_the_traces_is_found(self, file: Write, table: Path) -> None:
@@ -210,7 +210,10 @@ class TestGavel:
     def test_speeds_of_other_types(self, file: Write, table: Path) -> None:
         path = file(self.ROW, name="0e4a51.trace")
         (job,) = read_gavel(path, throughputs=table, gpu_speeds=True).jobs
-        assert job.gpu_types == (GpuSpeed(GpuType("v100"), 1.0), GpuSpeed(GpuType("k80"), 0.25))
+        assert job.request.gpu_types == (
+            GpuSpeed(GpuType("v100"), 1.0),
+            GpuSpeed(GpuType("k80"), 0.25),
+        )
 
     @pytest.mark.parametrize("content", ["", "[]", '{"v100": {"(": {"null": 1}}}'])
     def test_a_table_that_is_none(self, file: Write, table: Path, content: str) -> None:

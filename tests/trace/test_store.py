@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from weft.model.curve import Curve
 from weft.model.errors import SpecError, TraceFault
 from weft.model.ids import GpuType, JobId, QueueId, TenantId
-from weft.model.job import GpuSpeed, Job, Locality, Width, Work, WorkUnit
+from weft.model.job import Job
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
+from weft.model.request import GpuSpeed, Locality, Width, WorkUnit
+from weft.model.truth import Work
 from weft.trace.readers import read
 from weft.trace.schema import COLUMNS, SCHEMA_VERSION, describe, tabulate
 from weft.trace.store import write
@@ -38,10 +40,13 @@ def widths(draw: st.DrawFn) -> Width:
 def jobs(draw: st.DrawFn, name: str) -> Job:
     curve = draw(st.sampled_from([None, CURVE]))
     unit = WorkUnit.SECONDS if curve is None else draw(st.sampled_from(WorkUnit))
-    return Job(
+    return Job.told(
         id=JobId(name),
         width=draw(widths()),
-        work=Work(draw(amounts), unit, draw(st.booleans())),
+        work=Work(draw(amounts), unit),
+        tell_work=draw(st.booleans()),
+        tell_curve=curve is None or draw(st.booleans()),
+        saves_on_demand=draw(st.booleans()),
         submit_seconds=draw(amounts),
         tenant=TenantId(draw(names)),
         queue=QueueId(draw(names)),
@@ -103,7 +108,8 @@ def test_parquet_too(workload: Workload) -> None:
 def _a_workload(*, jobs: int = 3) -> Workload:
     ids = [JobId(f"j{index}") for index in range(jobs)]
     return Workload(
-        name="w", jobs=tuple(Job(id=name, width=Width.fixed(1), work=Work(60.0)) for name in ids)
+        name="w",
+        jobs=tuple(Job.told(id=name, width=Width.fixed(1), work=Work(60.0)) for name in ids),
     )
 
 
@@ -130,16 +136,16 @@ def test_the_schema_is_frozen() -> None:
     assert " ".join(column.name for column in COLUMNS) == (
         "job_id tenant queue submit_seconds duration_seconds samples work_known gpus asked_gpus "
         "cpus cpus_per_gpu memory_gib memory_gib_per_gpu gpu_types max_nodes "
-        "node_doubling_slowdown rack_doubling_slowdown curve plans priority preemptible shareable "
-        "checkpoint_interval_seconds max_retries model status failure_reason attempts "
-        "queue_seconds deadline_seconds schema_version"
+        "node_doubling_slowdown rack_doubling_slowdown curve curve_known plans priority "
+        "preemptible shareable checkpoint_interval_seconds saves_on_demand max_retries model "
+        "status failure_reason attempts queue_seconds deadline_seconds schema_version"
     )
 
 
 def test_the_schema_describes_itself() -> None:
     table = describe().splitlines()
     assert len(table) == len(COLUMNS) + 2
-    assert "| `gpus` | notation | `job.width` | GPUs, or min..max |" in table
+    assert "| `gpus` | notation | `request.width` | GPUs, or min..max |" in table
     assert all(line.count("|") - line.count("\\|") == 5 for line in table)
 
 
@@ -147,7 +153,7 @@ def test_the_schema_describes_itself() -> None:
     ("name", "problem"), [("", "a name is empty"), ("a\nb", "does not fit on a line")]
 )
 def test_names_that_would_not_read_back_are_refused(name: str, problem: str) -> None:
-    job = Job(id=JobId(name), width=Width.fixed(1), work=Work(1.0))
+    job = Job.told(id=JobId(name), width=Width.fixed(1), work=Work(1.0))
     with pytest.raises(SpecError, match=problem):
         tabulate(Workload(name="w", jobs=(job,)))
 

@@ -23,7 +23,13 @@ class Done:
     complaints: str
 
 
-def run_alone(script: Path, *options: str, folder: Path, **variables: str) -> Done:
+def run_alone(
+    script: Path,
+    *options: str,
+    folder: Path,
+    most_seconds: float = MOST_SECONDS,
+    **variables: str,
+) -> Done:
     """A script in a folder of its own, with nothing of Weft in its environment."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     env |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
@@ -33,7 +39,7 @@ def run_alone(script: Path, *options: str, folder: Path, **variables: str) -> Do
     process.stdin.close()
     with process.stdout as out, process.stderr as complaints, ThreadPoolExecutor() as reading:
         said = [reading.submit(stream.read) for stream in (out, complaints)]
-        return Done(process.wait(MOST_SECONDS), *(text.result() for text in said))
+        return Done(process.wait(most_seconds), *(text.result() for text in said))
 
 
 @functools.cache

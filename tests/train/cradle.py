@@ -27,6 +27,7 @@ from typing import IO, Any, Final
 
 from weft.agent.__main__ import main as agent
 from weft.agent.nursery import SWITCH
+from weft.cli.main import main as weft
 from weft.train import zygote
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -207,7 +208,7 @@ def _furnish(request: dict[str, Any], handles: list[int]) -> None:
 
 
 def _be_an_agent(request: dict[str, Any]) -> None:
-    """With a zygote as a child, as if the agent had started it."""
+    """With a zygote as a child, as if the agent, or `weft launch`, had started it."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
@@ -219,9 +220,9 @@ def _be_an_agent(request: dict[str, Any]) -> None:
         os._exit(0)
     theirs.close()
     os.environ.setdefault(SWITCH, str(ours.detach()))
-    sys.argv = ["weft.agent", *request["argv"]]
+    sys.argv = ["weft", *request["argv"]]
     try:
-        agent()
+        weft() if request["argv"][0] == "launch" else agent()
     except SystemExit as error:
         sys.stdout.flush()
         sys.stderr.flush()

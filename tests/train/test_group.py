@@ -1,7 +1,8 @@
 """Groups of two in one process: what ends a wait for somebody who does not come."""
 
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -9,15 +10,19 @@ from typing import cast
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from tests.calm import calm
 from weft.model.errors import WorldError
 from weft.train import group as group_module
+from weft.train.backend import gloo
 from weft.train.connections import Connections
-from weft.train.group import BackendGroup, gloo
+from weft.train.group import BackendGroup
+from weft.train.intake import Intake
 from weft.train.store import AgentStore
-from weft.train.transfer import Receiving, Roles
+from weft.train.transfer import Reach, Receiving
+from weft.train.units import Roles
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(60)]
 
@@ -26,15 +31,39 @@ SOON_SECONDS = 5.0
 LARGE = 32 * 1024 * 1024
 
 
+class Telling(dist.Store):  # type: ignore[name-defined,misc]
+    """A store that remembers what it was told, as the agent's does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bytes] = []
+        self._store = HashStore()
+
+    def set(self, key: str, value: bytes) -> None:
+        self.told.append(bytes(value))
+        self._store.set(key, value)  # type: ignore[arg-type]
+
+    def get(self, key: str) -> bytes:
+        return bytes(self._store.get(key))
+
+    def wait(self, keys: list[str], timeout: timedelta = LIMIT) -> None:
+        self._store.wait(keys, timeout)
+
+
 @contextmanager
-def two() -> Iterator[tuple[BackendGroup, BackendGroup]]:
+def two(
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Iterator[tuple[BackendGroup, BackendGroup]]:
     """Both ends of a group, built at the same time as two processes would."""
-    store = cast(AgentStore, HashStore())
+    telling = Telling()
+    store = cast(AgentStore, telling)
 
     def end(rank: int) -> BackendGroup:
         # Each notes the sockets of both, which two processes would not; so a cut is a cut of both.
         with Connections() as connections:
             backend = gloo(store, rank, 2, "127.0.0.1", LIMIT)
+            meanwhile()
+        connections.keep(telling.told)
         return BackendGroup(backend, rank, 2, connections, LIMIT)
 
     with ThreadPoolExecutor() as threads:
@@ -95,19 +124,23 @@ def test_closing_a_group_with_a_stuck_operation_holds_nobody_up() -> None:
     group_module._lingering.clear()
 
 
-def test_receiving_is_given_up_when_the_epoch_is() -> None:
+def test_who_receives_is_never_waited_for_in_silence() -> None:
     """gloo itself would wait until its limit for the rest of a message."""
     with two() as (here, there):
-        receiving = Receiving(here, Roles((1,), (0,)), lambda _: {}, frozenset())
-        receiving.start()
-        assert not receiving.wait(lambda: True)
-        with pytest.raises(WorldError, match="given up"):
-            receiving.join(lambda: True)
+        receiving = Receiving(here, Roles((1,), (0,)), no_intake, frozenset())
+        receiving.begin()
+        began = time.monotonic()
+        assert not receiving.ended(0.1)
+        assert time.monotonic() - began < calm(SOON_SECONDS)
         here.cut()
         there.cut()
-        assert receiving.wait(lambda: False)
-        with pytest.raises(WorldError):
-            receiving.join()
+        assert receiving.ended(calm(SOON_SECONDS))
+        assert isinstance(receiving.failure, WorldError)
+        assert receiving.reach() is Reach.FAILED
+
+
+def no_intake(facts: object) -> Intake:
+    raise AssertionError("nothing was sent")
 
 
 def test_only_connections_that_were_opened_inside_are_cut() -> None:
@@ -116,3 +149,27 @@ def test_only_connections_that_were_opened_inside_are_cut() -> None:
         flights = [end.sum(torch.ones(2)) for end in (other, others)]
         for flight in flights:
             flight.wait()
+
+
+def test_connections_that_the_script_opens_meanwhile_are_let_alone() -> None:
+    """To its data or its tracker: a group that is cut has nothing to do with them."""
+    mine: list[socket.socket] = []
+    theirs: list[socket.socket] = []
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def connect() -> None:
+            mine.append(socket.create_connection(door.getsockname()))
+            theirs.append(door.accept()[0])
+
+        with two(connect) as (here, there):
+            here.cut()
+            there.cut()
+            with pytest.raises(WorldError):
+                here.sum(torch.ones(4)).wait()
+        for one in mine:
+            one.sendall(b"x")
+        assert [one.recv(1) for one in theirs] == [b"x", b"x"]
+        for one in (*mine, *theirs):
+            one.close()
+    group_module._lingering.clear()

@@ -109,6 +109,39 @@ except SpecError as error:
     print(f"{error} | {error.hint}")
 """
 
+TOKENS = """
+import sys, tempfile
+import torch
+from torch import nn
+from weft.train.huggingface import ElasticTrainer
+from transformers import TrainingArguments
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.scores = nn.Embedding(11, 11)
+
+    def forward(self, words, labels, num_items_in_batch=None, **kwargs):
+        rows, wanted = self.scores(words).flatten(0, 1), labels.flatten()
+        loss = nn.functional.cross_entropy(rows, wanted, reduction="sum")
+        return {"loss": loss / (num_items_in_batch or wanted.ne(-100).sum())}
+
+def sentence(number):
+    drawn = torch.Generator().manual_seed(number)
+    words, labels = torch.randint(11, (2, 32), generator=drawn)
+    labels[number * 7 % 29 + 1:] = -100
+    return {"words": words, "labels": labels}
+
+args = TrainingArguments(output_dir=tempfile.gettempdir(), max_steps=12, learning_rate=0.1,
+    per_device_train_batch_size=int(sys.argv[1]), disable_tqdm=True, report_to=[],
+    dataloader_pin_memory=False, optim="sgd", max_grad_norm=0)
+data = [sentence(number) for number in range(48)]
+trainer = ElasticTrainer(model=Net(), args=args, train_dataset=data, global_batch=8)
+trainer.train()
+print("weights", *(f"{value:.5f}" for value in trainer.model.scores.weight[:, 0].tolist()))
+"""
+
 
 def script(folder: Path) -> str:
     path = folder / "trainer.py"
@@ -156,6 +189,16 @@ def test_what_cannot_be_honoured_is_refused_with_a_hint(tmp_path: Path) -> None:
     )
     assert said[2] == "saves no"
     assert "Weft resumes by itself" in said[3]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_tokens_weigh_alike_however_the_batch_is_cut(tmp_path: Path) -> None:
+    program = tmp_path / "tokens.py"
+    program.write_text(TOKENS)
+    whole, cut = (alone(tmp_path, str(program), micro).splitlines()[-1] for micro in ("8", "3"))
+    assert whole.startswith("weights ")
+    assert cut == whole
 
 
 @pytest.mark.slow

@@ -476,7 +476,7 @@ def test_a_stream_keeps_the_newest_step_and_what_is_expected(a_loader: Maker) ->
         assert loader.fetch(whole(step, 4)).data == list(range(step * 4, step * 4 + 4))
         assert len(stream.alive) <= 1 + 3 * 4, "this step, the next and one just withdrawn"
     loader.close()
-    assert len(stream.alive) == 0
+    assert len(stream.alive) <= 1, "what the stream, which stays open, has given last"
 
 
 def test_a_stream_forgets_hints_that_were_used(a_loader: Maker) -> None:
@@ -635,6 +635,7 @@ def test_a_dataset_must_tell_its_length() -> None:
     [
         ({"global_batch": 0}, "global batch of 0"),
         ({"global_batch": 4, "micro": 0}, "micro-batch of at most 0"),
+        ({"global_batch": 4, "fixed": True}, "of no size"),
         ({"global_batch": 4, "workers": -1}, "-1 workers"),
         ({"global_batch": 4, "dataset": []}, "0 samples"),
     ],

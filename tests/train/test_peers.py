@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from weft.agent.checkpoint.slot import Slot
-from weft.train.group import Alone, Pending
+from weft.train.flight import Pending
+from weft.train.group import Alone
 from weft.train.peers import PeerCopies
 from weft.train.snapshot import Snapshots
 from weft.train.state import StateBook

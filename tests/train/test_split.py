@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.model.errors import InvariantBreach, SpecError
-from weft.train.split import Share, shares
+from weft.train.split import Share, fixed_shares, shares
 
 steps = st.integers(0, 2**40)
 batches = st.integers(1, 700)
@@ -38,6 +38,33 @@ def test_all_ranks_together_compute_the_step_exactly_once(
     assert makes_up(step, batch, parts)
     sizes = [sum(share.samples for share in part) for part in parts]
     assert max(sizes) - min(sizes) <= 1
+
+
+@given(steps, batches, crowds, st.integers(1, 100))
+def test_fixed_micro_batches_are_the_same_at_every_width(
+    step: int, batch: int, workers: int, micro: int
+) -> None:
+    parts = [fixed_shares(step, batch, workers, rank, micro) for rank in range(workers)]
+    assert makes_up(step, batch, parts)
+    flat = [(share.start, share.stop) for part in parts for share in part]
+    assert flat == [(s.start, s.stop) for s in fixed_shares(step, batch, 1, 0, micro)]
+    sizes = [stop - start for start, stop in flat]
+    assert set(sizes[:-1]) <= {micro}
+    assert 0 < sizes[-1] <= micro
+    assert max(map(len, parts)) == max(map(len, dealt(step, batch, workers, micro)))
+    for part in parts:
+        assert [share.last for share in part] == [False] * (len(part) - 1) + [True] * bool(part)
+
+
+@given(steps, batches, st.integers(1, 10), st.integers(1, 100), st.integers(2, 4))
+def test_fixed_micro_batches_are_equally_many_for_those_who_hold_a_model_together(
+    step: int, batch: int, replicas: int, micro: int, together: int
+) -> None:
+    workers = replicas * together
+    parts = [fixed_shares(step, batch, workers, rank, micro, together) for rank in range(workers)]
+    assert makes_up(step, batch, [tuple(s for s in part if s.samples) for part in parts])
+    for first in range(0, workers, together):
+        assert len({len(part) for part in parts[first : first + together]}) == 1
 
 
 @given(steps, batches, crowds, micros)
@@ -129,3 +156,22 @@ def test_nothing_is_smaller_than_one_sample(batch: int, micro: int | None) -> No
 def test_a_rank_that_is_no_member_gets_nothing_by_mistake(workers: int, rank: int) -> None:
     with pytest.raises(InvariantBreach):
         shares(0, 8, workers, rank)
+
+
+@given(
+    batch=st.integers(1, 60),
+    replicas=st.integers(1, 4),
+    together=st.integers(1, 4),
+    micro=st.none() | st.integers(1, 9),
+)
+def test_who_holds_a_model_together_has_as_many_micro_batches(
+    batch: int, replicas: int, together: int, micro: int | None
+) -> None:
+    workers = replicas * together
+    parts = [shares(3, batch, workers, rank, micro, together=together) for rank in range(workers)]
+    for first in range(0, workers, together):
+        assert len({len(part) for part in parts[first : first + together]}) == 1
+    taken = [at for part in parts for share in part for at in range(share.start, share.stop)]
+    assert taken == list(range(3 * batch, 4 * batch))
+    assert all(part[-1].last and not any(s.last for s in part[:-1]) for part in parts if part)
+    assert not micro or all(share.samples <= micro for part in parts for share in part)

@@ -170,13 +170,17 @@ def test_wrappers_leave_no_trace_in_names() -> None:
     assert list(book.tensors()) == list(plain.tensors())
 
 
-def test_a_parameter_of_no_module_is_an_error() -> None:
-    model = a_net()
-    stray = nn.Parameter(torch.zeros(2))
-    book = StateBook(model, torch.optim.SGD([*model.parameters(), stray]))
-    with pytest.raises(UnsavableState, match="no module") as caught:
-        book.tensors()
-    assert caught.value.hint
+def test_a_parameter_of_no_module_has_a_name_of_its_own() -> None:
+    books = []
+    for start in (1.0, 2.0):
+        model, stray = a_net(), nn.Parameter(torch.full((2,), start))
+        optimizer = torch.optim.AdamW([*model.parameters(), stray])
+        stray.grad = torch.ones(2)
+        optimizer.step()
+        books.append(StateBook(model, optimizer))
+    assert {"model/outside.0", "optimizer/outside.0/exp_avg"} <= set(books[0].tensors())
+    hand_over(*books)
+    assert books[0].digest() == books[1].digest()
 
 
 def test_tensors_without_memory_are_an_error() -> None:
@@ -282,6 +286,35 @@ def test_optimizer_state_that_is_no_tensor_is_a_fact() -> None:
     one.state[model.weight]["count"] = object()
     with pytest.raises(UnsavableState, match="optimizer/weight/count"):
         StateBook(model, one).facts()
+
+
+def test_optimizer_state_of_no_parameter_is_carried_along() -> None:
+    model, other = nn.Linear(1, 1), nn.Linear(1, 1)
+    one, two = (torch.optim.SGD(net.parameters()) for net in (model, other))
+    shared: Any = one.state
+    shared["shared"] = {"count": 3, "memory": torch.tensor([1.0, 2.0])}
+    shared[7] = "seven"
+    two.state["old"] = {}  # type: ignore[index]
+    hand_over(StateBook(model, one), StateBook(other, two))
+    found: Any = two.state
+    assert set(found) == {"shared", 7}
+    assert found["shared"]["count"] == 3
+    assert found["shared"]["memory"].tolist() == [1.0, 2.0]
+    assert StateBook(model, one).digest() == StateBook(other, two).digest()
+
+
+def test_what_is_frozen_is_carried_along() -> None:
+    books = [StateBook(net := a_net(), torch.optim.SGD(net.parameters())) for _ in range(2)]
+    names = [name for name, _ in books[0].parameters()]
+    for name, parameter in books[0].parameters():
+        parameter.requires_grad_(name == names[0])
+    books[1].parameters()[0][1].requires_grad_(False)
+    hand_over(*books)
+    taking_part = [name for name, one in books[1].parameters() if one.requires_grad]
+    assert taking_part == names[:1]
+    older = {key: value for key, value in books[0].facts().items() if key != "frozen"}
+    books[1].load_facts(older)
+    assert [name for name, one in books[1].parameters() if one.requires_grad] == names[:1]
 
 
 # --------------------------------------------------------------------------------- further state

@@ -42,6 +42,7 @@ ENDS = {
     "raise ValueError('broken')": 1,
     "os._exit(5)": 5,
     "os.kill(os.getpid(), 15)": -15,
+    "raise KeyboardInterrupt": -2,
 }
 
 

@@ -8,7 +8,6 @@ such end; what the script does for the measurement alone lies outside of it.
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import torch
 import weft
 from benchmarks.runtime.jobs.work import LEARNING_RATE, Table, loss_of, network, parser
 from weft.train.api import current
-from weft.train.transfer import Transfer
+from weft.train.group import Group
+from weft.train.handover import Handover
 
 DIGEST_AFTER_STEPS = 4
 
@@ -32,20 +32,20 @@ options_of.add_argument("--ids", action="store_true", help="tell the samples of 
 options = options_of.parse_args()
 
 waited_seconds = 0.0
-join = Transfer.join
+agreed = Handover.agreed
 
 
-def timed_join(transfer: Transfer, given_up: Callable[[], bool]) -> None:
+def timed_agreed(handover: Handover, everyone: Group) -> int | None:
     """The one wait of a switch that training can notice."""
     global waited_seconds  # noqa: PLW0603 - a script has one loop
     before = time.monotonic()
     try:
-        join(transfer, given_up)
+        return agreed(handover, everyone)
     finally:
         waited_seconds += time.monotonic() - before
 
 
-Transfer.join = timed_join  # type: ignore[method-assign,assignment]
+Handover.agreed = timed_agreed  # type: ignore[method-assign,assignment]
 
 table = Table(options.samples, options.features)
 model, opt = weft.prepare(

@@ -29,6 +29,11 @@ weft.dev/serves: metrics
 {{- end -}}
 {{- end }}
 
+{{/* Of pods that stand for nodes that are missing. */}}
+{{- define "weft.placeholderClass" -}}
+weft-placeholder
+{{- end }}
+
 {{- define "weft.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "weft.name" . }}
 {{- end }}

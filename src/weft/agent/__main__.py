@@ -26,6 +26,7 @@ import click
 
 from weft.agent.actions import Conclude
 from weft.agent.agent import Agent, Told, exit_code_of
+from weft.agent.checkpoint.home import Place, place_of
 from weft.agent.cpus import Cpus, parse_numbers, usable
 from weft.agent.limits import Limits
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
@@ -59,7 +60,7 @@ def main() -> None:
 @click.option("--incarnation", default=1, show_default=True, help="How often it was started.")
 @click.option("--shard", default=1, show_default=True, help="Workers that hold one model together.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Socket, key and logs.")
-@click.option("--checkpoints", type=click.Path(path_type=Path), help="Where states are kept.")
+@click.option("--checkpoints", help="Where states are kept: a folder, or s3://BUCKET/PREFIX.")
 @click.option("--every", "every_seconds", default=0.0, help="Seconds between two checkpoints.")
 @click.option("--grace", "grace_seconds", default=30.0, show_default=True, help="To drain in.")
 @click.option("--hang", "hang_seconds", default=60.0, show_default=True, help="A step's most.")
@@ -78,7 +79,7 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
         incarnation=given["incarnation"],
         shard=given["shard"],
         folder=given["folder"],
-        checkpoints=given["checkpoints"],
+        checkpoints=_place(given["checkpoints"]),
         save_every_seconds=given["every_seconds"],
         grace_seconds=given["grace_seconds"],
         threads=given["threads"],
@@ -89,7 +90,10 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
     agent = Agent(settings, _teller(as_json=as_json))
     if not as_json:
         click.echo(f"folder {agent.folder}\norders: {ORDERS}", err=True)
-    conclusion = asyncio.run(_driven(agent))
+    try:
+        conclusion = asyncio.run(_driven(agent))
+    except WeftError as error:
+        raise click.ClickException(f"{error}\nhint: {error.hint}") from error
     agent.tell("over", {"outcome": conclusion.outcome.value, "why": conclusion.why})
     sys.exit(exit_code_of(conclusion))
 
@@ -115,6 +119,13 @@ def tell(folder: Path, order: tuple[str, ...]) -> None:
         raise click.ClickException(f"{error}\nhint: {error.hint}") from error
     click.echo(json.dumps(answer.body, indent=2))
     sys.exit(0 if answer.ok else 1)
+
+
+def _place(text: str | None) -> Place | None:
+    try:
+        return place_of(text) if text else None
+    except SpecError as error:
+        raise click.BadParameter(f"{error}; {error.hint}") from error
 
 
 def _numbers(text: str, check: Callable[[Cpus], Cpus] = tuple) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """What the coordinator wants done: by the agent on this machine, or by a model of one in a test."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from weft.agent.messages import Message
 from weft.agent.outcome import Outcome
@@ -33,11 +34,20 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """The job is over on this machine."""
+    """The job is over on this machine; `worker` is the one whose end was the job's, if one was."""
 
     outcome: Outcome
     exit_code: int
     why: str
+    worker: int | None = None
 
 
-Action = Spawn | Send | Signal | Conclude
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that nobody may fail to learn of: an event of the agent."""
+
+    event: str
+    facts: dict[str, Any]
+
+
+Action = Spawn | Send | Signal | Conclude | Note

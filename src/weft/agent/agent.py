@@ -14,11 +14,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent import cpus, status
-from weft.agent.actions import Action, Conclude, Send, Signal, Spawn
+from weft.agent import cpus, status, tracking
+from weft.agent.actions import Action, Conclude, Note, Send, Signal, Spawn
+from weft.agent.checkpoint.home import Home, home_of
 from weft.agent.checkpoint.vault import Run
 from weft.agent.coordinator import Coordinator
 from weft.agent.courier import Destination
@@ -44,7 +46,7 @@ from weft.agent.messages import (
     Welcome,
 )
 from weft.agent.outcome import Ending, Outcome
-from weft.agent.output import Echo
+from weft.agent.output import Outlets
 from weft.agent.places import HEAD_SEAT, Places, Seat
 from weft.agent.premises import Premises
 from weft.agent.processes import (
@@ -79,7 +81,7 @@ class Agent:
     """One job on this machine, from its start to its end."""
 
     def __init__(
-        self, settings: Settings, tell: Told | None = None, echo: Echo | None = None
+        self, settings: Settings, tell: Told | None = None, outlets: Outlets | None = None
     ) -> None:
         self.settings = settings
         self.tell = tell or _log_event
@@ -92,11 +94,11 @@ class Agent:
             settings.job, settings.incarnation, self.premises.token, self.store, self
         )
         self.places = Places()
-        self.processes = Processes(self._launch(), self._process_ended, self._local_started, echo)
-        self.crew = Crew(self.places, self.processes, self.server.order, self._ended, self._started)
-        self.keeper = Keeper(
-            settings.checkpoints, settings.job, settings.incarnation, self._about_the_run
+        self.processes = Processes(
+            self._launch(), self._process_ended, self._local_started, outlets
         )
+        self.crew = Crew(self.places, self.processes, self.server.order, self._ended, self._started)
+        self.keeper = Keeper(self._checkpoints(), self._about_the_run)
         self.destination = Destination.from_environment(os.environ)
         self.reporter = Reporter(self.destination)
         self.latest: dict[int, Pulse] = {}
@@ -108,6 +110,12 @@ class Agent:
         self._queue: deque[Action] = deque()
         self._over: asyncio.Future[Conclude] | None = None
         self._acting = False
+
+    def _checkpoints(self) -> Home | None:
+        told = self.settings
+        if told.checkpoints is None:
+            return None
+        return home_of(told.checkpoints, told.job, told.incarnation, self.premises.fetched)
 
     @property
     def folder(self) -> Path:
@@ -187,7 +195,14 @@ class Agent:
             self.server.cut(number)
             return
         warm = mind.phase is not Phase.GATHERING
-        self.server.send(number, Welcome(warm, mind.width, self.settings.limits.hang_seconds))
+        hang_seconds = self.settings.limits.hang_seconds
+        self.server.send(number, Welcome(warm, mind.width, hang_seconds, self._loop if warm else 0))
+
+    @property
+    def _loop(self) -> int:
+        """The one in which the members are, as far as they have said."""
+        told = (self.latest[n].loop for n in self.coordinator.members if n in self.latest)
+        return max(told, default=0)
 
     def _measure(self, worker: int, report: Mapping[str, Any]) -> None:
         """All members make the same steps, so the first one's speed is the job's."""
@@ -212,12 +227,18 @@ class Agent:
             samples_per_second=stages.get("samples_per_second"),
             metrics=pulse.metrics,
             stages=stages,
+            message=self._unreached(),
             width=len(self.coordinator.members),
             live=self.coordinator.elastic,
             speed=self.speed.newest,
             paused_seconds=self.coordinator.paused_seconds,
         )
         self.reporter.say(said, soon=soon)
+
+    def _unreached(self) -> str:
+        """For whoever has ordered a width that the job does not have."""
+        told = self.coordinator.unreached
+        return f"it is not on {told.width} workers: {told.why}" if told else ""
 
     def worker_silent(self, worker: int) -> None:
         """Its connection has closed; whether it has ended is for the kernel to say."""
@@ -371,20 +392,25 @@ class Agent:
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._terminate)
+            loop.add_signal_handler(number, self._terminate, number)
         # It goes on when its terminal closes; workers do not inherit this, as they would SIG_IGN.
-        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
 
-    def _terminate(self) -> None:
+    def _hung_up(self) -> None:
+        if self.settings.attended:
+            self._terminate(signal.SIGHUP)
+
+    def _terminate(self, number: signal.Signals = signal.SIGTERM) -> None:
         """The first signal drains, if nothing else has; the second does not wait."""
         again, self._terminated = self._terminated, True
         if self.coordinator.draining and not again:
             return
-        self._drain(self.settings.grace_seconds)
+        self._drain(self.settings.grace_seconds, number)
 
-    def _drain(self, grace_seconds: float) -> None:
-        self.tell("draining", {"grace_seconds": grace_seconds})
-        self._carry_out(self.coordinator.drain(grace_seconds, time.monotonic()))
+    def _drain(self, grace_seconds: float, number: signal.Signals = signal.SIGTERM) -> None:
+        self.tell("draining", {"grace_seconds": grace_seconds, "signal": number})
+        drained = self.coordinator.drain(grace_seconds, time.monotonic(), number=number)
+        self._carry_out(drained)
 
     # -------------------------------------------------------------------------- what is done
 
@@ -410,6 +436,8 @@ class Agent:
                 self.server.send(worker, message)
             case Signal(worker, number):
                 self.crew.signal(worker, number)
+            case Note(event, facts):
+                self.tell(event, facts)
             case Conclude():
                 if self._over is not None and not self._over.done():
                     self._over.set_result(action)
@@ -424,15 +452,14 @@ class Agent:
             for first in mind.members[:1]:
                 if first in self.latest:
                     self._report(first, self.latest[first], soon=True)
-        elif mind.phase is Phase.HALTED:
-            self.tell("halted", {"epoch": mind.latest_epoch, "why": mind.halted_why})
-        else:
+        elif mind.phase is not Phase.HALTED:  # of which the coordinator tells, with its reason
             self.tell(mind.phase.value, {"epoch": mind.latest_epoch})
 
     async def _clear_up(self, conclusion: Conclude) -> None:
         self.processes.close()
         await self.server.close()
-        await asyncio.to_thread(self.keeper.close)
+        failed = conclusion.outcome is Outcome.USER_ERROR
+        await asyncio.to_thread(partial(self.keeper.close, failed=failed))
         await asyncio.to_thread(self.reporter.close)
         end_orphans()
         self.premises.close(self._ending(conclusion))
@@ -460,6 +487,8 @@ class Agent:
             gpus=self.settings.width if self.once_per_seat else None,
             shard=self.settings.shard,
             threads=self.settings.threads,
+            uuids=self.settings.uuids,
+            run=tracking.run_id(self.settings.checkpoints),
         )
 
 

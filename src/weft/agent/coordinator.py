@@ -11,6 +11,10 @@ survivor has applied it: whoever still holds its summed gradient applies it now,
 go on in a smaller epoch with the same samples. Nobody applies a step twice, none is left out. With
 no survivor the workers start afresh from the newest snapshot.
 
+A job is finished when the scripts of all members have ended with 0, behind their loops. What a
+member that died there still had to do, nobody else has done: unless the others make another step,
+the script is run again from the snapshot that its last loop has left.
+
     GATHERING ─▶ STEADY ◀──────────────┐
                   │  ▲                 │ first step of the new epoch committed by all
                   ▼  │ newer target    │
@@ -21,12 +25,14 @@ no survivor the workers start afresh from the newest snapshot.
                      HALTED ─▶ REGROUPING
 """
 
-from signal import SIGTERM
+from dataclasses import dataclass
+from signal import SIGTERM, Signals
 from typing import Final
 
 from weft.agent.actions import Action, Conclude
+from weft.agent.doubt import Verdict
 from weft.agent.epochs import Change, Epochs, Phase
-from weft.agent.limits import Limits
+from weft.agent.limits import BETWEEN, Limits
 from weft.agent.messages import (
     FRESH,
     Broken,
@@ -52,6 +58,14 @@ from weft.agent.worker import Worker, WorkerState
 PART_OF_GRACE: Final = 0.8
 
 
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A width that was ordered and is no longer approached, and why."""
+
+    width: int
+    why: str
+
+
 class Coordinator:
     """One job: who is to be a member, and when it is over."""
 
@@ -68,7 +82,8 @@ class Coordinator:
         self.draining = False
         self.drain_deadline = NEVER
         self.elastic = False  # whether any worker has ever spoken: a plain script never does
-        self.finished = False  # whether somebody has come to the last step
+        self.finished = False  # whether the script of a member has ended as it should
+        self.unreached: Unreached | None = None  # what was ordered last, if it cannot be had
         self.restarts = 0
         self.stillborn = 0
         self._roster = Roster(unit)
@@ -76,7 +91,9 @@ class Coordinator:
         self._plain = PlainCrew(width)
         self._departed: dict[int, int] = {}
         self._pauses: dict[int, float] = {}  # by epoch, since the last order
-        self._done: set[int] = set()
+        self._owed = False  # whether a member was lost and no step was made since
+        self._fruitless = 0  # lives in a row in which no step was made
+        self._begun_after = FRESH
         self._wanted_since = 0.0
         self._rest_until = 0.0
         self._now = 0.0
@@ -147,16 +164,21 @@ class Coordinator:
         others have taken over their state.
         """
         self._now = now
+        self.unreached = None
         if (width, without) != (self.width, self.unwanted):
             self.width, self.unwanted = width, without
+            self._epochs.failed_switches = 0
             self._wanted_since = now
             self._pauses = {}
             if self.phase is Phase.BUILDING:
                 self._epochs.abandon()
         return self._settled()
 
-    def drain(self, grace_seconds: float, now: float) -> list[Action]:
-        """All leave together at the next boundary; at four fifths of the grace they are killed."""
+    def drain(self, grace_seconds: float, now: float, *, number: Signals = SIGTERM) -> list[Action]:
+        """All leave together at the next boundary; at four fifths of the grace they are killed.
+
+        A script that does not speak is sent the signal: the one that its user has sent, if any.
+        """
         self._now = now
         if self.draining:
             self.drain_deadline = now
@@ -168,7 +190,7 @@ class Coordinator:
             self._roster.tell((worker.number for worker in alive), Drain(grace_seconds))
         else:
             for worker in alive:
-                self._roster.signal(worker, SIGTERM)
+                self._roster.signal(worker, number)
         return self._settled()
 
     def save(self, now: float) -> list[Action]:
@@ -192,8 +214,8 @@ class Coordinator:
                 worker.become(WorkerState.READY)
             case Built(epoch):
                 self._epochs.built(number, epoch, now)
-            case NotBuilt(epoch):
-                self._not_built(epoch)
+            case NotBuilt(epoch, why):
+                self._not_built(epoch, f"worker {number}: {why}")
             case Committed():
                 self._committed(worker, message)
             case Broken():
@@ -258,6 +280,7 @@ class Coordinator:
         self.stillborn = 0
         self._departed = {}  # whoever left before was perhaps further than what is begun from
         donors = members[: self.unit]
+        self._begun_after = self.saved_step
         self._epochs.begin(members, donors, self.saved_step, self.source, self._now)
         return None
 
@@ -306,19 +329,38 @@ class Coordinator:
         return [w for w in coming if w.number in useful]
 
     def _prepare(self, members: Members, joiners: Members) -> None:
-        if self._now >= self._rest_until:
+        """Not while the script is behind a loop: there may be no other step to switch at.
+
+        Each attempt that fails costs the members time, so the next one waits longer, and after
+        some of them the job stays as it is.
+        """
+        if self._epochs.failed_switches >= self.limits.most_failed_switches and joiners:
+            return self._stay(f"{self._epochs.failed_switches} attempts failed: {self.halted_why}")
+        between = any(self.workers[number].between for number in self.members)
+        if self._now >= self._rest_until and not between:
             self._epochs.prepare(members, joiners, self._now)
+        return None
+
+    def _stay(self, why: str) -> None:
+        """The job stays as wide as it is, and whoever wanted another width gets to know."""
+        self.unreached = Unreached(self.width, why)
+        self._roster.note("unreached", wanted=self.width, width=len(self.members), why=why)
+        self.width, self.stillborn = len(self.members), 0
+        self._epochs.failed_switches = 0
 
     def _waited_long_enough(self) -> bool:
         return self._now - self._wanted_since > self.limits.warm_seconds
 
-    def _not_built(self, epoch: int) -> None:
+    def _not_built(self, epoch: int, why: str) -> None:
         """What cannot be built now is tried again, but not at once and not with anyone for ever."""
         change = self._epochs.being_built(epoch)
         if change is None:
             return
         self._epochs.abandon()
-        self._rest_until = self._now + self.limits.rest_seconds
+        self._epochs.failed_switches += 1
+        self._epochs.halted_why = why
+        self._roster.note("not built", epoch=epoch, why=why)
+        self._rest_until = self._now + self.limits.rest(self._epochs.failed_switches)
         for number in change.joiners:
             if not self._may_try_again(self.workers[number]):
                 self._roster.kill(self.workers[number])
@@ -330,6 +372,7 @@ class Coordinator:
         known = self._pauses.get(message.epoch, 0.0)
         self._pauses[message.epoch] = max(known, message.paused_seconds)
         if self._epochs.committed(worker, message.epoch, self._now):
+            self._owed = False
             self._wanted_since = self._now
             self.stillborn = 0 if switching else self.stillborn
 
@@ -348,20 +391,22 @@ class Coordinator:
 
     def _resolve(self) -> None:
         """When all who live have answered: the step that counts, and who goes on from it."""
-        verdict = self._epochs.judged(tuple(self._departed.values()))
+        verdict = self._epochs.judged(tuple(self._departed.values()), self._now)
         if verdict is None:
             return
-        self._stand_by(verdict.others)
-        if verdict.holders:
+        self._stand_by(verdict)
+        self._rest_until = self._now + self.limits.rest(self._epochs.failed_switches)
+        if verdict.holders and self._epochs.fruitless_halts <= self.limits.most_fruitless_halts:
             donors = verdict.holders
             self._epochs.begin(donors, donors, verdict.committed, "", self._now)
         else:
             self._restart()
 
-    def _stand_by(self, numbers: Members) -> None:
-        """Newcomers may try again; a member that does not hold what counts is of no use."""
-        for worker in (self.workers[number] for number in numbers):
-            if worker.state is WorkerState.JOINING and self._may_try_again(worker):
+    def _stand_by(self, verdict: Verdict) -> None:
+        """Newcomers may try again; one with a state that is not what counts is of no use."""
+        for worker in (self.workers[number] for number in verdict.others):
+            blank = worker.state is WorkerState.JOINING and worker.number in verdict.blank
+            if blank and self._may_try_again(worker):
                 worker.become(WorkerState.READY)
                 self._roster.tell((worker.number,), Standby(self.latest_epoch))
             else:
@@ -376,17 +421,23 @@ class Coordinator:
         return False
 
     def _restart(self) -> None:
-        """No whole replica is left: everyone begins again from the newest snapshot."""
+        """No whole replica is left, or none that can go on: all begin again from a snapshot."""
+        self._epochs.fruitless_halts = 0
         self._roster.dismiss(w for w in self._roster.alive() if w.number in self.members)
-        if self.finished:  # the one that knows the end has reached it
+        if self.finished and not self._owed:  # only newcomers are left
             self._epochs.disband(Phase.STEADY)
             return
+        made = max((self.workers[number].step for number in self.members), default=FRESH)
+        self._fruitless = 0 if made > self._begun_after else self._fruitless + 1
         self._epochs.disband(Phase.GATHERING)
+        self.finished = self._owed = False
         self.restarts += 1
+        self._wanted_since = self._now
         if self.restarts > self.limits.most_restarts:
             self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, f"{self.restarts} restarts")
-            return
-        self._wanted_since = self._now
+        elif self._fruitless > self.limits.most_fruitless:
+            why = f"lost {self._fruitless} times without a step: {self.halted_why}"
+            self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, why)
 
     # ---------------------------------------------------------------------------------- time
 
@@ -395,13 +446,25 @@ class Coordinator:
         self._epochs.late(self._now)
         overdue = not self.elastic and self._plain.lingers(self.limits, self._now)
         for worker in self._roster.alive():
-            lingers = worker.state is WorkerState.LEAVING and worker.number not in self._done
+            lingers = worker.state is WorkerState.LEAVING
             late = lingers and self._now - worker.heard_seconds > self.limits.stop_seconds
             if late or overdue or self._now >= self.drain_deadline:
                 self._roster.kill(worker)
+            elif self._has_stopped(worker):
+                self._roster.kill(worker)
+                self._lost(worker.number)
+
+    def _has_stopped(self, worker: Worker) -> bool:
+        """Behind a loop a script may do what it likes, for as long as it likes."""
+        silent = self._now - worker.heard_seconds
+        watched = self._roster.answering(worker.number) and not worker.between
+        return watched and self.limits.too_silent(silent, proven=worker.proven)
 
     def _pulse(self, worker: Worker, pulse: Pulse) -> None:
-        worker.step = max(worker.step, pulse.step - 1)
+        if pulse.step - 1 > worker.step or pulse.moved > worker.moved:
+            self._epochs.moving(worker.number, self._now)
+        worker.step, worker.moved = max(worker.step, pulse.step - 1), pulse.moved
+        worker.between = pulse.section == BETWEEN
         proven = worker.proven
         if self.limits.too_long(pulse.section, pulse.section_seconds, proven=proven):
             self._roster.kill(worker)
@@ -413,17 +476,18 @@ class Coordinator:
         """What the end of a process means for the others, by what it was and how it ended."""
         outcome, why = Outcome.of(code), f"worker {worker.number} ended with {code}"
         failed = outcome is Outcome.USER_ERROR
-        if failed and worker.number in self._done:  # in what its script does behind the loop
-            self._conclude(outcome, code, why)
-        elif was is WorkerState.LEAVING:
+        if was is WorkerState.LEAVING:
             return
         elif not self.elastic and not self.draining:
             self._plain_ended(worker.number, code, why)
         elif was.starting and self.elastic:
             self.stillborn += 1
             self._missing(worker.number, code, why)
+        elif outcome is Outcome.FINISHED and worker.between:
+            self._departed[worker.number] = worker.step
+            self.finished = True
         elif failed and was is not WorkerState.LOST and not self._excused(worker.number):
-            self._conclude(outcome, code, why)
+            self._conclude(outcome, code, why, worker.number)
         else:
             self._missing(worker.number, code, why)
 
@@ -437,25 +501,23 @@ class Coordinator:
             self.finished = True
             return
         exit_code = code if outcome is Outcome.USER_ERROR else INFRASTRUCTURE
-        self._conclude(outcome, exit_code, why)
+        self._conclude(outcome, exit_code, why, number)
 
     def _missing(self, number: int, code: int, why: str) -> None:
         """If newcomers die one after the other, the job stays as wide as it is."""
+        self._owed = self._owed or number in self.members
         if self.stillborn <= self.limits.most_stillborn:
             self._lost(number)
         elif self.members:
-            self.width, self.stillborn = len(self.members), 0
+            self._stay(f"{self.stillborn} newcomers were lost: {why}")
         else:
-            self._conclude(Outcome.of(code), code, why)
+            self._conclude(Outcome.of(code), code, why, number)
 
     def _leaving(self, worker: Worker, step: int, why: Farewell) -> None:
         worker.become(WorkerState.LEAVING)
         worker.step = max(worker.step, step)
         self._departed[worker.number] = step
-        if why is Farewell.FINISHED:
-            self._done.add(worker.number)
-            self.finished = True
-        elif why is Farewell.DRAINED and not self.draining:
+        if why is Farewell.DRAINED and not self.draining:
             # It was sent SIGTERM behind the agent's back; all leave at that boundary.
             self.draining = True
             self.drain_deadline = self._now + self.limits.stop_seconds
@@ -464,24 +526,28 @@ class Coordinator:
         """Whether the job has ended: finished, or drained."""
         if not self._ending():
             return False
+        if self._owed and not self.draining:
+            self._restart()
+            return False
         alive = self._roster.alive()
         if self.elastic:
             self._roster.dismiss(w for w in alive if w.number not in self._epochs.participants)
         if alive:
             return False
-        if self.finished:
-            self._conclude(Outcome.FINISHED, 0, "all steps are done")
+        if self.finished and not self._owed:
+            self._conclude(Outcome.FINISHED, 0, "the script has ended")
         else:
             self._conclude(Outcome.DRAINED, DRAINED, "drained")
         return True
 
     def _ending(self) -> bool:
-        if self.finished:
-            return all(self._roster.has_left(number) for number in self._epochs.participants)
+        """Whether nobody is waited for any more; in a drain they are, but nobody is begun."""
+        if self.finished and all(map(self._roster.has_left, self._epochs.participants)):
+            return True
         return self.draining
 
-    def _conclude(self, outcome: Outcome, code: int, why: str) -> None:
-        for worker in self._roster.alive():
-            self._roster.kill(worker)
+    def _conclude(self, outcome: Outcome, code: int, why: str, worker: int | None = None) -> None:
+        for alive in self._roster.alive():
+            self._roster.kill(alive)
         self._epochs.phase = Phase.ENDED
-        self._roster.orders.append(Conclude(outcome, code, why))
+        self._roster.orders.append(Conclude(outcome, code, why, worker))

@@ -15,11 +15,15 @@ from weft.agent.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The last step that counts, who can go on from it, and who cannot."""
+    """The last step that counts, who can go on from it, and who cannot.
+
+    Of the `others`, those who have no state at all may begin anew, or be given one.
+    """
 
     committed: int
     holders: Members
     others: Members
+    blank: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -50,4 +54,6 @@ class Doubt:
         top = max((STATELESS, *departed, *(a.committed for a in answers.values())))
         holding = [n for n, a in answers.items() if top in (a.committed, a.pending)]
         holders = roster.whole_units(tuple(holding)) if top > STATELESS else ()
-        return Verdict(top, holders, tuple(n for n in answers if n not in holders))
+        others = tuple(n for n in answers if n not in holders)
+        blank = frozenset(n for n in others if answers[n].committed == STATELESS)
+        return Verdict(top, holders, others, blank)

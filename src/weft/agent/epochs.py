@@ -58,6 +58,8 @@ class Epochs:
         self.doubt: Doubt | None = None
         self.halted_why = ""
         self.switches = 0
+        self.failed_switches = 0  # in a row, since the last order
+        self.fruitless_halts = 0  # in a row, without an epoch that came to its first step
         self._roster, self._limits = roster, limits
 
     @property
@@ -115,7 +117,10 @@ class Epochs:
         return True
 
     def _reached(self, change: Change, now: float) -> None:
-        self.switches += self.phase is Phase.ARMED
+        if self.phase is Phase.ARMED:
+            self.switches += 1
+            self.failed_switches = 0
+        self.fruitless_halts = 0
         for number in set(self.members) - set(change.members):
             if self._roster.answering(number):  # it has gone or is going, but has not said so yet
                 self._roster[number].become(WorkerState.LEAVING)
@@ -141,7 +146,10 @@ class Epochs:
         """Somebody is missing: ask the others how far they are."""
         if self.phase is Phase.BUILDING:
             self.abandon()
+        self.failed_switches += self.phase is Phase.ARMED
+        self.fruitless_halts += 1
         epoch = self.change.epoch if self.change else self.number
+        self._roster.note("halted", epoch=epoch, why=why)
         asked = (n for n in self.participants if self._roster.answering(n))
         self._roster.tell(asked, Halt(epoch))
         self.doubt = Doubt(self.participants, now)
@@ -156,18 +164,30 @@ class Epochs:
         assert self.doubt is not None
         self.doubt.answers[worker.number] = message
 
-    def judged(self, departed: Members) -> Verdict | None:
-        """What all together know, once all who live have answered."""
+    def judged(self, departed: Members, now: float) -> Verdict | None:
+        """What all together know, once all who live have answered.
+
+        The first time it follows at once. If epoch after epoch comes to nothing, whatever it is
+        that breaks them is given longer and longer to go away.
+        """
         doubt = self.doubt
         assert doubt is not None
         if doubt.unanswered(self._roster):
             return None
+        if now - doubt.since_seconds < self._limits.breath(self.fruitless_halts - 1):
+            return None
         self.change = self.doubt = None
         return doubt.verdict(self._roster, departed)
+
+    def moving(self, number: int, now: float) -> None:
+        """One has made a step, or has moved some of the state: the switch does not stand still."""
+        if self.change and self.phase is Phase.ARMED and number in self.participants:
+            self.change.since_seconds = now
 
     def disband(self, phase: Phase) -> None:
         """Nobody is a member any more."""
         self.members = ()
+        self.change = self.doubt = None
         self.phase = phase
 
     # ---------------------------------------------------------------------------------- time
@@ -180,7 +200,7 @@ class Epochs:
         if self.phase is Phase.BUILDING and waited > self._limits.build_seconds:
             self.abandon()
         elif self.phase is Phase.ARMED and waited > self._limits.whole_switch_seconds:
-            self.halt(now, f"no first step within {waited:.0f} s of the switch")
+            self.halt(now, f"the switch stood still for {waited:.0f} s")
 
     def _changed(self, members: Members, joiners: Members, now: float) -> Change:
         self.latest += 1

@@ -30,7 +30,7 @@ from weft.agent.messages import (
 from weft.agent.muster import Muster
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.agent.outposts import Outposts
-from weft.agent.output import Echo
+from weft.agent.output import Outlets
 from weft.agent.places import HEAD_SEAT, Seat
 from weft.agent.processes import Launch
 from weft.agent.settings import MASTER_PORT, Pod, Settings
@@ -40,10 +40,10 @@ class HeadAgent(Agent):
     """A job from its first pod."""
 
     def __init__(
-        self, settings: Settings, pod: Pod, tell: Told | None = None, echo: Echo | None = None
+        self, settings: Settings, pod: Pod, tell: Told | None = None, outlets: Outlets | None = None
     ) -> None:
         self.pod = pod
-        super().__init__(settings, tell, echo)
+        super().__init__(settings, tell, outlets)
         limits = settings.limits
         self.outposts = Outposts(limits)
         self.muster = Muster(settings.width, pod.least_gpus, pod.most_gpus, settings.shard, limits)

@@ -3,7 +3,12 @@
 A worker only copies its state into a slot and goes on; the agent writes, hashes and renames, and
 does so also when the worker has died meanwhile. The newest snapshot wins: if disks are slower than
 snapshots come, those in between are skipped. Where no folder for checkpoints is given, the slots
-themselves are what a restart of the workers begins from.
+themselves are what a restart of the workers begins from. They are so too beside an object store:
+what is there is fetched once, when the agent begins.
+
+A loop may be left by `break` or by an error, and only the end of the script tells which. So a
+snapshot that says that its loop was left serves those who are started again at once, and comes to
+the disk when the script has gone on: with the next one, or at an end that is no error of its own.
 """
 
 import logging
@@ -16,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.agent.checkpoint.errors import CheckpointError, StepExists
-from weft.agent.checkpoint.vault import Run, Vault
+from weft.agent.checkpoint.home import Home
+from weft.agent.checkpoint.vault import Run
 from weft.agent.messages import FRESH, Saved
 
 log = logging.getLogger(__name__)
@@ -29,21 +35,21 @@ class Snapshot:
     step: int
     cursor: int
     paths: tuple[Path, ...]
+    left: bool = False
 
 
 class Keeper:
     """Writes one snapshot after the other, the newest first."""
 
-    def __init__(
-        self, root: Path | None, job: str, incarnation: int, about: Callable[[], Run] = Run
-    ) -> None:
+    def __init__(self, home: Home | None, about: Callable[[], Run] = Run) -> None:
         self._about = about
-        self._vault = Vault(root, job, incarnation) if root else None
-        self._parts: dict[tuple[int, int], dict[int, Path]] = {}
-        self._complete = (0, FRESH)
+        self._vault = home
+        self._parts: dict[tuple[int, int, bool], dict[int, Path]] = {}
+        self._complete = (0, FRESH, False)
         self._waiting: Snapshot | None = None
         self._latest: Snapshot | None = None
         self._durable: tuple[str, int] = ("", FRESH)
+        self._durable_step = FRESH
         self._changed = threading.Condition()
         self._closed = self._writing = False
         self._thread = threading.Thread(target=self._write_all, name="weft-keeper", daemon=True)
@@ -51,7 +57,7 @@ class Keeper:
 
     @property
     def durable_step(self) -> int:
-        return self._durable[1]
+        return self._durable_step
 
     def resume(self) -> tuple[str, int]:
         """Raise the fence; the newest sound checkpoint and its step, or nothing."""
@@ -64,6 +70,7 @@ class Keeper:
             log.error("checkpoint %s is refused: %s", refused.name, refused.reason)
         if found.checkpoint is not None:
             self._durable = str(found.checkpoint.path), found.checkpoint.step
+            self._durable_step = found.checkpoint.step
         return self._durable
 
     def saved(self, message: Saved) -> None:
@@ -71,7 +78,7 @@ class Keeper:
 
         A part that lies in the memory of another machine is as good as none.
         """
-        moment = (message.epoch, message.step)
+        moment = (message.epoch, message.step, message.left)
         if moment <= self._complete or not os.access(message.path, os.R_OK):
             return
         parts = self._parts.setdefault(moment, {})
@@ -82,8 +89,9 @@ class Keeper:
         self._parts = {key: value for key, value in self._parts.items() if key > moment}
         paths = tuple(parts[number] for number in sorted(parts))
         with self._changed:
-            self._latest = Snapshot(message.step, message.cursor, paths)
-            self._waiting = self._latest if self._vault is not None else None
+            self._latest = Snapshot(message.step, message.cursor, paths, message.left)
+            if self._vault is not None and not message.left:
+                self._waiting = self._latest
             self._changed.notify_all()
 
     @property
@@ -98,7 +106,7 @@ class Keeper:
     def newest(self) -> tuple[str, int]:
         """Where workers of this machine begin again: shared memory, else the disk."""
         latest = self._latest
-        if latest is None or latest.step <= self._durable[1]:
+        if latest is None or (latest.step, latest.left) <= (self._durable[1], False):
             return self._durable
         return os.pathsep.join(map(str, latest.paths)), latest.step
 
@@ -113,10 +121,12 @@ class Keeper:
                 with suppress(OSError):
                     path.unlink()
 
-    def close(self) -> None:
-        """Write what is waiting, then end."""
+    def close(self, *, failed: bool = False) -> None:
+        """Write what is waiting, then end; `failed` if the script's own error has ended the job."""
         with self._changed:
             self._closed = True
+            if self._vault is not None and self._latest and self._latest.left and not failed:
+                self._waiting = self._latest
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
@@ -142,11 +152,17 @@ class Keeper:
         began = time.monotonic()
         try:
             path = self._vault.write(
-                snapshot.step, snapshot.cursor, snapshot.paths, run=self._about()
+                snapshot.step,
+                snapshot.cursor,
+                snapshot.paths,
+                run=self._about(),
+                replace=snapshot.left,
             )
         except StepExists:
             return
         if path is not None:
             self._durable = str(path), snapshot.step
+        if path is not None or not self._vault.local:
+            self._durable_step = snapshot.step
         self._vault.retain(time.time())
         self.write_seconds.append(time.monotonic() - began)

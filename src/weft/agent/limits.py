@@ -5,7 +5,8 @@ from typing import Final
 
 COMMUNICATING: Final = "comm_exposed"
 SETUP: Final = "setup"
-UNWATCHED: Final = frozenset({"standby", "ended"})  # sections in which nobody waits for a worker
+BETWEEN: Final = "between"  # behind a loop of the script: before the next one, or at the end
+UNWATCHED: Final = frozenset({"standby", "ended", BETWEEN})  # nobody waits for a worker in these
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +21,30 @@ class Limits:
     setup_seconds: float = 600.0
     stop_seconds: float = 30.0
     rest_seconds: float = 1.0
+    longest_rest_seconds: float = 30.0
+    breath_seconds: float = 0.1
     settle_seconds: float = 1.0
     meet_seconds: float = 600.0
     beat_seconds: float = 1.0
     beatless_seconds: float = 5.0
     most_restarts: int = 100
+    most_fruitless: int = 3
     most_stillborn: int = 3
     most_failed_joins: int = 3
+    most_failed_switches: int = 5
+    most_fruitless_halts: int = 10
+
+    def rest(self, failures: int) -> float:
+        """Before another attempt to change the width, when so many in a row have failed."""
+        return min(_doubled(self.rest_seconds, failures), self.longest_rest_seconds)
+
+    def breath(self, failures: int) -> float:
+        """The same before members meet again, who all stand still meanwhile."""
+        return min(_doubled(self.breath_seconds, failures), self.longest_rest_seconds)
 
     @property
     def whole_switch_seconds(self) -> float:
-        """From arming to the first step of the new epoch: two steps, however long they are."""
+        """For how long a switch may stand still: two steps, however long they are."""
         return max(self.switch_seconds, 3 * self.hang_seconds)
 
     def too_long(self, section: str, seconds: float, *, proven: bool) -> bool:
@@ -44,4 +58,19 @@ class Limits:
         if not proven or section == SETUP:
             return seconds > self.setup_seconds
         waits = section == COMMUNICATING
-        return seconds > (2 * self.hang_seconds + 5.0 if waits else self.hang_seconds)
+        return seconds > (self.waiting_seconds if waits else self.hang_seconds)
+
+    def too_silent(self, seconds: float, *, proven: bool) -> bool:
+        """Whether a member has stopped that gave no sign of life for so long.
+
+        The others find it sooner, by the limit of their group; one that is alone has no others.
+        """
+        return seconds > (self.waiting_seconds if proven else self.setup_seconds)
+
+    @property
+    def waiting_seconds(self) -> float:
+        return 2 * self.hang_seconds + 5.0
+
+
+def _doubled(seconds: float, failures: int) -> float:
+    return seconds * 2.0 ** min(failures - 1, 30) if failures > 0 else 0.0

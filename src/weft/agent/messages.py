@@ -33,9 +33,8 @@ Figures = dict[str, float]
 
 
 class Farewell(StrEnum):
-    """Why a worker leaves its loop."""
+    """Why a worker leaves in the middle of its script."""
 
-    FINISHED = "finished"
     DRAINED = "drained"
     LEFT = "left"
 
@@ -57,11 +56,15 @@ class Hello(Message):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Message):
-    """The answer: whether to warm up by a step that counts for nothing, among how many workers."""
+    """The answer: whether to warm up by a step that counts for nothing, among how many workers.
+
+    `loop` is the one in which the others are: those before it are over.
+    """
 
     warm: bool
     width: int
     hang_seconds: float
+    loop: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,11 @@ class Committed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Pulse(Message):
-    """Twice a second: in which section the main thread is, for how long, and how far it came."""
+    """Twice a second: in which section the main thread is, for how long, and how far it came.
+
+    It is told at once when the script comes out of a loop, and when it goes into one. `moved` are
+    the bytes of state that it has sent or received in its life.
+    """
 
     epoch: int
     step: int
@@ -175,6 +182,8 @@ class Pulse(Message):
     samples: int
     total: int
     metrics: Figures = field(default_factory=dict)
+    loop: int = 0
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +195,10 @@ class Staged(Message):
 
 @dataclass(frozen=True, slots=True)
 class Saved(Message):
-    """Part number `part` of `parts` of a snapshot lies sealed in shared memory."""
+    """Part number `part` of `parts` of a snapshot lies sealed in shared memory.
+
+    `left` is said of one that differs from another of that step: its loop was left early.
+    """
 
     epoch: int
     step: int
@@ -195,11 +207,12 @@ class Saved(Message):
     parts: int
     path: str
     blocked_seconds: float
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving(Message):
-    """The loop has ended on this worker, after that step."""
+    """This worker ends after that step, though the script goes on elsewhere or later."""
 
     epoch: int
     step: int

@@ -36,12 +36,15 @@ Born = Callable[[int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One worker: `born` is told its process id, or None if it has to be started otherwise."""
+    """One worker: `born` is told its process id, or None if it has to be started otherwise.
+
+    `prints` are the handles of its output and of its errors.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cpus: tuple[int, ...]
-    output: int
+    prints: tuple[int, int]
     born: Born
 
 
@@ -120,6 +123,7 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the agent
             )
         return ours
 
@@ -130,7 +134,7 @@ class Nursery:
         body = {"argv": request.argv, "env": dict(request.env), "cpus": request.cpus}
         text = json.dumps(body).encode()
         with suppress(OSError):  # it has died, which is read next
-            socket.send_fds(self._line, [LENGTH.pack(len(text))], [request.output])
+            socket.send_fds(self._line, [LENGTH.pack(len(text))], request.prints)
             self._line.sendall(text)
 
     def _readable(self) -> None:

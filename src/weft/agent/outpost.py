@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
+from weft.agent import tracking
 from weft.agent.agent import Told
 from weft.agent.line import Line
 from weft.agent.meeting import Head, host_and_port
@@ -31,7 +32,7 @@ from weft.agent.messages import (
     Withdraw,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
-from weft.agent.output import Echo
+from weft.agent.output import Outlets
 from weft.agent.places import Standing
 from weft.agent.premises import Premises
 from weft.agent.processes import (
@@ -55,11 +56,11 @@ class Outpost:
     """One seat of a job, but its first."""
 
     def __init__(
-        self, settings: Settings, pod: Pod, head: Head, tell: Told, echo: Echo | None = None
+        self, settings: Settings, pod: Pod, head: Head, tell: Told, outlets: Outlets | None = None
     ) -> None:
         self.settings, self.pod, self.head, self.tell = settings, pod, head, tell
         self.premises = Premises(settings.folder, head.key)
-        self.processes = Processes(self._launch(), self._ended, self._started, echo)
+        self.processes = Processes(self._launch(), self._ended, self._started, outlets)
         self._line: Line | None = None
         self._over: asyncio.Future[Over] | None = None
         self._heard = 0.0
@@ -234,4 +235,5 @@ class Outpost:
             gpus=pod.gpus if once else None,
             shard=settings.shard,
             threads=settings.threads,
+            run=tracking.kept(settings.checkpoints),
         )

@@ -9,12 +9,51 @@ without an agent; the agent itself never does.
 import os
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 BLOCK_BYTES: Final = 64 * 1024
 MOST_LINE_BYTES: Final = 16 * 1024
 LAST_WORDS_SECONDS: Final = 1.0
+
+
+class Copied(Protocol):
+    """A worker's output on its way; whoever started it waits for the last of it."""
+
+    def finish(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where one worker prints: handles to be passed to it, and closed here once it has them."""
+
+    output: int
+    errors: int
+    copied: tuple[Copied, ...] = ()
+
+    def close(self) -> None:
+        for handle in {self.output, self.errors}:
+            os.close(handle)
+
+    def finish(self) -> None:
+        for copied in self.copied:
+            copied.finish()
+
+
+class Outlets(Protocol):
+    """Makes an outlet for each worker; `log` is the file that keeps all it prints."""
+
+    def outlet(self, worker: int, rank: int, log: Path) -> Outlet: ...
+
+
+class Files:
+    """Outlets that lead into the file and nowhere else."""
+
+    def outlet(self, worker: int, rank: int, log: Path) -> Outlet:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        file = os.open(log, flags, 0o644)
+        return Outlet(file, file)
 
 
 class Echo:
@@ -23,6 +62,11 @@ class Echo:
     def __init__(self, file: int, *, ranks: bool) -> None:
         self._file, self._ranks = file, ranks
         self._lock = threading.Lock()
+
+    def outlet(self, worker: int, rank: int, log: Path) -> Outlet:
+        reading, writing = os.pipe()
+        copying = Copying(os.fdopen(reading, "rb"), log, self, rank)
+        return Outlet(writing, writing, (copying,))
 
     def write(self, rank: int, lines: list[bytes]) -> None:
         """Whole lines, which those of another worker do not break."""

@@ -44,6 +44,11 @@ class Premises:
     def logs(self) -> Path:
         return self.folder / "logs"
 
+    @property
+    def fetched(self) -> Path:
+        """Checkpoints that had to be fetched, while they may be begun from."""
+        return self.folder / "fetched"
+
     def open(self, job: str, incarnation: int) -> None:
         """Move in, unless another agent lives here."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,6 +56,7 @@ class Premises:
         self._card = _locked(self.folder / CARD)
         (self.folder / OUTCOME).unlink(missing_ok=True)
         _clear_after_predecessor(self._card.read())
+        shutil.rmtree(self.fetched, ignore_errors=True)
         self.slots.mkdir(mode=0o700)
         self._write_card({"job": job, "incarnation": incarnation, "slots": str(self.slots)})
         self._write_key()
@@ -62,6 +68,7 @@ class Premises:
         if ending is not None:
             ending.write(self.folder)
         shutil.rmtree(self.slots, ignore_errors=True)
+        shutil.rmtree(self.fetched, ignore_errors=True)
         self.socket.unlink(missing_ok=True)
         self.key.unlink(missing_ok=True)
         self._card.close()

@@ -15,21 +15,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from weft.agent import cpus
+from weft.agent import cpus, tracking
 from weft.agent.cpus import Cpus
 from weft.agent.nursery import SWITCH, Nursery, Request, script_of
-from weft.agent.output import Copying, Echo
+from weft.agent.output import Files, Outlet, Outlets
 from weft.agent.places import Standing
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 LOCALHOST: Final = "127.0.0.1"
 NOT_FOUND: Final = 127  # what a shell ends with if there is no such command
 NOT_STARTED: Final = 126
+UNBUFFERED: Final = {"PYTHONUNBUFFERED": "1"}  # what is printed is seen when it is printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Launch:
     """What all workers of a job have in common on this seat.
 
     `gpus` is what a command that starts its own processes (torchrun) is told to start; the others
-    are started once for each GPU.
+    are started once for each GPU. `threads` of 0 are left to torch. `uuids` are the names of
+    devices that keep their meaning whatever else a process sees, by number.
     """
 
     command: tuple[str, ...]
@@ -53,6 +55,8 @@ class Launch:
     gpus: int | None = None
     shard: int = 1
     threads: int = 1
+    uuids: Mapping[int, str] = field(default_factory=dict)
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,16 @@ class Processes:
         launch: Launch,
         ended: Callable[[int, int], None],
         started: Callable[[int, int], None] = lambda worker, pid: None,
-        echo: Echo | None = None,
+        outlets: Outlets | None = None,
     ) -> None:
         self.launch = launch
         self.pool: Cpus = ()
         self.bound: dict[int, Cpus] = {}
-        self._ended, self._started, self._echo = ended, started, echo
+        self._ended, self._started, self._outlets = ended, started, outlets or Files()
         self._nursery: Nursery | None = None
         self._unborn: dict[int, list[int]] = {}  # with the signals that wait for them
         self._running: dict[int, Child] = {}
-        self._copying: dict[int, Copying] = {}
+        self._printing: dict[int, Outlet] = {}
         self._closed = False
 
     def start(self, worker: int, standing: Standing, devices: Collection[int] = ()) -> None:
@@ -88,21 +92,24 @@ class Processes:
         self._share_cpus((*self.running, worker))
         env = {**os.environ, **environment(self.launch, worker, standing, devices)}
         env.pop(SWITCH, None)
-        output = self._output(worker, standing.rank)
+        log = self.launch.logs / f"worker-{worker}.log"
+        outlet = self._outlets.outlet(worker, standing.rank, log)
+        self._printing[worker] = outlet
         self._unborn[worker] = []
 
         def born(pid: int | None) -> None:
             child = Child(pid, partial(_wait, pid)) if pid is not None else None
             try:
-                self._born(worker, child or self._spawned(worker, env, output))
+                self._born(worker, child or self._spawned(worker, env, outlet))
             finally:
-                os.close(output)
+                outlet.close()
 
         if not Nursery.suits(self.launch.command, self.launch.threads):
             born(None)
             return
         argv = script_of(self.launch.command)
-        self._made_nursery().ask(Request(argv, env, self.bound.get(worker, ()), output, born))
+        cpus = self.bound.get(worker, ())
+        self._made_nursery().ask(Request(argv, env, cpus, (outlet.output, outlet.errors), born))
 
     def signal(self, worker: int, number: int) -> None:
         """To the worker and all that it started."""
@@ -137,23 +144,18 @@ class Processes:
         zygote = self._nursery.pid if self._nursery else None
         return (*(c.pid for c in self._running.values()), *((zygote,) if zygote else ()))
 
-    def _output(self, worker: int, rank: int) -> int:
-        """Where it is to print: into its file, or to who copies from there into it."""
-        path = self.launch.logs / f"worker-{worker}.log"
-        if self._echo is None:
-            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        reading, writing = os.pipe()
-        self._copying[worker] = Copying(os.fdopen(reading, "rb"), path, self._echo, rank)
-        return writing
-
     def _made_nursery(self) -> Nursery:
         if self._nursery is None:
             launch = self.launch
-            shared = {"OMP_NUM_THREADS": str(launch.threads), "WEFT_SHARD": str(launch.shard)}
+            shared = {
+                "OMP_NUM_THREADS": str(launch.threads),
+                "WEFT_SHARD": str(launch.shard),
+                **UNBUFFERED,
+            }
             self._nursery = Nursery(launch.command[0], shared, launch.logs / "zygote.log")
         return self._nursery
 
-    def _spawned(self, worker: int, env: Mapping[str, str], output: int) -> Child | None:
+    def _spawned(self, worker: int, env: Mapping[str, str], outlet: Outlet) -> Child | None:
         if self._closed or worker not in self._unborn:
             return None
         try:
@@ -162,12 +164,12 @@ class Processes:
                     self.launch.command,
                     env=env,
                     stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
+                    stdout=outlet.output,
+                    stderr=outlet.errors,
                     start_new_session=True,
                 )
         except OSError as error:
-            os.write(output, f"cannot start {self.launch.command[0]}: {error}\n".encode())
+            os.write(outlet.errors, f"cannot start {self.launch.command[0]}: {error}\n".encode())
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_STARTED
             self._never_born(worker, code)
             return None
@@ -191,7 +193,7 @@ class Processes:
 
     def _never_born(self, worker: int, code: int) -> None:
         del self._unborn[worker]
-        self._copying.pop(worker, None)
+        self._printing.pop(worker, None)
         asyncio.get_running_loop().call_soon(self._ended, worker, code)
 
     def _reap(self, worker: int) -> None:
@@ -199,8 +201,7 @@ class Processes:
         code = child.wait()
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        if worker in self._copying:
-            self._copying.pop(worker).finish()
+        self._printing.pop(worker).finish()
         self._share_cpus(self.running)
         self._ended(worker, code)
 
@@ -228,9 +229,16 @@ def environment(
         "LOCAL_WORLD_SIZE": str(standing.local_width),
         "NODE_RANK": str(standing.node_rank),
         "GROUP_RANK": str(standing.node_rank),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": str(standing.rank),
+        "ROLE_WORLD_SIZE": str(standing.width),
+        "GROUP_WORLD_SIZE": str(standing.nodes),
         "TORCHELASTIC_RUN_ID": launch.job,
+        "TORCHELASTIC_RESTART_COUNT": str(max(launch.incarnation - 1, 0)),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 opens the store that all meet at
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
         "TORCHELASTIC_ERROR_FILE": str(launch.logs / f"worker-{worker}.error.json"),
-        "OMP_NUM_THREADS": str(launch.threads),
     }
     kubeflow = {
         "PET_NNODES": str(standing.nodes),
@@ -248,10 +256,19 @@ def environment(
         "WEFT_WORKER": str(worker),
         "WEFT_HOST": launch.host,
         "WEFT_SHARD": str(launch.shard),
-        "PYTHONUNBUFFERED": "1",
+        **UNBUFFERED,
     }
-    seen = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
-    return {**torchrun, **kubeflow, **own, **seen}
+    threads = {"OMP_NUM_THREADS": str(launch.threads)} if launch.threads else {}
+    tracked = tracking.variables(launch.run, os.environ, first=standing.rank == 0)
+    return {**torchrun, **kubeflow, **own, **threads, **tracked, **_visible(launch, devices)}
+
+
+def _visible(launch: Launch, devices: Collection[int]) -> dict[str, str]:
+    """The devices as the only ones; a number has no meaning without the order it is counted in."""
+    if not devices:
+        return {}
+    named = [launch.uuids.get(number, str(number)) for number in devices]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(named), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _wait(pid: int) -> int:

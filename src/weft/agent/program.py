@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Final
@@ -44,6 +43,8 @@ def digest_of_scripts(command: Sequence[str]) -> str:
 
 def version_of(package: str) -> str:
     """The version that is installed; nothing if none is."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

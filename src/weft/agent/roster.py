@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import count
 from signal import SIGKILL
+from typing import Any
 
-from weft.agent.actions import Action, Send, Signal, Spawn
+from weft.agent.actions import Action, Note, Send, Signal, Spawn
 from weft.agent.messages import Members, Message
 from weft.agent.worker import Worker, WorkerState
 
@@ -88,6 +89,10 @@ class Roster:
     def tell(self, numbers: Iterable[int], message: Message) -> None:
         """Say it to each of them, once."""
         self.orders += [Send(number, message) for number in dict.fromkeys(numbers)]
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Let it be known outside."""
+        self.orders.append(Note(event, facts))
 
     def signal(self, worker: Worker, number: int) -> None:
         self.orders.append(Signal(worker.number, number))

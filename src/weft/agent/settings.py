@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from weft.agent.checkpoint.home import Place
 from weft.agent.courier import Destination
 from weft.agent.cpus import Cpus
 from weft.agent.limits import Limits
@@ -42,19 +43,21 @@ class Settings:
     incarnation: int = 1
     shard: int = 1
     folder: Path | None = None
-    checkpoints: Path | None = None
+    checkpoints: Place | None = None
     save_every_seconds: float = 0.0
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     threads: int = 1
     devices: tuple[int, ...] = ()
+    uuids: Mapping[int, str] = field(default_factory=dict)
     cpus: Cpus = ()
+    attended: bool = False  # somebody sits at its terminal, and it ends with that
     pod: Pod | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
     def shared_slots(self) -> Path | None:
         """Where other pods put snapshots for the head to read; None where nothing is shared."""
-        if self.checkpoints is None or self.pod is None:
+        if not isinstance(self.checkpoints, Path) or self.pod is None:
             return None
         return self.checkpoints / ".slots" / f"inc-{self.incarnation}"
 
@@ -80,7 +83,7 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
         incarnation=told.count("WEFT_EPOCH", 1, least=0),
         shard=told.count("WEFT_SHARD", 1),
         folder=Path(folder) if folder else None,
-        checkpoints=Path(path) / VAULT if path else None,
+        checkpoints=_folder(path) / VAULT if path else None,
         save_every_seconds=told.seconds("WEFT_CHECKPOINT_EVERY_SECONDS", 0.0),
         grace_seconds=told.seconds("WEFT_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
         threads=told.count("OMP_NUM_THREADS", 1),
@@ -93,6 +96,15 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
             destination=destination,
         ),
     )
+
+
+def _folder(path: str) -> Path:
+    if "://" in path:
+        raise SpecError(
+            f"WEFT_CHECKPOINT_PATH is {path}",
+            hint="pods share a folder, in which workers of one begin from what another has saved",
+        )
+    return Path(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """How a job stands, as JSON: for drivers, and for the world that the agent works for."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from weft.agent.coordinator import Coordinator
@@ -17,7 +18,8 @@ def of(agent: "Agent") -> dict[str, Any]:
     which there is a checkpoint; -1 where there is none. `live` is whether the workers can be
     resized while they train: null as long as none has spoken, since a plain script never does.
     `speed` is the newest measurement of it at one width, and `paused_seconds` how long training
-    stood still for the last order to resize; null before there is one.
+    stood still for the last order to resize; null before there is one. `unreached` is the width
+    that was ordered last, with the reason, if the job has stayed as it was instead.
     """
     mind = agent.coordinator
     pulse = agent.latest.get(mind.members[0]) if mind.members else None
@@ -31,6 +33,7 @@ def of(agent: "Agent") -> dict[str, Any]:
         "draining": mind.draining,
         "width": len(mind.members),
         "target": mind.width,
+        "unreached": asdict(mind.unreached) if mind.unreached else None,
         "members": list(mind.members),
         "step": newest_step(mind),
         "total": pulse.total if pulse else None,

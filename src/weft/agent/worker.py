@@ -57,6 +57,8 @@ class Worker:
     heard_seconds: float = 0.0
     step: int = -1
     proven: bool = False  # whether it has committed a step
+    between: bool = False  # whether its script is behind a loop
+    moved: int = 0  # bytes of state that it has sent or received
     failed_joins: int = 0
     exit_code: int | None = None
 

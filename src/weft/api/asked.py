@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from weft.api.backend import CARRIED, Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import Forbidden
-from weft.spec.job_file import MAX_NAME, NAME_PATTERN, OBJECT_PATTERN
+from weft.spec.job_file import MAX_NAME, NAME_PATTERN
+from weft.spec.pod_fields import OBJECT_PATTERN
 from weft.view.logs import Which
 from weft.view.states import STATES
 

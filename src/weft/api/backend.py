@@ -114,6 +114,10 @@ class Backend(Protocol):
         """Ask for its end and tell how it stands; one that has ended is left as it is."""
         ...
 
+    async def retry(self, who: Identity, job: JobKey) -> JobLine:
+        """Have a job that failed or was cancelled wait once more; it goes on from what it saved."""
+        ...
+
     def logs(
         self, who: Identity, job: JobKey, which: Which, *, follow: bool
     ) -> AsyncIterator[LogLine]:

@@ -101,6 +101,10 @@ class Client:
         answer = ask(self.socket, "POST", target, query={"owner": owner}, body=asked)
         return from_json(JobLine, answer)
 
+    def retry(self, name: str, *, owner: str | None = None) -> JobLine:
+        answer = ask(self.socket, "POST", f"/v1/jobs/{name}/retry", query={"owner": owner})
+        return from_json(JobLine, answer)
+
     def logs(
         self, name: str, which: Which, *, owner: str | None = None, follow_on: bool = False
     ) -> Stream[LogLine]:

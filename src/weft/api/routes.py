@@ -94,6 +94,11 @@ def _one_job(router: APIRouter, backend: Backend) -> None:
         """Ask for the end of the job; one that has ended is left as it is."""
         return viewed(await backend.cancel(who, key, dry_run=asked.dry_run))
 
+    @router.post("/v1/jobs/{name}/retry", tags=[OWNER], response_model=JobLine)
+    async def retry(who: Who, key: Own) -> Response:
+        """Let a job that failed or was cancelled wait once more, from what it has saved."""
+        return viewed(await backend.retry(who, key))
+
 
 def _streams(router: APIRouter, backend: Backend, streams: Streams) -> None:
     @router.get("/v1/jobs/{name}/logs", tags=[OWNER], response_class=Response, responses=LOG_ANSWER)

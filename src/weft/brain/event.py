@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.model.cluster import Node
 from weft.model.ids import JobId, NodeId
-from weft.model.job import Job
 from weft.model.placement import Placement
+from weft.model.plan import ExecutionPlan
 from weft.model.queue import Queue
+from weft.model.request import JobRequest
 
 
 class Phase(StrEnum):
@@ -24,12 +26,8 @@ class Verb(StrEnum):
 
     START = "start"
     RESIZE = "resize"
-    REPLAN = "replan"
-    REGROUP = "regroup"
-    MOVE = "move"
     PREEMPT = "preempt"
     STOP = "stop"
-    CORDON = "cordon"
     PROBE = "probe"
     FEED = "feed"
     WAKE = "wake"
@@ -40,7 +38,7 @@ class JobSubmitted:
     """A job was submitted; the same id again means nothing new."""
 
     at: float
-    job: Job
+    job: JobRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,7 @@ class Past:
     failures: int = 0
     refusals: int = 0
     preemptions: int = 0
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,8 @@ class JobReported:
     others train on. `next_seat` is a number that no seat of the epoch has had, where the world has
     written that down. `live` says whether the job can be resized while it trains (None: no news),
     `tunable` the same of its cores and memory, and `fed` what it has of those beyond its seats'.
+    `yields` says whether it gives way to those who rank before it (None: no news).
+    `plan` is how it computes, or did when it ran last, where the world has written that down.
     """
 
     at: float
@@ -93,6 +94,8 @@ class JobReported:
     live: bool | None = None
     tunable: bool | None = None
     fed: Fed | None = None
+    plan: ExecutionPlan | None = None
+    yields: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ class JobMeasured:
     """What its workers measured while its width stood still.
 
     `units_per_second` is the speed over `seconds` of training on `gpus` GPUs of `nodes` nodes with
-    `cpus` cores in all (0: not known), in the units that `work_done` counts. `work_total` is the
+    `cpus` cores in all (0: not known), in the units that `work_done` counts. No second of training
+    is in two measurements, so that they can be averaged by time. `work_total` is the
     total that the script states, for a job that was submitted without one; `loss` is where it
     stands. Old news and news of another incarnation do no harm: a speed is a fact of its width.
     """
@@ -135,7 +139,7 @@ class JobFailed:
     job: JobId
     epoch: int
     work_kept: float
-    retryable: bool = True
+    failure: Failure = UNEXPLAINED
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +152,13 @@ class JobForgotten:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """One of its workers is gone; the others may still run."""
+    """One of its workers is gone; the others may still run. It is not the job that failed."""
 
     at: float
     job: JobId
     epoch: int
     node: NodeId
+    failure: Failure = UNEXPLAINED
 
 
 @dataclass(frozen=True, slots=True)

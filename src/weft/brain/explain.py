@@ -7,10 +7,10 @@ seats comes first, then those that miss the larger share of what they ask for.
 
 import numpy as np
 
-from weft.brain import gates
-from weft.brain.desk import Desk
-from weft.brain.round import Round
-from weft.brain.state import REASONS, BrainState
+from weft.brain.round import gates
+from weft.brain.round.round import Round
+from weft.brain.round.session import Session
+from weft.brain.state.brain_state import REASONS, BrainState
 from weft.model.ids import JobId
 from weft.model.reason import Reason, ReasonCode
 from weft.model.state import State
@@ -19,7 +19,14 @@ from weft.policy.recipe import Recipe
 
 Numbers = dict[str, float | int | str]
 
-TIMED = frozenset({ReasonCode.ROUND_PENDING, ReasonCode.BACKOFF_RETRY, ReasonCode.BACKOFF_REFUSED})
+TIMED = frozenset(
+    {
+        ReasonCode.ROUND_PENDING,
+        ReasonCode.BACKOFF_RETRY,
+        ReasonCode.BACKOFF_REFUSED,
+        ReasonCode.BACKOFF_LOST,
+    }
+)
 
 
 def reasons(
@@ -30,31 +37,31 @@ def reasons(
     if slot is None or state.state_of(slot) not in (State.QUEUED, State.ADMITTED):
         return []
     booked = REASONS[int(state.jobs.reason[slot]) - 1]
-    return Examination(Desk(state, now, recipe), slot, next_round).reasons(booked)
+    return Examination(Session(state, now, recipe), slot, next_round).reasons(booked)
 
 
 class Examination:
     """One look at one waiting job with all gates."""
 
-    def __init__(self, desk: Desk, slot: int, next_round: float | None) -> None:
-        self._desk = desk
+    def __init__(self, session: Session, slot: int, next_round: float | None) -> None:
+        self._session = session
         self._slot = slot
         self._next_round = next_round
-        self._kind = desk.kind(slot)
-        self._queue = desk.queue(slot)
+        self._kind = session.kind(slot)
+        self._queue = session.queue(slot)
         self._need = self._needed()
-        self._offer: Offer | None = desk.recipe.place(
-            desk.room, desk.fabric, self._kind, self._need
+        self._offer: Offer | None = session.recipe.place(
+            session.room, session.fabric, self._kind, self._need
         )
 
     def _needed(self) -> int:
         """What it is assigned already; else what it would begin with: of a range, the least."""
-        desk, slot = self._desk, self._slot
-        if desk.state.assignments[slot] is not None:
-            return int(desk.snapshot.jobs.width[slot])
-        if desk.recipe.resizing is not None:
+        session, slot = self._session, self._slot
+        if session.state.seating.assignments[slot] is not None:
+            return int(session.snapshot.jobs.width[slot])
+        if session.recipe.resizing is not None:
             return self._kind.width.min_gpus
-        return int(desk.recipe.size(desk.snapshot, np.array([slot]))[0])
+        return int(session.sized(np.array([slot]))[0])
 
     def reasons(self, booked: ReasonCode) -> list[Reason]:
         """The booked one first if it alone stands; else by what each is short of."""
@@ -68,15 +75,15 @@ class Examination:
         """Quota and supply, each asked as if the other were no obstacle."""
         if self._queue < 0:
             return [ReasonCode.CONSTRAINT_QUEUE]
-        never = gates.never(self._desk, self._kind, self._queue, self._need)
+        never = gates.never(self._session, self._kind, self._queue, self._need)
         if never is not None:
             return [never]
         found = []
-        quota = gates.quota(self._desk, self._kind, self._queue, self._need)
+        quota = gates.quota(self._session, self._kind, self._queue, self._need)
         if quota is not None:
             found.append(quota)
         if self._offer is None:
-            found.append(gates.supply(self._desk, self._kind, self._need))
+            found.append(gates.supply(self._session, self._kind, self._need))
         return found
 
     def _render(self, code: ReasonCode) -> Reason:
@@ -93,21 +100,22 @@ class Examination:
         return max(self._need - float(available), 0.0) / need
 
     def _numbers(self, code: ReasonCode) -> Numbers:
-        desk, jobs = self._desk, self._desk.snapshot.jobs
-        suitable = desk.suitable_free(self._kind)
-        at = max(float(jobs.not_before[self._slot]), self._next_round or desk.now)
+        session, jobs = self._session, self._session.snapshot.jobs
+        suitable = session.suitable_free(self._kind)
+        at = max(float(jobs.not_before[self._slot]), self._next_round or session.now)
         numbers: Numbers = {
             "need": self._need,
             "free": suitable,
-            "total": desk.fabric.site(self._kind).total_gpus,
+            "total": session.fabric.site(self._kind).total_gpus,
             "largest": self._largest(code),
-            "other": desk.free - suitable,
-            "lost": desk.lost_gpus(),
-            "delay": max(at - desk.now, 0.0),
+            "other": session.free - suitable,
+            "lost": session.lost_gpus(),
+            "delay": max(at - session.now, 0.0),
             "cpus": self._kind.cpus,
             "memory": self._kind.memory_gib,
             "failures": int(jobs.failures[self._slot]),
             "refusals": int(jobs.refusals[self._slot]),
+            "losses": int(jobs.losses[self._slot]),
         }
         numbers |= self._quota_numbers() | self._locality_numbers()
         if code is ReasonCode.PRIORITY_BEHIND:
@@ -118,28 +126,28 @@ class Examination:
 
     def _largest(self, code: ReasonCode) -> int:
         """The widest gang of this kind that could be placed now; or ever, where that is asked."""
-        desk = self._desk
-        ever = desk.fabric.site(self._kind).largest_ever_gpus
+        session = self._session
+        ever = session.fabric.site(self._kind).largest_ever_gpus
         if code is ReasonCode.CONSTRAINT_NEVER:
             return ever
-        low, high = 0, min(desk.free, ever)
+        low, high = 0, min(session.free, ever)
         while low < high:
             middle = (low + high + 1) // 2
-            if desk.recipe.place(desk.room, desk.fabric, self._kind, middle) is not None:
+            if session.recipe.place(session.room, session.fabric, self._kind, middle) is not None:
                 low = middle
             else:
                 high = middle - 1
         return low
 
     def _ahead(self) -> int:
-        desk = self._desk
-        waiting = desk.snapshot.slots(State.QUEUED)
-        ranking = desk.recipe.order(desk.snapshot, waiting)
-        ordered = waiting[ranking.sorted(desk.snapshot, waiting)]
+        session = self._session
+        waiting = session.snapshot.slots(State.QUEUED)
+        ranking = session.recipe.order(session.snapshot, waiting)
+        ordered = waiting[ranking.sorted(session.snapshot, waiting)]
         return int(np.flatnonzero(ordered == self._slot)[0])
 
     def _quota_numbers(self) -> Numbers:
-        ledger, firm = self._desk.ledger, not self._kind.preemptible
+        ledger, firm = self._session.ledger, not self._kind.preemptible
         if self._queue < 0:
             return {"queue": self._kind.queue, "used": 0, "limit": 0}
         table = ledger.table
@@ -153,20 +161,20 @@ class Examination:
         return {"queue": table.ids[step], "used": ledger.used[step], "limit": limit}
 
     def _locality_numbers(self) -> Numbers:
-        desk, offer = self._desk, self._offer
-        fewest = desk.fabric.fewest_nodes(self._kind, self._need) or 1
+        session, offer = self._session, self._offer
+        fewest = session.fabric.fewest_nodes(self._kind, self._need) or 1
         if offer is None:
             return {"nodes": fewest, "slowdown": 1.0, "fewest": fewest, "bound": 0.0}
-        bound = desk.recipe.patience.bound_seconds(
-            offer.slowdown, desk.remaining_seconds(self._slot)
+        bound = session.recipe.patience.bound_seconds(
+            offer.slowdown, session.remaining_seconds(self._slot)
         )
         nodes = len(offer.shares)
         return {"nodes": nodes, "slowdown": offer.slowdown, "fewest": fewest, "bound": bound}
 
     def _kept_numbers(self) -> Numbers:
-        desk = self._desk
-        kept = Round(Desk(desk.state, desk.now, desk.recipe)).run().reservation
+        session = self._session
+        kept = Round(Session(session.state, session.now, session.recipe)).run().reservation
         if kept is None:
             return {"reserved": 0, "holder": "nobody"}
-        reserved = int(desk.room.gpus[kept.nodes].sum())
-        return {"reserved": reserved, "holder": desk.state.spec(kept.slot).id}
+        reserved = int(session.room.gpus[kept.nodes].sum())
+        return {"reserved": reserved, "holder": session.state.spec(kept.slot).id}

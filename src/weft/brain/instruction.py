@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from weft.brain.event import Verb
 from weft.model.decision import Assignment
-from weft.model.ids import InstructionId, JobId, NodeId
+from weft.model.ids import InstructionId, JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +67,6 @@ class Feed(JobInstruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Replan(JobInstruction):
-    """Change the execution plan."""
-
-    verb: ClassVar[Verb] = Verb.REPLAN
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Regroup(JobInstruction):
-    """Change the company it keeps on its GPUs."""
-
-    verb: ClassVar[Verb] = Verb.REGROUP
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class Move(JobInstruction):
-    """Change its nodes while it trains."""
-
-    verb: ClassVar[Verb] = Verb.MOVE
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
 class Preempt(JobInstruction):
     """Save, stop and give up the seats; the job waits again."""
 
@@ -114,15 +90,6 @@ class Probe(JobInstruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Cordon:
-    """Take no new seats on this node."""
-
-    verb: ClassVar[Verb] = Verb.CORDON
-    node: NodeId
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Wake:
     """Send a tick at this time."""
 
@@ -130,6 +97,4 @@ class Wake:
     at: float
 
 
-Instruction = (
-    Start | Resize | Feed | Replan | Regroup | Move | Preempt | Stop | Probe | Cordon | Wake
-)
+Instruction = Start | Resize | Feed | Preempt | Stop | Probe | Wake

@@ -2,21 +2,25 @@
 
 Each breach is named with its numbers. A check sums seats by node and by queue anew, so it
 cannot share a mistake with the code that handed them out. The simulator checks after every
-event: what the event touched at once, and everything after each round.
+event what the event touched, and everything once in a while.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from weft.brain.seating import Meal
-from weft.brain.state import CAUSE_OF_ROW, BrainState
+from weft.brain.state.brain_state import CAUSE_OF_ROW, BrainState
+from weft.brain.state.later import is_open
+from weft.brain.state.seating import Meal
+from weft.brain.state.vacancy import free_room
 from weft.model.decision import Decision
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
 from weft.model.snapshot import Bools
 from weft.model.state import State
 from weft.policy.place.room import ROUNDING
+
+ADMITTED = State.ADMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +41,49 @@ def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
         return _unexplained(state)
     breaches = [
         *_oversubscribed(state),
+        *_promised_on_what_is_gone(state),
         *_partial_gangs(state),
         *_misplaced(state),
         *_unexplained(state),
+        *_miscounted(state),
     ]
     if decision is not None:
-        breaches += [
-            *_over_quota(state, decision),
-            *_overdrawn(state, decision),
-            *_idle_preemptions(state, decision),
-            *_broken_guarantees(state, decision),
-        ]
+        breaches += _decided_wrongly(state, decision)
     return breaches
+
+
+def check_touched(state: BrainState, decision: Decision) -> list[Breach]:
+    """The same for the jobs that the decision names, and for the nodes that they sit on."""
+    jobs = [
+        *(grant.job for grant in (*decision.grants, *decision.moves, *decision.resizes)),
+        *(preemption.job for preemption in decision.preemptions),
+        *decision.fed,
+    ]
+    if not jobs:
+        return []
+    breaches = _decided_wrongly(state, decision)
+    nodes: set[int] = set()
+    for job in jobs:
+        breaches += check_job(state, job)
+        slot = state.slot_of[job]
+        nodes.update(state.nodes_of(slot))
+        if (CAUSE_OF_ROW[state.jobs.reason[slot]] > 0) != (state.state_of(slot) <= ADMITTED):
+            breaches += _unexplained(state)
+    for node in nodes:
+        breaches += _overpromised(state, node)
+    return breaches
+
+
+def _overpromised(state: BrainState, node: int) -> list[Breach]:
+    """Of one node: those who stay and those who are promised seats fit, and it takes seats."""
+    if not state.seating.pledged_on[node]:
+        return []
+    seats, rows = state.seats, state.seating.rows_on(node)
+    staying = sum(int(seats.gpus[row]) for row in rows if not seats.releasing[row])
+    found = [] if is_open(state, node) else _promised_on_what_is_gone(state)
+    if staying > int(state.nodes.gpus[node]) and state.nodes.present[node]:
+        found.append(_too_much(state, node, staying))
+    return found
 
 
 def check_job(state: BrainState, job: JobId) -> list[Breach]:
@@ -59,14 +94,14 @@ def check_job(state: BrainState, job: JobId) -> list[Breach]:
     breaches = []
     seats = state.seats
     held = pledged = 0
-    for row in state.seat_rows[slot]:
+    for row in state.seating.seat_rows[slot]:
         gpus = int(seats.gpus[row])
         node = int(seats.node[row])
         if seats.pledged[row]:
             pledged += gpus
             continue
         held += gpus
-        used = sum(state.held_on[node].values())
+        used = sum(state.seating.held_on[node].values())
         if used > int(state.nodes.gpus[node]) and not _is_being_left(state, node):
             breaches.append(_too_much(state, node, used))
     return breaches + _gang(state, slot, held, pledged)
@@ -77,6 +112,33 @@ def demand(breaches: list[Breach]) -> None:
     if breaches:
         text = "; ".join(f"{breach.promise}: {breach.detail}" for breach in breaches[:5])
         raise InvariantBreach(text, hint="replay the journal: the last event broke it")
+
+
+def _decided_wrongly(state: BrainState, decision: Decision) -> list[Breach]:
+    return [
+        *_over_quota(state, decision),
+        *_overdrawn(state, decision),
+        *_idle_preemptions(state, decision),
+        *_broken_guarantees(state, decision),
+    ]
+
+
+def _miscounted(state: BrainState) -> list[Breach]:
+    """What is kept between rounds is what a sum over all rows says."""
+    hosts, jobs, size = state.counts_host, state.jobs, state.size
+    kept = state.vacancy.room(counts_host=hosts)
+    summed = free_room(state.seating, state.fabric, counts_host=hosts)
+    active = jobs.active[:size]
+    queued = int(np.count_nonzero(active & (jobs.state[:size] == State.QUEUED)))
+    ranged = int(np.count_nonzero(active & (jobs.min_gpus[:size] < jobs.max_gpus[:size])))
+    wrong = {
+        "free GPUs": not np.array_equal(kept.gpus, summed.gpus),
+        "free cores": not np.array_equal(kept.cpus, summed.cpus),
+        "free memory": not np.array_equal(kept.memory_gib, summed.memory_gib),
+        "waiting jobs": queued != state.queued,
+        "jobs with a range": ranged != state.ranged,
+    }
+    return [Breach("what is kept is what is there", what) for what, is_so in wrong.items() if is_so]
 
 
 def _oversubscribed(state: BrainState) -> list[Breach]:
@@ -98,18 +160,30 @@ def _oversubscribed(state: BrainState) -> list[Breach]:
     return [_too_much(state, row, int(max(held[row], staying[row]))) for row in broken.tolist()]
 
 
+def _promised_on_what_is_gone(state: BrainState) -> list[Breach]:
+    """Seats are pledged, and kept for who moves, on nodes that are there and take seats."""
+    rows = {row for row, pledged in enumerate(state.seating.pledged_on) if pledged}
+    moves = state.next_assignment.values()
+    rows |= {state.node_row[node] for move in moves for node in move.placement.nodes}
+    return [
+        Breach("nothing is pledged on what is gone", f"node {state.node_ids[row]}")
+        for row in sorted(rows)
+        if not is_open(state, row)
+    ]
+
+
 def _relieved(state: BrainState) -> Bools:
     mask = np.zeros(len(state.node_ids), bool)
-    mask[sorted(state.shrunk)] = True
+    mask[sorted(state.seating.shrunk)] = True
     return mask
 
 
 def _is_being_left(state: BrainState, node: int) -> bool:
     """Whether the node is gone, or all are leaving, or it shrank and those who stay fit."""
-    staying = state.staying_on(node)
+    staying = state.seating.staying_on(node)
     if not state.nodes.present[node] or not staying:
         return True
-    return node in state.shrunk and staying <= int(state.nodes.gpus[node])
+    return node in state.seating.shrunk and staying <= int(state.nodes.gpus[node])
 
 
 def _too_much(state: BrainState, node: int, used: int) -> Breach:
@@ -147,12 +221,10 @@ def _partial_gangs(state: BrainState) -> list[Breach]:
 def _gang(state: BrainState, slot: int, held: int, pledged: int) -> list[Breach]:
     status = state.state_of(slot)
     width = int(state.jobs.width[slot])
-    expected = {True: (width, 0), False: (0, 0)}[status.holds_seats]
-    if status is State.ADMITTED:
-        expected = (0, width)
+    holds, admitted = status.holds_seats, status is ADMITTED
     low, high = int(state.jobs.min_gpus[slot]), int(state.jobs.max_gpus[slot])
-    seated = status.holds_seats or status is State.ADMITTED
-    if (held, pledged) == expected and (not seated or low <= width <= high):
+    in_range = low <= width <= high or not (holds or admitted)
+    if held == width * holds and pledged == width * admitted and in_range:
         return []
     name = spec.id if (spec := state.specs[slot]) else f"slot {slot}"
     return [
@@ -187,7 +259,7 @@ def _unexplained(state: BrainState) -> list[Breach]:
 def _over_quota(state: BrainState, decision: Decision) -> list[Breach]:
     """A queue that was given something is within its limit afterwards."""
     quota = state.quota
-    if not decision.grants or not any(quota.restricted):
+    if not decision.grants or not quota.limited:
         return []
     used = quota.sums(state.own_use())
     touched = {
@@ -205,10 +277,12 @@ def _over_quota(state: BrainState, decision: Decision) -> list[Breach]:
 
 def _overdrawn(state: BrainState, decision: Decision) -> list[Breach]:
     """Cores and memory of a node on which somebody was given some: all that is held fits."""
+    if not state.counts_host and state.fair is None:
+        return []
     nodes, seats = state.nodes, state.seats
     found = []
     for node in _given_on(state, decision):
-        held = list(state.held_on[node])
+        held = list(state.seating.held_on[node])
         cpus = float((seats.cpus[held] + seats.fed_cpus[held]).sum())
         memory_gib = float((seats.memory_gib[held] + seats.fed_gib[held]).sum())
         if cpus > nodes.cpus[node] + ROUNDING:
@@ -226,7 +300,11 @@ def _given_on(state: BrainState, decision: Decision) -> list[int]:
         state.slot_of[g.job] for g in decision.grants if state.slot_of.get(g.job) is not None
     ]
     fed = [state.slot_of[job] for job in decision.fed if job in state.slot_of]
-    more = [slot for slot in fed if slot in state.feeding and _grows(state.feeding[slot])]
+    more = [
+        slot
+        for slot in fed
+        if slot in state.seating.feeding and _grows(state.seating.feeding[slot])
+    ]
     now = [slot for slot in started if state.state_of(slot) is State.STARTING]
     return sorted({node for slot in now + more for node in state.nodes_of(slot)})
 
@@ -247,7 +325,9 @@ def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:
             found.append(
                 Breach("no idle preemption", f"{spec.id} for {preemption.beneficiary}, which waits")
             )
-        if not spec.preemptible:
+        if not state.jobs.yields[state.slot_of[spec.id]] and not (
+            spec.preemptible and preemption.reclaim
+        ):
             found.append(Breach("no idle preemption", f"{spec.id} may not be preempted"))
         found += _inverted(state, preemption.job, preemption.beneficiary, preemption.reclaim)
     return found

@@ -14,7 +14,7 @@ import orjson
 from weft.brain.event import Event
 from weft.brain.instruction import Instruction
 
-FORMAT = "weft-journal/1"
+FORMAT = "weft-journal/2"
 HEADER_STYLE = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.cli.screen import say
@@ -83,11 +84,18 @@ class Board:
 
     async def _read_nodes(self, cluster: "ClusterWorld") -> None:
         from weft.kube.client.cache import Cache
-        from weft.kube.reading.nodes import NODES, node_size
+        from weft.kube.reading.nodes import NODES, node_size, selected
         from weft.kube.reading.paging import REMEMBERED
+        from weft.kube.reading.settings import read_node_rules
+
+        rules = await read_node_rules(cluster.api)
 
         self.nodes = Cache(
-            cluster.api, NODES, trim=node_size, params=REMEMBERED, on_change=self._note
+            cluster.api,
+            NODES,
+            trim=partial(node_size, rules=rules),
+            params={**REMEMBERED, **selected(rules)},
+            on_change=self._note,
         )
         await self.nodes.sync()
 

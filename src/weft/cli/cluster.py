@@ -185,6 +185,12 @@ class ClusterWorld:
                 yield tuple(lines.items.values())
                 await changed.wait()
 
+    async def retry(self, key: JobKey) -> JobLine:
+        raise SpecError(
+            f"{key} cannot be tried again: a TrainingJob that is over stays as it ended",
+            hint="weft submit --name gives the job file another name",
+        )
+
     async def top(self, namespace: str | None) -> Use:
         from weft.cli.board import Board
 

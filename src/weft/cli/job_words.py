@@ -23,6 +23,8 @@ def asked(spec: Spec) -> str:
             words += f" of {' or '.join(wanted['gpu_type'])}"
         host = _with_host("", wanted.get("cpus_per_gpu"), wanted.get("memory_per_gpu"))
         words += f"{host} each" if host else ""
+        for name, amount in (wanted.get("devices_per_gpu") or {}).items():
+            words += f", {amount:g} {name} each"
     nodes = spec.get("nodes")
     return words + (f", on at most {several(nodes, 'node')}" if nodes else "")
 
@@ -50,9 +52,21 @@ def failing(spec: Spec) -> str:
 def mounted(spec: Spec) -> str:
     """`ckpt-pvc at /ckpt, data at /data (read only)`."""
     return ", ".join(
-        f"{volume['claim']} at {volume['path']}"
+        f"{_lender(volume)} at {volume['path']}"
         + (" (read only)" if volume.get("read_only") else "")
         for volume in spec.get("volumes") or ()
+    )
+
+
+def _lender(volume: Spec) -> str:
+    kinds = (("", "claim"), ("secret ", "secret"), ("config map ", "config_map"))
+    return next((f"{word}{volume[kind]}" for word, kind in kinds if volume.get(kind)), "?")
+
+
+def borrowed(spec: Spec) -> str:
+    """`HF_TOKEN from secret hugging-face`."""
+    return ", ".join(
+        f"{entry['name']} from {_lender(entry)}" for entry in spec.get("env_from") or ()
     )
 
 
@@ -67,9 +81,23 @@ def facts(spec: Spec) -> dict[str, str]:
         "on failure": failing(spec),
         "volumes": mounted(spec),
         "environment": ", ".join(sorted(spec.get("env") or {})),
+        "borrowed": borrowed(spec),
+        "service account": spec.get("service_account") or "",
+        "pods": _pods(spec),
         "kept": _kept(spec),
     }
     return {heading: words for heading, words in found.items() if words}
+
+
+def _pods(spec: Spec) -> str:
+    """What is said of its pods alone."""
+    words = [f"priority class {spec['priority_class']}"] if spec.get("priority_class") else []
+    words += [f"bears {key}" for key in spec.get("tolerations") or ()]
+    return ", ".join([*words, *(f"{key}={value}" for key, value in _annotations(spec))])
+
+
+def _annotations(spec: Spec) -> list[tuple[str, str]]:
+    return sorted((spec.get("annotations") or {}).items())
 
 
 def _with_host(words: str, cpus: object, memory: object) -> str:

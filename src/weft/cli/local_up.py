@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,24 @@ LOG: Final = "daemon.log"
     "--keep-gib", type=click.FloatRange(0), help="How much of them at most.  [default: 50]"
 )
 @click.option(
+    "--log-gib", type=click.FloatRange(0.001), help="What one job may print, at most.  [default: 1]"
+)
+@click.option(
+    "--floor-gib",
+    type=click.FloatRange(0),
+    help="Start nothing while less is free on its disk.  [default: 1]",
+)
+@click.option(
+    "--user-slots",
+    type=click.IntRange(1),
+    help="What one user has at a time, at most.  [default: all]",
+)
+@click.option(
+    "--protect-hours",
+    type=click.FloatRange(0),
+    help="How long a job keeps its slots that may not be interrupted.  [default: 24]",
+)
+@click.option(
     "--journal",
     type=click.Path(path_type=Path),
     help="Record events and instructions for weft replay.",
@@ -67,7 +86,8 @@ LOG: Final = "daemon.log"
 def up(*, foreground: bool, output: str, socket: Path | None, **given: Any) -> None:
     """Start a world on this machine, and wait until it answers.
 
-    It goes on after you have left, until weft local down. One that is up already is left as it is.
+    It goes on after you have left, until weft local down. One that is up already is left as it is;
+    if it was started with other options than these, that is an error.
     """
     path = (socket or _default_socket()).absolute()
     options = {name: value for name, value in given.items() if value is not None}
@@ -79,12 +99,42 @@ def up(*, foreground: bool, output: str, socket: Path | None, **given: Any) -> N
         _serve(path, options)
         return
     if answers(path):
+        asked = [name for name, value in given.items() if value is not None]
+        _check_same(path, {name: options[name] for name in asked})
         say(f"it is up already, at {path}")
     else:
         _start(path, options)
     tell(standing_of(Client(path)), output)
     if output != "json":
         _say_next()
+
+
+def _check_same(path: Path, asked: dict[str, Any]) -> None:
+    """Whoever asks for something of a world that is up as it is would wait for it in vain."""
+    words = _words_of(Client(path).server().pid)
+    if words is None:
+        return
+    other = {
+        name: words.get(f"--{name.replace('_', '-')}", "as it is by default")
+        for name, value in asked.items()
+        if words.get(f"--{name.replace('_', '-')}") != str(value)
+    }
+    if other:
+        told = ", ".join(f"{name} {value}" for name, value in other.items())
+        raise SpecError(
+            f"it is up already, at {path}, with other options: {told}",
+            hint="weft local down, then up again: jobs save, and go on",
+        )
+
+
+def _words_of(pid: int) -> dict[str, str] | None:
+    """The options that a process was started with; None where nobody can tell."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    found = dict(pairwise(words))
+    return found | dict(word.split("=", 1) for word in words if "=" in word)
 
 
 def _default_socket() -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli.exit_status import Exit, of_job
+from weft.cli.job_words import several
 from weft.cli.place import Place, place_options
 from weft.cli.screen import harmless, say
 from weft.cli.watching import detaching
@@ -59,6 +60,8 @@ def logs(
         async with aclosing(world.logs(located(job, world), which)) as lines:
             async for line in lines:
                 printer(line)
+        for rank in sorted(set(ranks) - printer.ranks):
+            say(await _silence(world, job, rank))
         return Exit.OK
 
     with detaching(f"the job goes on; {place.command('logs', '-f', job)} looks again"):
@@ -73,6 +76,11 @@ class Printer:
         self._terminal = sys.stdout.isatty()
         self._epochs: dict[int, int] = {}
 
+    @property
+    def ranks(self) -> set[int]:
+        """Those that have printed anything."""
+        return set(self._epochs)
+
     def __call__(self, line: "LogLine") -> None:
         before = self._epochs.setdefault(line.rank, line.epoch)
         if line.epoch != before:
@@ -86,6 +94,14 @@ def shown(line: bytes) -> bytes:
     """A line as a terminal would leave it: what was written over is gone, and no steering."""
     text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
     return harmless(text).encode()
+
+
+async def _silence(world: World, job: str, rank: int) -> str:
+    """Why nothing is shown of a worker that somebody asked for."""
+    seats = (await world.detail(located(job, world))).seats
+    if seats and rank >= len(seats):
+        return f"there is no rank {rank}: {job} has {several(len(seats), 'worker')}"
+    return f"rank {rank} has printed nothing"
 
 
 async def _follow(world: World, job: str, which: Which, printer: Printer) -> Exit:

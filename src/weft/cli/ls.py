@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SCHEMA = "weft-jobs/1"
 NUMBERS = frozenset({"GPUs", "progress", "age", "priority", "waited", "ran"})
 WAITING = ("", "Queued", "Admitted")
-HOLDING = ("Starting", "Running", "Resizing", "Migrating", "Stopping")
+HOLDING = ("Starting", "Running", "Resizing", "Stopping")
 FINISHED = ("Succeeded", "Failed", "Cancelled")
 STATES = {
     "waiting": WAITING,

@@ -77,6 +77,9 @@ class MachineWorld:
     async def cancel(self, key: JobKey, *, dry_run: bool) -> JobLine:
         return await away(lambda: self.client.cancel(key.name, owner=key.owner, dry_run=dry_run))
 
+    async def retry(self, key: JobKey) -> JobLine:
+        return await away(lambda: self.client.retry(key.name, owner=key.owner))
+
     async def logs(self, key: JobKey, which: Which) -> AsyncGenerator[LogLine, None]:
         """Whatever its workers left, even after its end."""
         nothing = True

@@ -25,6 +25,13 @@ COMMANDS = {
     "logs": Entry("weft.cli.logs:logs", "Print what a job's workers print.", JOBS),
     "wait": Entry("weft.cli.wait:wait", "Wait until a job runs or has ended.", JOBS),
     "cancel": Entry("weft.cli.cancel:cancel", "Ask for the end of jobs.", JOBS),
+    "retry": Entry("weft.cli.retry:retry", "Try jobs again that failed or were cancelled.", JOBS),
+    "checkpoint": Entry(
+        "weft.cli.checkpoint:checkpoint", "List, show, export and import checkpoints.", JOBS
+    ),
+    "launch": Entry(
+        "weft.cli.launch:launch", "Run a script with several workers on this machine.", JOBS
+    ),
     "spec": Entry("weft.cli.spec:spec", "Begin, check and explain job files.", JOBS),
     "queues": Entry("weft.cli.queues:queues", "Show the queues and what is used of them.", WORLD),
     "nodes": Entry("weft.cli.nodes:nodes", "List the nodes and their GPUs.", WORLD),

@@ -21,6 +21,15 @@ def _address(_context: click.Context, _option: click.Parameter, value: str) -> s
         raise click.BadParameter(str(error)) from error
 
 
+def _labels(
+    _context: click.Context, _option: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    for text in value:
+        if not text.partition("=")[0] or "=" not in text:
+            raise click.BadParameter(f"'{text}' is not KEY=VALUE")
+    return value
+
+
 @click.command()
 @click.option("--kubeconfig", help="Path of the kubeconfig.  [default: the pod's own account]")
 @click.option(
@@ -90,8 +99,49 @@ def _address(_context: click.Context, _option: click.Parameter, value: str) -> s
     type=click.FloatRange(0),
     default=60.0,
     show_default=True,
-    help="How long a node is out of reach before its pods are given up.",
+    help="How long a node is out of reach before its pods are given up, where they can do no harm.",
 )
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="How long jobs that are over and name no ttl are kept; 0 for ever.",
+)
+@click.option(
+    "--node-selector",
+    multiple=True,
+    callback=_labels,
+    metavar="KEY=VALUE",
+    help="Label of the nodes that may be used, each must fit.  [default: all nodes]",
+)
+@click.option(
+    "--gpu-resource",
+    multiple=True,
+    metavar="NAME",
+    help="What GPUs are called, first found first.  [default: nvidia.com/gpu, amd.com/gpu]",
+)
+@click.option(
+    "--rack-label",
+    multiple=True,
+    metavar="KEY",
+    help="Label of a node's rack, first found first.  [default: topology.kubernetes.io/rack]",
+)
+@click.option("--toleration", multiple=True, metavar="KEY", help="Taint that all workers bear.")
+@click.option("--job-toleration", multiple=True, metavar="KEY", help="Taint that a job may bear.")
+@click.option("--priority-class", multiple=True, metavar="NAME", help="One that a job may name.")
+@click.option(
+    "--lending/--no-lending",
+    help="Whether a policy checks who may use the secrets that a job names.",
+)
+@click.option(
+    "--scale-up-pods",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Most pods that stand for missing nodes; 0: none.",
+)
+@click.option("--scale-up-class", default="", metavar="NAME", help="Their PriorityClass.")
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),

@@ -44,7 +44,7 @@ The lab and `weft spec` need neither.
   or `USER/NAME`. A job that does not exist is an error at once, with the names that sound like it.
 - Before something changes you are asked, if you sit at a terminal; `-y` spares the question and
   `--dry-run` lets the server check everything and change nothing.
-- Ctrl-C leaves a job alone, and says so.
+- Ctrl-C leaves a job alone, and says so; only `weft launch` is the job itself, and stops.
 
 ## Exit statuses
 """
@@ -78,7 +78,8 @@ def _group(group: click.Group, context: click.Context) -> Iterator[str]:
 def _command(command: click.Command, context: click.Context) -> str:
     parts = [f"### {context.command_path}\n", f"    {_usage(command, context)}\n"]
     parts.append(inspect.cleandoc(command.help or "") + "\n")
-    options = [param for param in command.params if isinstance(param, click.Option)]
+    given = (param for param in command.params if isinstance(param, click.Option))
+    options = [option for option in given if not option.hidden]
     if options:
         rows = "".join(f"| `{_names(option)}` | {_help(option)} |\n" for option in options)
         parts.append(f"| option | meaning |\n|---|---|\n{rows}")

@@ -19,13 +19,18 @@ if TYPE_CHECKING:
 SCHEMA = "weft-queues/1"
 NUMBERS = ("guaranteed", "limit", "used", "running", "waiting")
 
+HOURS = {"GPU hours": "gpu_hours", "fair part": "owed_gpu_hours"}
+
 
 @click.command()
 @WATCH
 @place_options
 @output_option("table", "wide", "json")
 def queues(*, watch: bool, place: Place, output: str) -> None:
-    """Show the tree of queues: GPUs guaranteed, at most, and used; jobs running and waiting."""
+    """Show the tree of queues: GPUs guaranteed, at most, and used; jobs running and waiting.
+
+    On one machine also its users: GPU hours that they have had, and what their fair part was.
+    """
 
     async def work(world: World) -> None:
         if not watch:
@@ -44,9 +49,13 @@ def grid_of(lines: "Iterable[QueueLine]", *, wide: bool = False) -> Grid:
     from weft.view.queues import in_tree_order
 
     more = ["borrowing", "weight", "namespaces", "recipe"] if wide else []
-    grid = Grid(["queue", *NUMBERS, "ready", *more], frozenset(NUMBERS), state="ready")
+    lines = list(lines)
+    hours = list(HOURS) if any(line.gpu_hours is not None for line in lines) else []
+    numbered = frozenset({*NUMBERS, *hours})
+    grid = Grid(["queue", *NUMBERS, *hours, "ready", *more], numbered, state="ready")
     for depth, line in in_tree_order(lines):
         numbers = [getattr(line, name) for name in NUMBERS]
+        numbers += [_hours(getattr(line, HOURS[title])) for title in hours]
         grid.add("  " * depth + line.name, *numbers, _ready(line), *(_more(line) if wide else ()))
     return grid
 
@@ -65,6 +74,10 @@ def _print(lines: "tuple[QueueLine, ...]", output: str) -> None:
         grid_of(lines, wide=output == "wide").print()
     else:
         say("there are no queues")
+
+
+def _hours(hours: float | None) -> str:
+    return "" if hours is None else f"{hours:,.1f}"
 
 
 def _ready(line: "QueueLine") -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA = "weft-job/1"
 SHOWN_WORKERS = 32
 SHOWN_EVENTS = 10
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 @click.command()
@@ -62,8 +63,13 @@ def drawn(picture: "JobPicture", at: datetime) -> "Group":
     if picture.workers:
         parts += ["", _workers(picture.workers, at)]
     if picture.events:
-        parts += ["", _events(picture.events[-SHOWN_EVENTS:], at)]
+        parts += ["", _events(latest(picture.events), at)]
     return Group(*parts)
+
+
+def latest(events: "Iterable[EventLine]") -> "list[EventLine]":
+    """The last ones in their order, whichever way a world lists them."""
+    return sorted(events, key=lambda event: event.at or EARLIEST)[-SHOWN_EVENTS:]
 
 
 def reason_lines(detail: "JobDetail") -> list[str]:

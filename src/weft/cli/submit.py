@@ -10,7 +10,7 @@ from weft.cli.job_source import name_for, read_job
 from weft.cli.job_words import Spec, facts, several
 from weft.cli.options import output_option
 from weft.cli.place import DRY_RUN, YES, Place, place_options
-from weft.cli.screen import cell, fact_table, print_json, say, stderr
+from weft.cli.screen import cell, fact_table, harmless, print_json, say, stderr
 from weft.cli.world import World
 
 if TYPE_CHECKING:
@@ -124,9 +124,11 @@ def _tell(made: "JobDetail", place: Place, output: str) -> None:
     line = made.line
     if output == "json":
         fields = {"namespace": line.namespace, "name": line.name, "uid": line.uid}
-        print_json({"schema": SCHEMA, **fields, "spec": made.spec})
+        print_json({"schema": SCHEMA, **fields, "spec": made.spec, "notes": made.notes})
     else:
         click.echo(f"{line.namespace}/{line.name}")
+    for noted in made.notes:
+        say(f"note: {harmless(noted)}")
     nexts = {
         place.command("why", line.name): "why it waits",
         place.command("show", line.name): "what it holds, and its workers",

@@ -57,6 +57,10 @@ class World(Protocol):
 
     async def cancel(self, key: JobKey, *, dry_run: bool) -> JobLine: ...
 
+    async def retry(self, key: JobKey) -> JobLine:
+        """Have a job that failed or was cancelled wait once more."""
+        ...
+
     def logs(self, key: JobKey, which: Which) -> AsyncGenerator[LogLine, None]:
         """What is there now; an error where there can be nothing."""
         ...

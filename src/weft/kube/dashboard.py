@@ -108,12 +108,13 @@ ROWS: Final[tuple[Row, ...]] = (
             ),
             Panel(
                 "Broken promises",
-                "Invariants found broken in the last day. More than 0 is a defect in Weft.",
+                "Invariants broken and jobs set aside in the last day. More than 0 is a defect.",
                 (
                     Line(
                         f"sum(increase(weft_invariant_breaches_total{{{FROM}}}[1d]))",
                         "breaches",
                     ),
+                    Line(f"sum(increase(weft_job_faults_total{{{FROM}}}[1d]))", "set aside"),
                 ),
                 kind="stat",
                 width=4,

@@ -156,6 +156,12 @@ TABLE: Final[tuple[Metric, ...]] = (
         "Broken promises of the scheduler: a defect in Weft, and more than 0 is an alarm.",
     ),
     Metric(
+        "weft_job_faults_total",
+        Kind.COUNTER,
+        "faults",
+        "Times a job was set aside because the operator could not look after it.",
+    ),
+    Metric(
         "weft_pods_created_total",
         Kind.COUNTER,
         "pods",
@@ -270,6 +276,9 @@ class Metrics:
 
     def invariant_broken(self, breaches: int = 1) -> None:
         self._count("weft_invariant_breaches_total", by=breaches)
+
+    def job_faulted(self) -> None:
+        self._count("weft_job_faults_total")
 
     def pods_created(self, count: int = 1) -> None:
         self._count("weft_pods_created_total", by=count)

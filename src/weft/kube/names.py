@@ -14,6 +14,8 @@ QUEUE_KIND: Final = "Queue"
 JOB_LABEL: Final = f"{GROUP}/job"
 EPOCH_LABEL: Final = f"{GROUP}/epoch"
 RANK_LABEL: Final = f"{GROUP}/rank"
+PLACEHOLDER_LABEL: Final = f"{GROUP}/placeholder"
+WORKERS_SELECTOR: Final = f"{JOB_LABEL},!{PLACEHOLDER_LABEL}"
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 LEADER_ANNOTATION: Final = f"{GROUP}/leader"
 CANCEL_ANNOTATION: Final = f"{GROUP}/cancel"
@@ -27,6 +29,9 @@ POOL_LABEL: Final = f"{GROUP}/pool"
 
 TOKEN_AUDIENCE: Final = "weft"
 LEASE: Final = "weft-operator"
+NAMESPACE: Final = "weft-system"  # where the documents install it
+SETTINGS: Final = "weft-settings"
+LENDING_LABEL: Final = f"{GROUP}/lending"
 FIELD_MANAGER: Final = "weft"
 USER_AGENT: Final = "weft"
 

@@ -1,11 +1,11 @@
 """Worker pods: one per seat, made from a closed schema.
 
 A tenant writes a job, never a pod. What ends up in a pod from the job is its command, image,
-folders, claims and environment; everything that decides on rights is written here and is the same
-for all: the pods fit the PodSecurity profile `restricted`, run under the namespace's default
-service account without its token, tolerate the taint of GPU nodes and no other, and are pinned to
-the node of their seat. Pods are named by job, epoch and seat, so making one twice is making it
-once; a seat that a live resize adds gets a pod of the same kind, in the same epoch.
+environment, folders and devices, and names of what its namespace lends it; everything that decides
+on rights is written here and is the same for all: the pods fit the PodSecurity profile
+`restricted`, have no token for the API server, tolerate what an administrator allows, and are
+pinned to the node of their seat. Pods are named by job, epoch and seat, so making one twice is
+making it once; a seat that a live resize adds gets a pod of the same kind, in the same epoch.
 
 Where the image has Weft's agent it is the first process: it starts the job's command once per GPU,
 hears SIGTERM, and lets its workers leave at the end of a step. Other images run the command in a
@@ -19,7 +19,7 @@ Parts that are equal in all pods of a job are built once and shared between the 
 are therefore to be read, not changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,10 +36,12 @@ from weft.kube.names import (
     TOKEN_AUDIENCE,
     pod_name,
 )
+from weft.kube.node_rules import EVERYWHERE, NodeRules
 from weft.kube.reports.server import kubeflow_path, report_path
 from weft.model.errors import SpecError
 from weft.model.placement import Seat
-from weft.spec.job_file import JobSpec, Volume
+from weft.spec.job_file import JobSpec
+from weft.spec.pod_fields import EnvSource, Volume
 
 Manifest = dict[str, Any]
 
@@ -50,6 +52,7 @@ TOKEN_FILE: Final = f"{TOKEN_FOLDER}/token"
 TOKEN_SECONDS: Final = 3600
 LOCALHOST: Final = "127.0.0.1"
 GIB: Final = 2**30
+ROUNDING: Final = 1e-6
 
 # The first process of a container is deaf to SIGTERM unless it asks to hear it, and a shell does
 # not pass signals on. So the shell waits for what it started, and before it is signalled itself
@@ -88,6 +91,11 @@ CONTAINER_SECURITY: Final[Manifest] = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
 }
+# What Weft has placed an autoscaler does not move to save a node; a drain is honoured all the same.
+UNDISTURBED: Final = {
+    "karpenter.sh/do-not-disrupt": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
 SHARED_MEMORY: Final[Manifest] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
 TOKEN: Final[Manifest] = {
     "name": "weft-token",
@@ -123,7 +131,7 @@ class WorkerSettings:
     run_as_user: int | None = 1000
     report_url: str = ""
     report_ca_path: str = ""
-    gpu_resource: str = GPU_RESOURCE
+    nodes: NodeRules = EVERYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +154,29 @@ class PodMaker:
         self._settings = settings
         self._namespace = namespace
         self._name = name
-        self._owners = [_owner(name, uid)]
+        self._owners = [owner_of(name, uid)]
         self._labels = {JOB_LABEL: name, QUEUE_LABEL: spec.queue}
+        self._devices = spec.resources.devices_per_gpu or {}
+        self._annotations = {**spec.annotations, **UNDISTURBED}
         self._env = [*_given_env(spec), *_job_env(settings, namespace, name, spec)]
         self._container = _container(settings, spec)
         self._pod_spec = _pod_spec(settings, spec)
         self._elastic = spec.resources.width.least < spec.resources.width.most
         self._gang = _Gang(-1, (), {}, [])
 
-    def pod(self, *, epoch: int, seats: tuple[Seat, ...], number: int, leader: int) -> Manifest:
-        """The pod of the seat with this number; its rank is the seat's place in the list."""
+    def pod(
+        self,
+        *,
+        epoch: int,
+        seats: tuple[Seat, ...],
+        number: int,
+        leader: int,
+        gpu_resource: str = GPU_RESOURCE,
+    ) -> Manifest:
+        """The pod of the seat with this number; its rank is the seat's place in the list.
+
+        `gpu_resource` is what GPUs are called on the seat's node.
+        """
         gang = self._gang_of(epoch, seats)
         rank = gang.place[number]
         seat = seats[rank]
@@ -163,7 +184,7 @@ class PodMaker:
         container = {
             **self._container,
             "env": [*self._env, *gang.env, *_seat_env(seat, rank)],
-            "resources": _resources(seat, self._settings.gpu_resource),
+            "resources": seat_resources(seat, gpu_resource, self._devices),
         }
         return {
             "apiVersion": "v1",
@@ -172,7 +193,7 @@ class PodMaker:
                 "name": name,
                 "namespace": self._namespace,
                 "labels": {**self._labels, EPOCH_LABEL: str(epoch), RANK_LABEL: str(number)},
-                "annotations": {LEADER_ANNOTATION: str(leader)},
+                "annotations": {**self._annotations, LEADER_ANNOTATION: str(leader)},
                 "ownerReferences": self._owners,
             },
             "spec": {
@@ -254,7 +275,8 @@ def image_of(settings: WorkerSettings, spec: JobSpec) -> str:
     return image
 
 
-def _owner(name: str, uid: str) -> Manifest:
+def owner_of(name: str, uid: str) -> Manifest:
+    """The job, as the owner of what is made for it."""
     return {
         "apiVersion": API_VERSION,
         "kind": JOB_KIND,
@@ -266,7 +288,14 @@ def _owner(name: str, uid: str) -> Manifest:
 
 
 def _given_env(spec: JobSpec) -> list[Manifest]:
-    return [{"name": name, "value": _literal(value)} for name, value in spec.env.items()]
+    written = [{"name": name, "value": _literal(value)} for name, value in spec.env.items()]
+    return written + [{"name": it.name, "valueFrom": _source(it)} for it in spec.env_from]
+
+
+def _source(source: EnvSource) -> Manifest:
+    if source.secret is not None:
+        return {"secretKeyRef": {"name": source.secret, "key": source.key}}
+    return {"configMapKeyRef": {"name": source.config_map, "key": source.key}}
 
 
 def _job_env(settings: WorkerSettings, namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
@@ -353,19 +382,39 @@ def _container(settings: WorkerSettings, spec: JobSpec) -> Manifest:
 
 
 def _pod_spec(settings: WorkerSettings, spec: JobSpec) -> Manifest:
-    return {
-        "restartPolicy": "Never",
+    found: Manifest = {
+        **pod_base(settings, spec),
         "schedulerName": settings.scheduler_name,
-        "serviceAccountName": "default",
+        "serviceAccountName": spec.service_account or "default",
+        "terminationGracePeriodSeconds": spec.grace_seconds,
+        "volumes": [SHARED_MEMORY, TOKEN, *_lent(spec.volumes)],
+    }
+    if spec.priority_class is not None:
+        found["priorityClassName"] = spec.priority_class
+    return found
+
+
+def pod_base(settings: WorkerSettings, spec: JobSpec) -> Manifest:
+    """Where a pod of the job may go, and that it has no rights: equal for all of them."""
+    found: Manifest = {
+        "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": spec.grace_seconds,
         "securityContext": _pod_security(settings.run_as_user),
-        "tolerations": [
-            {"key": settings.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
-        ],
-        "volumes": [SHARED_MEMORY, TOKEN, *_claims(spec.volumes)],
+        "tolerations": _tolerations(settings.nodes, spec),
     }
+    if settings.nodes.selector:
+        found["nodeSelector"] = dict(settings.nodes.selector)
+    return found
+
+
+def _tolerations(nodes: NodeRules, spec: JobSpec) -> list[Manifest]:
+    """GPU nodes are closed to new pods of others; more than that is said by name."""
+    gpus = [
+        {"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in nodes.gpu_resources
+    ]
+    named = dict.fromkeys((*nodes.tolerations, *spec.tolerations))
+    return gpus + [{"key": key, "operator": "Exists"} for key in named]
 
 
 def _pod_security(user: int | None) -> Manifest:
@@ -376,25 +425,39 @@ def _pod_security(user: int | None) -> Manifest:
 
 
 def _mounts(volumes: Sequence[Volume]) -> list[Manifest]:
-    names = _claim_names(volumes)
+    names = _volume_names(volumes)
     return [
-        {"name": names[volume.claim], "mountPath": volume.path, "readOnly": volume.read_only}
+        {
+            "name": names[_lender(volume)],
+            "mountPath": volume.path,
+            "readOnly": volume.read_only or volume.claim is None,
+        }
         for volume in volumes
     ]
 
 
-def _claims(volumes: Sequence[Volume]) -> list[Manifest]:
-    """Each claim once, however often it is mounted."""
+def _lent(volumes: Sequence[Volume]) -> list[Manifest]:
+    """Each claim, Secret or ConfigMap once, however often it is mounted."""
     return [
-        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
-        for claim, name in _claim_names(volumes).items()
+        {"name": name, kind: {key: lender}}
+        for ((kind, key), lender), name in _volume_names(volumes).items()
     ]
 
 
-def _claim_names(volumes: Sequence[Volume]) -> dict[str, str]:
-    """A claim's own name may be too long to name a volume of a pod."""
-    claims = dict.fromkeys(volume.claim for volume in volumes)
-    return {claim: f"claim-{number}" for number, claim in enumerate(claims)}
+def _lender(volume: Volume) -> tuple[tuple[str, str], str]:
+    """The kind of a pod's volume and the field that names it, and the name."""
+    if volume.claim is not None:
+        return ("persistentVolumeClaim", "claimName"), volume.claim
+    if volume.secret is not None:
+        return ("secret", "secretName"), volume.secret
+    assert volume.config_map is not None
+    return ("configMap", "name"), volume.config_map
+
+
+def _volume_names(volumes: Sequence[Volume]) -> dict[tuple[tuple[str, str], str], str]:
+    """An object's own name may be too long to name a volume of a pod."""
+    lenders = dict.fromkeys(map(_lender, volumes))
+    return {lender: f"claim-{number}" for number, lender in enumerate(lenders)}
 
 
 def _pinned(node: str) -> Manifest:
@@ -404,12 +467,15 @@ def _pinned(node: str) -> Manifest:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def _resources(seat: Seat, gpu_resource: str) -> Manifest:
+def seat_resources(seat: Seat, gpu_resource: str, devices: Mapping[str, float]) -> Manifest:
     """Rounded down, so that a pod never asks for more than was counted for it."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
     if seat.gpus:
         requests[gpu_resource] = limits[gpu_resource] = str(seat.gpus)
+    for name, amount in devices.items():
+        if whole := int(amount * seat.gpus + ROUNDING):
+            requests[name] = limits[name] = str(whole)
     if seat.cpus:
         milli = int(seat.cpus * 1000 + 1e-6)
         requests["cpu"] = f"{milli}m" if milli % 1000 else str(milli // 1000)

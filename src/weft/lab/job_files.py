@@ -11,8 +11,9 @@ from typing import Final
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_TENANT, JobId
 from weft.model.job import Job
-from weft.spec.job import to_job
+from weft.model.truth import JobTruth
 from weft.spec.reading import read_job_file
+from weft.spec.request import to_request
 from weft.trace.workload import Workload
 
 ENDINGS: Final = (".yaml", ".yml")
@@ -38,10 +39,10 @@ def _inside(folder: Path) -> list[Path]:
 def _job(file: Path) -> Job:
     found = read_job_file(file)
     name = JobId(found.name or file.name.partition(".")[0])
-    job = to_job(found, id=name, tenant=DEFAULT_TENANT, submit_seconds=0.0)
-    if not job.work.known:
+    request = to_request(found, id=name, tenant=DEFAULT_TENANT, submit_seconds=0.0)
+    if request.work is None:
         raise SpecError(
             f"{file}: a simulation must know how long the job would run",
             hint="add duration: 2h, the time at the larger end of its GPUs",
         )
-    return job
+    return Job(request, JobTruth.as_claimed(request, request.work.amount))

@@ -20,6 +20,7 @@ from weft.brain import event as events
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event
 from weft.brain.journal import FORMAT, Journal
+from weft.lab.old_journals import present_event, present_instruction
 from weft.model.errors import JournalError
 from weft.model.queue import Queue, QueueTree
 from weft.spec.recipe import make_recipe
@@ -106,7 +107,8 @@ def decode(number: int, line: bytes) -> Entry:
     kind = EVENTS.get(name)
     if kind is None:
         raise JournalError(f"{where}: no event '{name}'", hint="replay with the Weft that wrote it")
-    return Entry(number, line, _validated(kind, fields, where), instructions)
+    event: Event = _validated(kind, present_event(name, fields), where)
+    return Entry(number, line, event, [present_instruction(said) for said in instructions])
 
 
 @contextmanager

@@ -12,12 +12,12 @@ from string import Formatter
 
 from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted
-from weft.brain.state import REASONS, BrainState
+from weft.brain.state.brain_state import REASONS, BrainState
 from weft.lab.journal_file import JournalFile
 from weft.model.errors import UnknownName
 from weft.model.ids import JobId
-from weft.model.job import Job
 from weft.model.reason import CAUSES, Reason
+from weft.model.request import JobRequest
 from weft.model.state import State
 
 SCHEMA = "weft-why/1"
@@ -79,7 +79,7 @@ class Answer:
 class Course:
     """A job's way through a journal, and the record to look at it from."""
 
-    job: Job
+    job: JobRequest
     episodes: tuple[Episode, ...]
     record: int
 
@@ -100,7 +100,7 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
     """The job's episodes, and the record after which the question is best asked."""
     file = JournalFile(journal)
     brain = file.header().brain()
-    spec: Job | None = None
+    spec: JobRequest | None = None
     episodes: list[Episode] = []
     asked = last_wait = 0
     for entry in file.entries():

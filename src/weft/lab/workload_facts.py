@@ -70,7 +70,7 @@ def facts_of(workload: Workload) -> Facts:
 
 
 def _size_facts(name: str, jobs: list[Job], all_jobs: int, total: float) -> SizeFacts:
-    seconds = [_seconds(job) for job in jobs]
+    seconds = [job.truth.seconds_as_asked for job in jobs]
     own = sum(_gpu_seconds(job) for job in jobs)
     median, p90, longest = np.quantile(seconds, [0.5, 0.9, 1.0]).tolist()
     return SizeFacts(
@@ -84,11 +84,5 @@ def _size_facts(name: str, jobs: list[Job], all_jobs: int, total: float) -> Size
     )
 
 
-def _seconds(job: Job) -> float:
-    """At the asked width; a job without GPUs counts its work as it stands."""
-    asked = job.width.asked_gpus
-    return job.work.amount / job.units_per_second(asked) if asked else job.work.amount
-
-
 def _gpu_seconds(job: Job) -> float:
-    return _seconds(job) * job.width.asked_gpus
+    return job.truth.seconds_as_asked * job.width.asked_gpus

@@ -12,13 +12,15 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from weft.api.backend import Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import Forbidden, NoSuchJob
-from weft.local import crash, views
-from weft.local.asking import asked, notes_on, refuse_impossible
+from weft.local import crash, room, views
+from weft.local.asking import asked, refuse_impossible
 from weft.local.entry import Entry, Happening, Owner
+from weft.local.foreign import reason_of
 from weft.local.health import findings
 from weft.local.logs import LogReader
 from weft.local.places import Places
@@ -38,6 +40,8 @@ MOST_SPEC_BYTES: Final = 256 * 1024
 MOST_WAITING: Final = 1_000
 MOST_SHOWN: Final = 10_000
 NEWS_SECONDS: Final = 0.2
+UID: Final = re.compile(r"[0-9a-f]{16}")
+AGAIN: Final = (State.FAILED, State.CANCELLED)
 FINAL: Final = frozenset(state.name.capitalize() for state in State if state.final)
 
 
@@ -98,12 +102,15 @@ class LocalBackend:
             submitted_at=now,
             waiting_since=now,
         )
-        found = asked(entry, term.machine)
-        refuse_impossible(found.job, term.machine)
+        found = asked(entry, term.machine, term.customs)
+        refuse_impossible(found.job, term.machine, term.customs)
         self._refuse_crowd(who.user)
+        before = self._house.store.newest(who.user, name)
+        if before is not None:
+            found = replace(found, notes=(*found.notes, _about(before)))
         if not dry_run:
-            notes = "; ".join(notes_on(found.spec, term.machine))
-            entry = await self._take_in(entry, Happening(now, "Submitted", notes))
+            happening = Happening(now, "Submitted", "; ".join(found.notes))
+            entry = await self._take_in(entry, happening)
         return views.detail_of(entry, term.brain, term.machine, found)
 
     async def _take_in(self, entry: Entry, happening: Happening) -> Entry:
@@ -124,6 +131,21 @@ class LocalBackend:
         if not (dry_run or entry.state.final or entry.cancelled):
             happening = Happening(time.time(), "Cancelling", f"asked by {who.user}", entry.epoch)
             entry = await term.book.change(entry.uid, happening, cancelled=True)
+        return views.line_of(entry, term.brain, term.machine)
+
+    async def retry(self, who: Identity, job: JobKey) -> JobLine:
+        """The same job, with its folder and its past: it goes on from what it has saved."""
+        entry, term = await self._theirs(who, job), self._house.term
+        if entry.state not in AGAIN:
+            raise SpecError(
+                f"{job} is {entry.state.name.capitalize()}, and not one to be tried again",
+                hint="weft submit makes another one; weft cancel ends one that runs",
+            )
+        self._refuse_crowd(who.user)
+        self._house.places.make_job(entry.uid, entry.owner)
+        now = time.time()
+        happening = Happening(now, "Retried", f"asked by {who.user}", entry.epoch)
+        entry = await term.book.revive(entry, happening, **_as_new(entry, now))
         return views.line_of(entry, term.brain, term.machine)
 
     async def stop(self, who: Identity, farewell: Farewell) -> None:
@@ -149,7 +171,13 @@ class LocalBackend:
         return JobPicture(self._detail(entry), workers, tuple(map(views.event_of, history)))
 
     async def why(self, who: Identity, job: JobKey) -> Standing:
-        return Standing(self._detail(await self._theirs(who, job)), self._queue())
+        detail, term = self._detail(await self._theirs(who, job)), self._house.term
+        if detail.reasons and term.lookout.free():
+            told = reason_of(term.lookout.found, len(term.machine.slots))
+            detail = replace(detail, reasons=(*detail.reasons, told))
+        if detail.reasons and term.room.low:
+            detail = replace(detail, reasons=(room.reason_of(term.room.low), *detail.reasons))
+        return Standing(detail, self._queue())
 
     async def logs(
         self, who: Identity, job: JobKey, which: Which, *, follow: bool
@@ -182,10 +210,16 @@ class LocalBackend:
 
     async def nodes(self, who: Identity) -> NodePage:
         term = self._house.term
-        return NodePage((views.node_of(term.machine, term.book),))
+        lookout = term.lookout
+        foreign = None if lookout.note else len(lookout.free())
+        notes = [lookout.note] if lookout.note else []
+        notes += [f"{one} is used outside of Weft" for one in lookout.found]
+        return NodePage((views.node_of(term.machine, term.book, foreign),), tuple(notes))
 
     async def queues(self, who: Identity) -> tuple[QueueLine, ...]:
-        return (self._queue(),)
+        term, queue = self._house.term, self._queue()
+        limit = term.customs.user_slots
+        return (queue, *views.users_of(term.book, term.ledger.users, queue, limit))
 
     async def top(self, who: Identity, owner: str | None) -> Use:
         term = self._house.term
@@ -221,6 +255,8 @@ class LocalBackend:
         entry = term.book.named(str(job))
         if entry is None:
             entry = await term.book.read(store.newest, job.owner, job.name)
+        if entry is None and UID.fullmatch(job.name):
+            entry = await term.book.read(store.kept, job.owner, job.name)
         if entry is not None:
             return entry
         names = [entry.name for entry in term.book if entry.owner.user == job.owner]
@@ -251,6 +287,26 @@ def _check(spec: Mapping[str, Any], name: str) -> None:
         raise SpecError(f"'{name[:80]}' is no name", hint="a-z, 0-9 and -, up to 63 characters")
     if len(json.dumps(spec)) > MOST_SPEC_BYTES:
         raise SpecError("the job file is larger than 256 KB", hint="keep data in files of its own")
+
+
+def _about(before: Entry) -> str:
+    return f"the last job of this name is kept: weft show {before.uid}"
+
+
+def _as_new(entry: Entry, now: float) -> dict[str, Any]:
+    """What is to be forgotten of a job that is tried again: how it ended, and how often."""
+    return {
+        "state": State.QUEUED,
+        "cancelled": False,
+        "end": None,
+        "message": "",
+        "exit_code": None,
+        "past": replace(entry.past, failures=0, refusals=0),
+        "submitted_at": now,
+        "waiting_since": now,
+        "ended_at": None,
+        "stopping_since": None,
+    }
 
 
 def _owner(who: Identity) -> Owner:

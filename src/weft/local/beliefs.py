@@ -2,7 +2,7 @@
 
 from weft.brain.brain import Brain
 from weft.brain.event import Past
-from weft.brain.state import BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.local.step import Belief
 from weft.model.ids import JobId
 from weft.model.state import State
@@ -15,11 +15,11 @@ def belief_of(state: BrainState, job: JobId, why: str, at: float) -> Belief:
         closed = state.closed.get(job)
         return Belief() if closed is None else Belief(state=closed.state)
     now = state.state_of(slot)
-    underway = state.resizes.get(slot)
+    underway = state.seating.resizes.get(slot)
     return Belief(
         state=now,
         epoch=int(state.jobs.epoch[slot]),
-        assignment=state.assignments[slot],
+        assignment=state.seating.assignments[slot],
         serial=int(state.jobs.serial[slot]),
         target=underway.target if underway else None,
         cancelling=now is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
@@ -51,4 +51,5 @@ def past_of(brain: Brain, job: JobId) -> Past | None:
         int(jobs.failures[slot]),
         int(jobs.refusals[slot]),
         int(jobs.preemptions[slot]),
+        int(jobs.losses[slot]),
     )

@@ -6,13 +6,15 @@ for it and nobody else. Whoever wants to be told of changes is.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from weft.local.entry import Entry, Happening
 from weft.local.store import Changes, Store
+from weft.local.usage import Usage
+from weft.model.errors import WorldError
 
 T = TypeVar("T")
 Told = Callable[[Entry], None]
@@ -69,6 +71,20 @@ class Book:
         self._take(entry)
         return entry
 
+    async def revive(self, entry: Entry, happening: Happening, **changes: Any) -> Entry:
+        """One that was over is in the book again."""
+        return await self._to_the_end(self._revive(entry, happening, changes))
+
+    async def _revive(self, entry: Entry, happening: Happening, changes: dict[str, Any]) -> Entry:
+        if entry.uid in self._entries:
+            raise WorldError(f"{entry.id} is about to end", hint="try again in a moment")
+        changes["version"] = self._next_version(entry.uid)
+        await self._write(self._store.revive, entry.uid, changes, happening)
+        entry = entry.with_changes(**changes)
+        self._names[entry.id] = entry.uid
+        self._take(entry)
+        return entry
+
     async def change(self, uid: str, *happenings: Happening, **changes: Any) -> Entry:
         """The entry with other values for these fields."""
         return await self._to_the_end(self._change(uid, happenings, changes))
@@ -94,6 +110,9 @@ class Book:
         await self._write(self._store.change_all, changes, happenings)
         for uid, changed in changes.items():
             self._changed(uid, changed)
+
+    async def write_usage(self, users: Mapping[str, Usage]) -> None:
+        await self._to_the_end(self._write(self._store.write_usage, users))
 
     def forget(self, uid: str) -> None:
         """It is over: from now on the store alone knows it."""

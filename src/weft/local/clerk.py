@@ -2,26 +2,29 @@
 
 How far a job has come, what it has received so far, and why it waits: nothing of this is needed to
 act, so it is gathered and written together, about once a second, in one transaction. What the brain
-should hear (progress, and whether a job can be resized) it is told every few seconds, and at once
-where something is new. A speed that was measured is told once.
+should hear (progress, whether a job can be resized, whether it gives way) it is told every few
+seconds, and at once where something is new. A speed that was measured is told once.
 """
 
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from weft.agent.speed import Measured
 from weft.brain.brain import Brain
 from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
-from weft.local.asking import Asked
+from weft.local.asking import CUSTOMS, Asked, Customs
 from weft.local.beliefs import work_done
 from weft.local.book import Book, Remark
 from weft.local.entry import Entry, Happening, Progress
 from weft.local.sight import AgentSight, Status
+from weft.local.usage import Ledger
+from weft.local.yielding import age_seconds, gives_way
+from weft.model.claim import WorkClaim
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
-from weft.model.job import Work
 from weft.model.reason import Reason, ReasonCode
 from weft.model.state import State
 from weft.spec.counted import stated_by_script, work_in_steps
@@ -31,6 +34,7 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS: Final = 1.0
 REPORT_SECONDS: Final = 5.0
 REFRESH_SECONDS: Final = 60.0
+USAGE_SECONDS: Final = 30.0
 EXPLAINED_AT_ONCE: Final = 20
 WAITING: Final = (State.QUEUED, State.ADMITTED)
 TRAINING: Final = (State.RUNNING, State.RESIZING)
@@ -41,34 +45,47 @@ class Office(Protocol):
     """What the clerk reads, and whom it tells."""
 
     brain: Brain
+    ledger: Ledger
 
     def now(self) -> float: ...
     def sight(self, entry: Entry) -> AgentSight: ...
     def asked(self, entry: Entry) -> tuple[Asked | None, str]: ...
     def past(self, entry: Entry) -> Past | None: ...
     def report(self, event: Event) -> None: ...
+    def count_usage(self) -> None: ...
 
 
 class Clerk:
     """Compares what is on record with what is so."""
 
-    def __init__(self, office: Office, book: Book) -> None:
+    def __init__(self, office: Office, book: Book, customs: Customs = CUSTOMS) -> None:
         self._office = office
         self._book = book
+        self._customs = customs
         self._reported: dict[str, float] = {}
         self._measured: dict[str, tuple[int, int]] = {}
         self._explained: dict[str, tuple[int, float]] = {}
+        self._counted = float("-inf")
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
             remarks = self.due()
-            if not remarks:
-                continue
+            self._office.count_usage()
             try:
-                await self._book.remark(remarks)
+                if remarks:
+                    await self._book.remark(remarks)
+                await self._write_usage()
             except WorldError as error:
                 log.warning("%s", error)
+
+    async def _write_usage(self) -> None:
+        """Seldom: what a daemon that is killed has not written down is a minute at most."""
+        fresh, now = self._office.ledger.fresh, self._office.now()
+        if fresh and now - self._counted >= USAGE_SECONDS:
+            self._counted = now
+            self._office.ledger.fresh = {}
+            await self._book.write_usage(fresh)
 
     def due(self) -> list[Remark]:
         """What is to be written now."""
@@ -95,7 +112,9 @@ class Clerk:
         if state.state_of(slot) not in TRAINING or int(state.jobs.epoch[slot]) != entry.epoch:
             return
         self._tell_speed(entry, status)
-        is_news = bool(status.live) != bool(state.jobs.live[slot])
+        yields = self._yields(entry, status)
+        changed = bool(status.live) != bool(state.jobs.live[slot])
+        is_news = changed or yields != bool(state.jobs.yields[slot])
         due = now - self._reported.get(entry.uid, float("-inf")) >= REPORT_SECONDS
         if not is_news and not due:
             return
@@ -103,8 +122,21 @@ class Clerk:
         done = self._work_done(entry, status.progress)
         if done is None:
             done = work_done(state, slot, now)
-        live = bool(status.live) if is_news else None
-        self._office.report(JobReported(now, entry.id, entry.epoch, Phase.RUNNING, done, live=live))
+        live = bool(status.live) if changed else None
+        self._office.report(
+            JobReported(now, entry.id, entry.epoch, Phase.RUNNING, done, live=live, yields=yields)
+        )
+
+    def _yields(self, entry: Entry, status: Status) -> bool:
+        """What an earlier run has saved counts too."""
+        found, _ = self._office.asked(entry)
+        if found is None or entry.agent is None:
+            return True
+        saved, earlier = status.progress, entry.progress.saved_step
+        if saved.saved_step is None and earlier is not None:
+            saved = replace(saved, saved_step=earlier)
+        ran, most = age_seconds(entry.agent), self._customs.protect_seconds
+        return gives_way(found.spec, saved, ran, protect_seconds=most)
 
     def forget(self, uid: str) -> None:
         self._reported.pop(uid, None)
@@ -162,7 +194,7 @@ class Clerk:
 
 
 def measured(
-    entry: Entry, work: Work, progress: Progress, speed: Measured, now: float
+    entry: Entry, work: WorkClaim | None, progress: Progress, speed: Measured, now: float
 ) -> JobMeasured | None:
     """A speed in the unit of the job's work; None where the job does not say what that is."""
     rate = work_in_steps(work, speed.steps_per_second, progress.total)

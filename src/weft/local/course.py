@@ -26,6 +26,7 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
+from weft.failure.evidence import Failure, FailureClass
 from weft.local.devices import on_devices
 from weft.local.entry import NO_PAST, End, Entry
 from weft.local.sight import KILLED, Presence, Status
@@ -217,7 +218,6 @@ _STEPS: Final[dict[State, Callable[[Look], Step]]] = {
     State.STARTING: _start,
     State.RUNNING: _run,
     State.RESIZING: _resize,
-    State.MIGRATING: _run,
     State.STOPPING: _stop,
 }
 
@@ -245,7 +245,16 @@ def _ending(look: Look, end: End) -> Event:
         return JobFinished(look.now, entry.id, epoch)
     if end.outcome == Outcome.DRAINED:
         return WorkerLost(look.now, entry.id, epoch, entry.seats[0].node)
-    return JobFailed(look.now, entry.id, epoch, end.kept, end.retryable)
+    return JobFailed(look.now, entry.id, epoch, end.kept, _failure(end))
+
+
+def _failure(end: End) -> Failure:
+    """What this machine knows of it: whose fault its agent took it for, and the last words."""
+    evidence = f"exit code {end.exit_code}: {end.why}" if end.why else f"exit code {end.exit_code}"
+    if not end.retryable:
+        return Failure(FailureClass.USER, evidence)
+    outside = end.outcome == Outcome.INFRASTRUCTURE
+    return Failure(FailureClass.NODE if outside else FailureClass.UNKNOWN, evidence)
 
 
 def _recorded_end(look: Look) -> RecordEnd:

@@ -141,6 +141,7 @@ class Daemon:
                 recipe=options.recipe,
                 brain=Settings(backoff_seconds=options.backoff_seconds),
                 rules=self._rules,
+                customs=options.customs,
             ),
             open_journal=self._open_journal,
             told=self.news.tell,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from weft.api.backend import Origin
 from weft.brain.event import Past
+from weft.model.claim import WorkClaim
 from weft.model.ids import JobId, NodeId
-from weft.model.job import Work
 from weft.model.placement import Placement, Seat
 from weft.model.state import State
 from weft.spec.counted import work_in_steps
@@ -64,11 +64,11 @@ class Progress:
     def fraction(self) -> float | None:
         return _share(self.step, self.total)
 
-    def done(self, work: Work) -> float | None:
+    def done(self, work: WorkClaim | None) -> float | None:
         """In the unit of the job's work."""
         return _counted(work, self.step, self.total)
 
-    def saved(self, work: Work) -> float | None:
+    def saved(self, work: WorkClaim | None) -> float | None:
         return _counted(work, self.saved_step, self.total)
 
 
@@ -192,7 +192,7 @@ def _share(step: int | None, total: int | None) -> float | None:
     return min(max((step + 1) / total, 0.0), 1.0)
 
 
-def _counted(work: Work, step: int | None, total: int | None) -> float | None:
+def _counted(work: WorkClaim | None, step: int | None, total: int | None) -> float | None:
     if step is None:
         return None
     done = step + 1 if not total or total < 0 else min(step + 1, total)

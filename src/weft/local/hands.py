@@ -7,7 +7,7 @@ again after a while, and what is then still to be done is done.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -59,6 +59,7 @@ class Scene(Protocol):
     def deliver(self, step: Step) -> None: ...
     def past(self, entry: Entry) -> Past | None: ...
     def now(self) -> float: ...
+    def slots(self) -> Sequence[int]: ...
     def broke(self, error: Exception) -> None: ...
 
 
@@ -167,7 +168,7 @@ class Hands:
         await _DEEDS[type(deed)](self, entry, deed)
 
     async def _record(self, entry: Entry, deed: Record) -> None:
-        free = free_devices(self._machine.slots, self._book)
+        free = free_devices(self._scene.slots(), self._book)
         try:
             seats = bind(deed.assignment.placement.numbered().seats, free)
         except WorldError as error:
@@ -207,7 +208,7 @@ class Hands:
         crash.passing("running")
 
     async def _record_target(self, entry: Entry, deed: RecordTarget) -> None:
-        free = free_devices(self._machine.slots, self._book)
+        free = free_devices(self._scene.slots(), self._book)
         wanted, held = deed.assignment.placement.seats, entry.held
         crash.passing("before-target")
         try:

@@ -7,9 +7,9 @@ everything when that has passed. Checkpoints in a place of the owner's own are n
 
 import asyncio
 import logging
-import os
+import math
+import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ PAUSE_SECONDS: Final = 600.0
 HOUR_SECONDS: Final = 3_600.0
 DAY_SECONDS: Final = 86_400.0
 GIB: Final = 1024**3
+KIB: Final = 1024
+COUNTING_SECONDS: Final = 300.0
 
 
 class Keeper:
@@ -41,8 +43,8 @@ class Keeper:
         while True:
             try:
                 await asyncio.to_thread(self.tidy, now())
-            except WorldError as error:
-                log.warning("%s", error)
+            except (WorldError, OSError, subprocess.SubprocessError) as error:
+                log.warning("not tidied: %s", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
     def tidy(self, now: float) -> None:
@@ -78,14 +80,23 @@ class Keeper:
                 self._places.remove_job(path.name)
 
 
-def size_of(folder: Path) -> int:
-    """Bytes in files below; links are not followed."""
-    total = 0
-    for _, _, names, handle in os.fwalk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(name, dir_fd=handle, follow_symlinks=False).st_size
-    return total
+def size_of(folder: Path) -> float:
+    """Bytes on the disk below; without end, where counting does not come to one.
+
+    Left to a program that walks folders of any depth by handles and follows no links: they are a
+    user's, who may nest thousands or move them meanwhile.
+    """
+    try:
+        counted = subprocess.run(
+            ["du", "-skx", "--", str(folder)],
+            capture_output=True,
+            timeout=COUNTING_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return math.inf
+    kib, _, _ = counted.stdout.partition(b"\t")
+    return int(kib) * KIB if kib.isdigit() else 0
 
 
 def _uids(entries: list[Entry]) -> set[str]:

@@ -15,12 +15,14 @@ from typing import Final
 
 from weft.local.entry import Entry, Owner
 from weft.local.places import LOGS, Places, folder_of, names_in, open_file
-from weft.model.errors import WorldError
+from weft.model.errors import SpecError, WorldError
 from weft.view.logs import LogLine, Which
 
 POLL_SECONDS: Final = 0.25
 BLOCK_BYTES: Final = 1 << 18
 MOST_LINE_BYTES: Final = 1 << 16
+MOST_TAIL_BYTES: Final = 1 << 24
+NEWLINE: Final = re.compile(rb"\n")
 EPOCH: Final = re.compile(r"epoch-(\d{1,9})")
 WORKER: Final = re.compile(r"worker-(\d{1,9})\.log")
 
@@ -53,6 +55,8 @@ class LogReader:
         if entry is None:
             return
         first_epoch = entry.epoch
+        if not follow:
+            self._refuse_absent(entry, which)
         while entry is not None:
             over = entry.state.final
             news = [line for line in self._news(entry, which, first_epoch)]
@@ -73,6 +77,23 @@ class LogReader:
             fresh = self._fresh(entry.owner, entry.uid, file, which.tail)
             found += [LogLine(_rank(entry, file), file.epoch, text, self._node) for text in fresh]
         return found
+
+    def _refuse_absent(self, entry: Entry, which: Which) -> None:
+        """Whoever asks for what never was would take silence for an answer."""
+        if which.epoch is not None and not 0 < which.epoch <= entry.epoch:
+            raise SpecError(
+                f"there is no epoch {which.epoch}: {entry.name} was started {entry.epoch} times",
+                hint=f"--epoch 1 to {entry.epoch}" if entry.epoch else "it has not started yet",
+            )
+        files = self._files(entry, which, entry.epoch)
+        ranks = {_rank(entry, file) for file in files}
+        absent = sorted((which.ranks or set()) - ranks)
+        if ranks and absent:
+            raise SpecError(
+                f"there is no rank {absent[0]}: epoch {files[-1].epoch} of {entry.name} has "
+                f"{len(ranks)} workers that print",
+                hint="--all shows them all",
+            )
 
     def _files(self, entry: Entry, which: Which, first_epoch: int) -> list[LogFile]:
         folder = self._places.job(entry.uid)
@@ -100,6 +121,8 @@ class LogReader:
         with open_file(folder, name, owner) as opened:
             if file not in self._read:
                 self._read[file] = _begin_of_tail(opened.fileno(), tail)
+            if self._read[file] > os.fstat(opened.fileno()).st_size:  # it was cut meanwhile
+                self._read[file], self._rest[file] = 0, b""
             opened.seek(self._read[file])
             block = opened.read(BLOCK_BYTES)
         self._read[file] += len(block)
@@ -137,17 +160,22 @@ def _listed(path: Path, *below: str) -> list[str]:
 
 
 def _begin_of_tail(handle: int, tail: int | None) -> int:
-    """Where the last lines begin."""
+    """Where the last lines begin, no further back than `MOST_TAIL_BYTES`.
+
+    A job's owner can make a file of any size without a line's end, at no cost. So blocks are read
+    once, from the end, and only so many of them.
+    """
     if tail is None:
         return 0
     end = at = os.fstat(handle).st_size
-    kept = b""
-    while at > 0 and kept.rstrip(b"\n").count(b"\n") < tail:
+    ends = [end] if end and os.pread(handle, 1, end - 1) != b"\n" else []
+    while len(ends) <= tail and at > max(end - MOST_TAIL_BYTES, 0):
         begin = max(at - BLOCK_BYTES, 0)
-        kept = os.pread(handle, at - begin, begin) + kept
+        ends += reversed(_line_ends(os.pread(handle, at - begin, begin), begin))
         at = begin
-    if tail == 0:
-        return end
-    lines = kept.rstrip(b"\n").split(b"\n")
-    dropped = lines[: max(len(lines) - tail, 0)]
-    return at + sum(len(line) + 1 for line in dropped)
+    return ends[tail] if len(ends) > tail else at
+
+
+def _line_ends(block: bytes, begin: int) -> list[int]:
+    """Behind each newline of a block that begins there."""
+    return [begin + found.end() for found in NEWLINE.finditer(block)]

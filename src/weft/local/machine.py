@@ -52,9 +52,13 @@ class Machine:
     @property
     def node(self) -> Node:
         """As the brain knows it."""
+        return self.node_without(frozenset())
+
+    def node_without(self, foreign: frozenset[int]) -> Node:
+        """The same while others use these slots."""
         return Node(
             id=NodeId(self.name),
-            gpus=len(self.slots),
+            gpus=len(set(self.slots) - foreign),
             gpu=Gpu(GpuType(self.gpu_type), self.gpu_memory_gib),
             cpus=float(len(self.cpus)) if self.cpus else None,
             memory_gib=self.memory_gib,

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weft.local.asking import Customs
+from weft.local.yielding import HOUR_SECONDS
+
 DEFAULT_RECIPE: Final = "weave(spacing=1)"  # a round over one machine costs next to nothing
 
 
@@ -14,7 +17,9 @@ class LocalOptions:
     `slots` None means every GPU that is found, or a slot for each CPU. `group` may open the socket
     besides its owner; without it everybody may where root serves, and nobody else otherwise. What
     jobs leave behind is removed `keep_days` after their end, and earlier where it is more than
-    `keep_gib`.
+    `keep_gib`. A job that may not be interrupted keeps its slots for `protect_hours` of each run.
+    One user has at most `user_slots` at a time. Logs of a job have at most `log_gib`, and nothing
+    is started while less than `floor_gib` are free.
     """
 
     folder: Path
@@ -27,4 +32,14 @@ class LocalOptions:
     keep_days: float = 30.0
     keep_gib: float = 50.0
     backoff_seconds: float = 10.0
+    protect_hours: float = 24.0
+    user_slots: int | None = None
+    floor_gib: float = 1.0
+    log_gib: float = 1.0
     log_level: str = "INFO"
+
+    @property
+    def customs(self) -> Customs:
+        return Customs(
+            self.protect_hours * HOUR_SECONDS, self.user_slots, self.floor_gib, self.log_gib
+        )

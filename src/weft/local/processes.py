@@ -22,6 +22,8 @@ MARK: Final = "WEFT_INCARNATION_MARK"
 WORKER: Final = b"WEFT_WORKER="
 START_FIELD: Final = 19  # of what follows the command's name in /proc/<pid>/stat, counted from 0
 SESSION_FIELD: Final = 3
+PARENT_FIELD: Final = 1
+MOST_PARENTS: Final = 100
 DEAD: Final = frozenset("ZXx")
 
 
@@ -59,6 +61,29 @@ def find_agent(sign: Sign) -> Birth | None:
         if not any(variable.startswith(WORKER) for variable in variables):
             return birth_of(pid)
     return None
+
+
+def account_of(pid: int) -> int | None:
+    """Whose process it is; None of one that is gone."""
+    try:
+        return _owner(PROC / str(pid))
+    except OSError:
+        return None
+
+
+def is_marked(pid: int, daemon: str) -> bool:
+    """Whether it, or whoever started it, carries a mark of that daemon."""
+    wanted, at = f"{MARK}={daemon}:".encode(), pid
+    for _ in range(MOST_PARENTS):
+        with suppress(OSError):
+            variables = (PROC / str(at) / "environ").read_bytes().split(b"\0")
+            if any(variable.startswith(wanted) for variable in variables):
+                return True
+        fields = _stat(at)
+        if fields is None or at <= 1:
+            return False
+        at = int(fields[PARENT_FIELD])
+    return False
 
 
 def of_incarnation(sign: Sign) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ it says is therefore taken as a claim about its own job and nothing else, and re
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +17,7 @@ from weft.agent.speed import Measured
 from weft.local.entry import NO_PROGRESS, Progress
 
 EXITED: Final = "exited"
+NUMBER: Final = re.compile(r"[0-9]{1,9}")
 MOST_METRICS: Final = 32
 MOST_WORKERS: Final = 10_000
 MOST_WORDS: Final = 500
@@ -157,7 +159,7 @@ def read_last_words(raw: bytes) -> LastWords:
 
 def _worker(number: str, facts: Mapping[str, Any]) -> WorkerSight:
     return WorkerSight(
-        int(number) if number.isdigit() else -1,
+        int(number) if NUMBER.fullmatch(number) else -1,
         str(facts.get("state", ""))[:20],
         _count(facts.get("rank")),
         _count(facts.get("device")),

@@ -11,8 +11,8 @@ from weft.brain.event import Event
 from weft.local.entry import End, Entry, Progress
 from weft.local.sight import AgentSight
 from weft.model.decision import Assignment
-from weft.model.job import Job
 from weft.model.placement import Seat
+from weft.model.request import JobRequest
 from weft.model.state import State
 
 
@@ -170,7 +170,7 @@ class Look:
     """One look at one job; `job` is None where its file cannot be used, and `fault` says why."""
 
     entry: Entry
-    job: Job | None
+    job: JobRequest | None
     fault: str
     agent: AgentSight
     belief: Belief

@@ -28,7 +28,8 @@ from weft.local.entry import (
     seats_from_json,
     seats_to_json,
 )
-from weft.local.tables import EVENTS, JOBS, SETTINGS, bring_up_to_date
+from weft.local.tables import EVENTS, JOBS, SETTINGS, USAGE, bring_up_to_date
+from weft.local.usage import Usage
 from weft.model.errors import WorldError
 from weft.model.state import State
 
@@ -69,6 +70,16 @@ class Store:
             raise Taken(
                 f"{entry.owner.user} has a job '{entry.name}' that is not over",
                 hint="give it another name, or cancel the first one",
+            ) from error
+
+    def revive(self, uid: str, changes: Changes, happening: Happening) -> None:
+        """A job that was over is one again; its name is free, or this is refused."""
+        try:
+            self.change(uid, changes, happening)
+        except IntegrityError as error:
+            raise Taken(
+                "another job of that name is not over",
+                hint="cancel that one first, or submit this one under another name",
             ) from error
 
     def change(self, uid: str, changes: Changes, *happenings: Happening) -> None:
@@ -114,6 +125,11 @@ class Store:
         found = self._entries(query.order_by(JOBS.c.submitted_at.desc(), JOBS.c.uid).limit(1))
         return found[0] if found else None
 
+    def kept(self, user: str, uid: str) -> Entry | None:
+        """That user's job of this number, whatever had its name since."""
+        found = self.get(uid)
+        return found if found is not None and found.owner.user == user else None
+
     def over(self, *, user: str | None = None, limit: int = 1_000) -> list[Entry]:
         """Jobs that have ended, the latest first."""
         query = select(JOBS).where(~JOBS.c.active)
@@ -131,6 +147,18 @@ class Store:
         query = select(EVENTS).where(EVENTS.c.job == uid).order_by(EVENTS.c.id.desc()).limit(limit)
         with _told(), self._engine.connect() as connection:
             return [_happening(row) for row in connection.execute(query)]
+
+    def usage(self) -> dict[str, Usage]:
+        with _told(), self._engine.connect() as connection:
+            rows = connection.execute(select(USAGE))
+            return {row.user: Usage(row.got, row.owed) for row in rows}
+
+    def write_usage(self, users: Mapping[str, Usage]) -> None:
+        with _told(), self._engine.begin() as connection:
+            connection.execute(delete(USAGE).where(USAGE.c.user.in_(users)))
+            connection.execute(
+                insert(USAGE), [{"user": user, **asdict(one)} for user, one in users.items()]
+            )
 
     def setting(self, key: str, otherwise: str) -> str:
         """A value that is settled when it is first asked for."""

@@ -102,10 +102,18 @@ SETTINGS: Final = Table(
     Column("value", Text, nullable=False),
 )
 
+USAGE: Final = Table(
+    "usage",
+    METADATA,
+    Column("user", String(64), primary_key=True),
+    Column("got", Double, nullable=False),
+    Column("owed", Double, nullable=False),
+)
+
 Migration = Callable[[Connection], None]
 
 # The step at index n brings a schema of version n + 1 to n + 2.
-MIGRATIONS: Final[tuple[Migration, ...]] = ()
+MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create,)
 
 
 def bring_up_to_date(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:

@@ -73,7 +73,12 @@ class Talk:
 
 
 def _card(raw: bytes) -> tuple[str, int]:
-    card = json.loads(raw or b"{}")
+    try:
+        card = json.loads(raw or b"{}")
+    except RecursionError as error:
+        raise ValueError("this is no card") from error
+    if not isinstance(card, dict):
+        raise ValueError("this is no card")
     job, incarnation = card.get("job"), card.get("incarnation")
     if not isinstance(job, str) or not isinstance(incarnation, int):
         raise ValueError("there is no card yet")

@@ -22,9 +22,11 @@ from weft.brain.event import (
     JobReported,
     JobSubmitted,
     NodeAdded,
+    NodeChanged,
     NodeLost,
     Past,
     Phase,
+    QueueChanged,
     Tick,
     Verb,
 )
@@ -32,20 +34,24 @@ from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, S
 from weft.brain.journal import Journal
 from weft.local import crash
 from weft.local.agents import Agents
-from weft.local.asking import Asked, asked
+from weft.local.asking import CUSTOMS, Asked, Customs, asked
 from weft.local.beliefs import belief_of, past_of
 from weft.local.book import Book
 from weft.local.clerk import Clerk
 from weft.local.course import next_step
 from weft.local.entry import Entry
+from weft.local.foreign import Lookout
 from weft.local.hands import Hands
 from weft.local.launch import Launcher
 from weft.local.machine import Machine
+from weft.local.room import Room
 from weft.local.sight import AgentSight
 from weft.local.step import NOTHING, Belief, Look, Note, Rules, Step
 from weft.local.store import Store
+from weft.local.usage import Ledger, demands_of
 from weft.model.errors import SpecError
-from weft.model.ids import JobId
+from weft.model.ids import JobId, QueueId
+from weft.model.queue import Queue
 from weft.model.state import State
 from weft.spec.recipe import make_recipe
 
@@ -64,6 +70,7 @@ class TermSettings:
     recipe: str
     brain: Settings
     rules: Rules = RULES
+    customs: Customs = CUSTOMS
 
 
 class Term:
@@ -85,9 +92,18 @@ class Term:
         self._launcher = launcher
         self.brain = Brain(make_recipe(settings.recipe), settings=settings.brain)
         self.book = Book(store, self._entry_changed)
+        self.ledger = Ledger(store.usage())
         self.agents = Agents(launcher, self._agent_changed, self.book)
         self.hands = Hands(self, self.book, self.agents, launcher.machine)
-        self.clerk = Clerk(self, self.book)
+        self.lookout = Lookout(launcher.machine, launcher.daemon, self.book, self._node_changed)
+        self.room = Room(
+            launcher.places,
+            self.book,
+            self._node_changed,
+            floor_gib=self.customs.floor_gib,
+            log_gib=self.customs.log_gib,
+        )
+        self.clerk = Clerk(self, self.book, self.customs)
         self._journal = Journal()
         self._asked: dict[str, tuple[Asked | None, str]] = {}
         self._whys: dict[JobId, str] = {}
@@ -100,18 +116,25 @@ class Term:
     def machine(self) -> Machine:
         return self._launcher.machine
 
+    @property
+    def customs(self) -> Customs:
+        return self._settings.customs
+
     async def run(self) -> None:
         """Until cancelled, or until something breaks."""
         clerk = asyncio.create_task(self.clerk.run(), name="clerk")
+        watching = [asyncio.create_task(each.run()) for each in (self.lookout, self.room)]
         try:
             self._begin()
-            await asyncio.wait({clerk, self._broken}, return_when=asyncio.FIRST_COMPLETED)
-            for ended in (self._broken, clerk):
+            awaited = {clerk, self._broken, *watching}
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            for ended in awaited:
                 if ended.done():
                     ended.result()
         finally:
-            clerk.cancel()
-            await asyncio.gather(clerk, return_exceptions=True)
+            for task in (clerk, *watching):
+                task.cancel()
+            await asyncio.gather(clerk, *watching, return_exceptions=True)
             await self._end()
 
     async def clear(self, *, at_once: bool) -> None:
@@ -161,6 +184,8 @@ class Term:
 
     def _deliver(self, event: Event) -> None:
         """One event into the brain; its instructions touch the jobs that they speak of."""
+        if isinstance(event, JobSubmitted):
+            self._open_queue(event.job.queue)
         instructions = self.brain.handle(event)
         self._journal.record(event, instructions)
         if self.brain.decision is not None:
@@ -170,6 +195,12 @@ class Term:
             self._take(instruction)
         self._told()
         _pass(event)
+
+    def _open_queue(self, queue: QueueId) -> None:
+        """Where users have a cap, each has a queue of that size."""
+        if queue not in self.brain.state.tree:
+            limit = self.customs.user_slots
+            self._deliver(QueueChanged(self.now(), Queue(id=queue, limit_gpus=limit)))
 
     def _take(self, instruction: Instruction) -> None:
         if isinstance(instruction, Wake):
@@ -232,17 +263,28 @@ class Term:
         found = self._asked.get(entry.uid)
         if found is None:
             try:
-                found = asked(entry, self.machine), ""
+                found = asked(entry, self.machine, self.customs), ""
             except SpecError as error:
                 found = None, str(error)
             self._asked[entry.uid] = found
         return found
+
+    def count_usage(self) -> None:
+        """What everybody holds and could use, since the last time."""
+        found = ((entry, self.asked(entry)[0]) for entry in self.book if not entry.state.final)
+        most = {entry.uid: one.job.width.max_gpus for entry, one in found if one is not None}
+        self.ledger.look(self.now(), len(self.machine.slots), demands_of(self.book, most))
 
     def sight(self, entry: Entry) -> AgentSight:
         return self.agents.look(entry)
 
     def past(self, entry: Entry) -> Past | None:
         return past_of(self.brain, entry.id)
+
+    def slots(self) -> tuple[int, ...]:
+        """Those that nobody else uses."""
+        taken = self.lookout.devices
+        return tuple(slot for slot in self.machine.slots if slot not in taken)
 
     def now(self) -> float:
         """Seconds since 1970; a clock that is set meanwhile changes nothing within a term."""
@@ -273,6 +315,12 @@ class Term:
             self._whys.pop(entry.id, None)
             self.clerk.forget(entry.uid)
         self.hands.touch(entry.uid)
+
+    def _node_changed(self) -> None:
+        """It is as large as what others leave of it, and takes nobody while the disk is low."""
+        node = self.machine.node_without(self.lookout.free()).with_cordon(bool(self.room.low))
+        if self._leaving is None:
+            self.report(NodeChanged(self.now(), node))
 
     def _agent_changed(self, uid: str) -> None:
         entry = self.book.get(uid)

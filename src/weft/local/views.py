@@ -1,15 +1,17 @@
 """Entries of the record as people are shown them, with what the brain and the agents add now."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from weft.brain.brain import Brain
-from weft.local.asking import Asked, notes_on
+from weft.local.asking import Asked
 from weft.local.clerk import as_json
 from weft.local.entry import Entry, Happening
 from weft.local.machine import Machine
 from weft.local.sight import AgentSight
+from weft.local.usage import Usage
 from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
 from weft.view.jobs import JobDetail, JobLine, ReasonLine, SeatLine
@@ -19,6 +21,7 @@ from weft.view.workers import EventLine, WorkerLine
 
 WAITING = (State.QUEUED, State.ADMITTED)
 MIB_PER_GIB = 1024
+HOUR_SECONDS = 3_600.0
 
 
 def line_of(entry: Entry, brain: Brain, machine: Machine) -> JobLine:
@@ -68,7 +71,7 @@ def detail_of(entry: Entry, brain: Brain, machine: Machine, asked: Asked | None)
             "refusals": entry.past.refusals,
             "preemptions": entry.past.preemptions,
         },
-        conditions=tuple(_note(note) for note in notes_on(asked.spec, machine)) if asked else (),
+        conditions=tuple(map(_note, asked.notes)) if asked else (),
     )
 
 
@@ -111,7 +114,7 @@ def event_of(happening: Happening) -> EventLine:
     )
 
 
-def node_of(machine: Machine, entries: Iterable[Entry]) -> NodeLine:
+def node_of(machine: Machine, entries: Iterable[Entry], foreign: int | None) -> NodeLine:
     holding = [entry for entry in entries if entry.held]
     memory = machine.gpu_memory_gib
     return NodeLine(
@@ -121,7 +124,7 @@ def node_of(machine: Machine, entries: Iterable[Entry]) -> NodeLine:
         gpu_memory_mib=None if memory is None else round(memory * MIB_PER_GIB),
         gpus=len(machine.slots),
         used_gpus=sum(entry.width for entry in holding),
-        foreign_gpus=0,
+        foreign_gpus=foreign,
         rack=None,
         pool=None,
         cpus=str(len(machine.cpus)),
@@ -153,17 +156,48 @@ def queue_of(machine: Machine, entries: Iterable[Entry], recipe: str, version: i
     )
 
 
+def users_of(
+    entries: Iterable[Entry], usage: Mapping[str, Usage], default: QueueLine, limit: int | None
+) -> tuple[QueueLine, ...]:
+    """Below the one queue, each user: what they hold, what they have had, and what was owed."""
+    entries = [entry for entry in entries if not entry.state.final]
+    names = sorted({entry.owner.user for entry in entries} | set(usage))
+    return tuple(
+        _user(name, [e for e in entries if e.owner.user == name], usage.get(name), default, limit)
+        for name in names
+    )
+
+
+def _user(
+    name: str, entries: list[Entry], usage: Usage | None, default: QueueLine, limit: int | None
+) -> QueueLine:
+    holding, had = [entry for entry in entries if entry.held], usage or Usage()
+    return replace(
+        default,
+        name=f"user {name}",
+        parent=DEFAULT_QUEUE,
+        limit=limit,
+        namespaces=(name,),
+        used=sum(entry.width for entry in holding),
+        running=len(holding),
+        waiting=len(entries) - len(holding),
+        gpu_hours=round(had.got / HOUR_SECONDS, 3),
+        owed_gpu_hours=round(had.owed / HOUR_SECONDS, 3),
+    )
+
+
 def _remaining_seconds(entry: Entry, brain: Brain) -> float | None:
     state = brain.state
     slot = state.slot_of.get(JobId(entry.id))
-    if slot is None or not state.spec(slot).work.known:
+    claim = None if slot is None else state.spec(slot).work
+    if slot is None or claim is None:
         return None
     jobs = state.jobs
     speed = float(jobs.speed[slot]) or float(jobs.pace[slot])
     done = float(jobs.work_done[slot]) + float(jobs.speed[slot]) * (
         brain.now - float(jobs.mark[slot])
     )
-    return max(state.spec(slot).work.amount - done, 0.0) / speed if speed > 0 else None
+    return max(claim.amount - done, 0.0) / speed if speed > 0 else None
 
 
 def _seats(entry: Entry, machine: Machine) -> tuple[SeatLine, ...]:

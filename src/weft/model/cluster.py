@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from weft.model.errors import SpecError
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
+from weft.model.suit import PLAIN, Offering
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Node:
     rack: RackId = DEFAULT_RACK
     pool: PoolId = DEFAULT_POOL
     cordoned: bool = False
+    offering: Offering = PLAIN
 
     def __post_init__(self) -> None:
         if self.gpus < 0:

@@ -8,13 +8,9 @@ from weft.model.errors import SpecError
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Measured points (width, samples per second), widths rising; linear in between.
-
-    `known` is False where only the world knows it: the brain then has to learn it.
-    """
+    """Measured points (width, samples per second), widths rising; linear in between."""
 
     points: tuple[tuple[int, float], ...]
-    known: bool = True
 
     def __post_init__(self) -> None:
         widths = [width for width, _ in self.points]

@@ -1,12 +1,11 @@
 """A decision: what one round wants changed.
 
-It carries width, plan, group and placement for every job it touches, even where a recipe leaves
-them as requested, so that elastic widths, plans and interleaving are values and not new types.
+It carries width, plan and placement for every job it touches, even where a recipe leaves them as
+requested, so that elastic widths and plans are values and not new types.
 """
 
 from dataclasses import dataclass
 
-from weft.model.group import Group
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -14,12 +13,11 @@ from weft.model.plan import AS_WRITTEN, ExecutionPlan
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a job is to run on: width, plan, company and seats, decided together."""
+    """What a job is to run on: width, plan and seats, decided together."""
 
     width: int
     placement: Placement
     plan: ExecutionPlan = AS_WRITTEN
-    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ WeftError
 │   ├── InfeasibleSpec    no state of this cluster could ever satisfy it
 │   └── TraceFault        a row of a workload that cannot be read as it stands
 ├── ProtocolError         the world and the brain no longer speak of the same thing
-│   └── IllegalTransition a job was to go where its lifecycle has no edge
+│   ├── IllegalTransition a job was to go where its lifecycle has no edge
+│   ├── BadEvent          an event that cannot be; nothing of it was taken in
+│   └── BrokenOff         a brain that fell over an event before this one
 ├── WorldError            a real world could not be reached, or would not do what it was asked
 │   ├── ApiError          what a Kubernetes API server answered (the branches: `kube.client.errors`)
 │   ├── NoAccess          no kubeconfig or account to reach it with (`kube.client.errors`)
@@ -54,6 +56,14 @@ class ProtocolError(WeftError):
 
 class IllegalTransition(ProtocolError):
     """A job was to go where its lifecycle has no edge."""
+
+
+class BadEvent(ProtocolError):
+    """An event that cannot be; nothing of it was taken in."""
+
+
+class BrokenOff(ProtocolError):
+    """A brain that fell over an event before this one, and knows no more what holds."""
 
 
 class WorldError(WeftError):

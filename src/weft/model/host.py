@@ -27,13 +27,12 @@ class HostCurve:
     """`speeds[row][column]` at `cores[row]` cores and `memory_gib[column]` GiB per GPU.
 
     Linear in between, flat beyond the last point, proportional before the first one. More never
-    slows a job down. `known` is False where only the world knows it.
+    slows a job down.
     """
 
     cores: tuple[float, ...]
     memory_gib: tuple[float, ...]
     speeds: tuple[tuple[float, ...], ...]
-    known: bool = True
 
     def __post_init__(self) -> None:
         _demand_rising("cores", self.cores)
@@ -51,9 +50,9 @@ class HostCurve:
             )
 
     @classmethod
-    def by_cores(cls, points: Sequence[tuple[float, float]], *, known: bool = True) -> "HostCurve":
+    def by_cores(cls, points: Sequence[tuple[float, float]]) -> "HostCurve":
         """(cores, speed) of a job to which memory does not matter."""
-        return cls(tuple(c for c, _ in points), (0.0,), tuple((s,) for _, s in points), known)
+        return cls(tuple(c for c, _ in points), (0.0,), tuple((s,) for _, s in points))
 
     def at(self, host: PerGpu) -> float:
         """Relative speed with so much for each GPU."""

@@ -9,7 +9,6 @@ PoolId = NewType("PoolId", str)
 RackId = NewType("RackId", str)
 NodeId = NewType("NodeId", str)
 GpuType = NewType("GpuType", str)
-GroupId = NewType("GroupId", str)
 InstructionId = NewType("InstructionId", str)
 
 DEFAULT_TENANT = TenantId("default")

@@ -1,174 +1,164 @@
-"""A job: what a person asks for, before anybody has decided anything.
+"""A job as a row of a workload: what was asked for, beside how it really behaves.
 
-Widths are ranges from the first day (AFS, Pollux), plans are alternatives (Rubick), speeds are
-given per GPU type (Gavel), and the cost of being spread is part of the job (Philly, section 4 of
-the study: a 16-GPU job over eight servers instead of two loses a third of its utilisation).
+The two halves never meet in a decision. The request is what a world hands to the brain, the truth
+is what the world itself goes by.
 """
 
-import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from typing import TypedDict, Unpack
 
+from weft.model.claim import ClaimSource, CurveClaim, HostClaim, WorkClaim
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.host import HostCurve
-from weft.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, GpuType, JobId, QueueId, TenantId
+from weft.model.ids import JobId, QueueId, TenantId
 from weft.model.loss import Loss
-from weft.model.plan import AS_WRITTEN, ExecutionPlan
+from weft.model.plan import ExecutionPlan
+from weft.model.request import (
+    GpuSpeed,
+    JobRequest,
+    Locality,
+    Width,
+    WorkUnit,
+    demand_amount,
+    demand_cores,
+)
+from weft.model.suit import Demand
+from weft.model.truth import JobTruth, Work
+
+FROM_TRACE = ClaimSource.TRACE
+LINEAR, ENOUGH = CurveClaim.linear(FROM_TRACE), HostClaim.indifferent(FROM_TRACE)
+"""What most rows claim of their curve and of their cores, made once."""
 
 
-class WorkUnit(StrEnum):
-    """What a job's work is counted in."""
+class Asked(TypedDict, total=False):
+    """What may be asked for beside name and width: fields of a request that claim nothing."""
 
-    SECONDS = "seconds"
-    SAMPLES = "samples"
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """How much a job has to do.
-
-    `seconds` means seconds of training at the asked width, alone, well placed, on a GPU of
-    speed 1; `samples` needs the job's curve to become time. `known` is False where only the
-    world knows the amount: policies must then treat it as absent.
-    """
-
-    amount: float
-    unit: WorkUnit = WorkUnit.SECONDS
-    known: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Width:
-    """GPUs of a job: the range it can run on, and what it asked for."""
-
-    min_gpus: int
-    max_gpus: int
-    asked_gpus: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.min_gpus <= self.asked_gpus <= self.max_gpus:
-            raise SpecError(
-                f"width {self.min_gpus}..{self.max_gpus} does not hold the asked {self.asked_gpus}",
-                hint="write gpus: min..max with 0 <= min <= max",
-            )
-
-    @classmethod
-    def fixed(cls, gpus: int) -> "Width":
-        return cls(gpus, gpus, gpus)
-
-    @property
-    def elastic(self) -> bool:
-        return self.min_gpus < self.max_gpus
+    submit_seconds: float
+    tenant: TenantId
+    queue: QueueId
+    priority: int
+    cpus: float
+    cpus_per_gpu: float
+    memory_gib: float
+    memory_gib_per_gpu: float
+    gpu_types: tuple[GpuSpeed, ...]
+    locality: Locality
+    max_nodes: int | None
+    demand: Demand
+    plans: tuple[ExecutionPlan, ...]
+    checkpoint_interval_seconds: float
+    preemptible: bool
+    yields: bool
+    shareable: bool
+    max_retries: int
+    model: str
+    program: str
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSpeed:
-    """A GPU type that the job accepts, and its speed relative to the job's reference type."""
-
-    type: GpuType
-    speed: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Locality:
-    """What being spread costs: slowdown per doubling of the nodes, and of the racks, used.
-
-    Two servers instead of one cost about 15 %, eight about half (Philly); 0 means: no cost.
-    """
-
-    per_node_doubling: float = 0.15
-    per_rack_doubling: float = 0.10
-
-    def slowdown(self, *, nodes: int, fewest_nodes: int, racks: int = 1) -> float:
-        """Factor >= 1 by which training is slower than on the fewest nodes in one rack."""
-        over_nodes = math.log2(nodes / fewest_nodes) if nodes > fewest_nodes else 0.0
-        over_racks = math.log2(racks) if racks > 1 else 0.0
-        return (1.0 + self.per_node_doubling * over_nodes) * (
-            1.0 + self.per_rack_doubling * over_racks
-        )
-
-
-INDIFFERENT = Locality(0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One training job as submitted. `gpu_types` empty means any type at speed 1.
+    """A request and its truth, which count work in one unit and from one width."""
 
-    `cpus` and `memory_gib` are the needs of a job without GPUs; one with GPUs states them per GPU.
-    `host` says how its speed hangs on them; without it a job needs what it asks for, and more does
-    not speed it up. Of `loss` the brain may know the target; the course only the world knows. Jobs
-    of one tenant with the same `program` are alike, so that one tells something of the next.
-    """
-
-    id: JobId
-    width: Width
-    work: Work
-    submit_seconds: float = 0.0
-    tenant: TenantId = DEFAULT_TENANT
-    queue: QueueId = DEFAULT_QUEUE
-    priority: int = 0
-    cpus: float = 0.0
-    cpus_per_gpu: float = 0.0
-    memory_gib: float = 0.0
-    memory_gib_per_gpu: float = 0.0
-    gpu_types: tuple[GpuSpeed, ...] = ()
-    locality: Locality = Locality()
-    max_nodes: int | None = None
-    curve: Curve | None = None
-    host: HostCurve | None = None
-    loss: Loss | None = None
-    plans: tuple[ExecutionPlan, ...] = (AS_WRITTEN,)
-    checkpoint_interval_seconds: float = 1800.0
-    preemptible: bool = True
-    shareable: bool = False
-    max_retries: int = 3
-    model: str = ""
-    program: str = ""
+    request: JobRequest
+    truth: JobTruth
 
     def __post_init__(self) -> None:
-        if self.width.max_gpus == 0 and self.cpus <= 0:
-            raise SpecError(f"job {self.id} asks for nothing", hint="ask for gpus or for cpus")
-        if not (math.isfinite(self.work.amount) and self.work.amount >= 0):
-            raise SpecError(
-                f"job {self.id} has work of {self.work.amount}",
-                hint="work is a finite number of seconds or samples, at least 0",
-            )
-        if self.work.unit is WorkUnit.SAMPLES and self.curve is None:
+        request, truth = self.request, self.truth
+        demand_amount(request.id, truth.work.amount)
+        if truth.work.unit is WorkUnit.SAMPLES and truth.curve is None:
             raise SpecError(
                 f"job {self.id} counts samples but has no curve", hint="give samples/s by width"
             )
-        if self.host is not None and self.cpus_per_gpu <= 0:
+        if truth.host is not None:
+            demand_cores(request.id, request.cpus_per_gpu)
+        alike = request.width.asked_gpus == truth.asked_gpus
+        if not alike or request.unit is not truth.work.unit:
             raise SpecError(
-                f"job {self.id} has a host curve but asks for no cores",
-                hint="say at how many cores per GPU its speed is 1",
+                f"request and truth of job {self.id} count work differently",
+                hint="give both the same unit and the same asked width",
             )
 
-    def with_work(self, work: Work) -> "Job":
-        return replace(self, work=work)
+    @classmethod
+    def told(  # noqa: PLR0913 - a row has that many columns, all by name
+        cls,
+        *,
+        id: JobId,
+        width: Width,
+        work: Work,
+        curve: Curve | None = None,
+        host: HostCurve | None = None,
+        loss: Loss | None = None,
+        tell_work: bool = True,
+        tell_curve: bool = True,
+        tell_host: bool = True,
+        saves_on_demand: bool | None = None,
+        **asked: Unpack[Asked],
+    ) -> "Job":
+        """A job that behaves as it says; what is not told it claims nothing of.
 
-    def relative_speed(self, width: int) -> float:
-        """Speed on `width` GPUs, where the asked width is 1; linear without a curve."""
-        asked = self.width.asked_gpus
-        if width == asked:
-            return 1.0
-        if self.curve is None:
-            return width / asked
-        return self.curve.at(width) / self.curve.at(asked)
+        Jobs with a range of GPUs run under Weft's own runtime, which saves on demand; of others
+        that is not expected, unless it is said.
+        """
+        saves = width.elastic if saves_on_demand is None else saves_on_demand
+        request = JobRequest(
+            id=id,
+            width=width,
+            unit=work.unit,
+            work=WorkClaim(work.amount, FROM_TRACE) if tell_work else None,
+            curve=_curve_claim(curve, work.unit) if tell_curve else None,
+            host=_host_claim(host) if tell_host else None,
+            target_loss=None if loss is None else loss.target,
+            saves_on_demand=saves,
+            **asked,
+        )
+        truth = JobTruth(
+            work=work,
+            asked_gpus=width.asked_gpus,
+            curve=curve,
+            host=host,
+            loss=loss,
+            gpu_types=request.gpu_types,
+            locality=request.locality,
+            checkpoint_interval_seconds=request.checkpoint_interval_seconds,
+            saves_on_demand=saves,
+        )
+        return cls(request, truth)
 
-    def units_per_second(self, width: int) -> float:
-        """Work done per second on `width` GPUs of speed 1, alone and well placed."""
-        if self.work.unit is WorkUnit.SECONDS:
-            return self.relative_speed(width)
-        assert self.curve is not None
-        return self.curve.at(width)
+    def saving_on_demand(self) -> "Job":
+        """The same job, losing nothing when it is stopped: what published simulators assume."""
+        return Job(
+            replace(self.request, saves_on_demand=True), replace(self.truth, saves_on_demand=True)
+        )
 
-    def type_speed(self, gpu_type: GpuType) -> float:
-        """Speed on that GPU type; 0 where the job does not accept it."""
-        if not self.gpu_types:
-            return 1.0
-        for accepted in self.gpu_types:
-            if accepted.type == gpu_type:
-                return accepted.speed
-        return 0.0
+    @property
+    def id(self) -> JobId:
+        return self.request.id
+
+    @property
+    def width(self) -> Width:
+        return self.request.width
+
+    @property
+    def tenant(self) -> TenantId:
+        return self.request.tenant
+
+    @property
+    def submit_seconds(self) -> float:
+        return self.request.submit_seconds
+
+    @property
+    def work(self) -> Work:
+        """What it really has to do."""
+        return self.truth.work
+
+
+def _curve_claim(curve: Curve | None, unit: WorkUnit) -> CurveClaim | None:
+    """Samples without a curve are no claim; the row is refused for them."""
+    if curve is None and unit is WorkUnit.SAMPLES:
+        return None
+    return LINEAR if curve is None else CurveClaim(curve, FROM_TRACE)
+
+
+def _host_claim(host: HostCurve | None) -> HostClaim:
+    return ENOUGH if host is None else HostClaim(host, FROM_TRACE)

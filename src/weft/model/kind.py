@@ -8,7 +8,8 @@ and that, more than any array, is what makes a round cheap.
 from dataclasses import dataclass, field
 
 from weft.model.ids import QueueId
-from weft.model.job import GpuSpeed, Job, Locality, Width
+from weft.model.request import GpuSpeed, JobRequest, Locality, Width
+from weft.model.suit import UNDEMANDING, Demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,14 @@ class Kind:
     locality: Locality
     max_nodes: int | None
     preemptible: bool
+    demand: Demand = UNDEMANDING
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Kinds are looked up in every round: the hash is computed once."""
         parts = (self.queue, self.width, self.cpus, self.cpus_per_gpu, self.memory_gib)
         more = (self.memory_gib_per_gpu, self.gpu_types, self.locality, self.max_nodes)
-        object.__setattr__(self, "_hash", hash((parts, more, self.preemptible)))
+        object.__setattr__(self, "_hash", hash((parts, more, self.preemptible, self.demand)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -42,7 +44,7 @@ class Kind:
         return self.cpus_per_gpu > 0 or self.memory_gib_per_gpu > 0
 
 
-def kind_of(job: Job) -> Kind:
+def kind_of(job: JobRequest) -> Kind:
     return Kind(
         job.queue,
         job.width,
@@ -54,4 +56,5 @@ def kind_of(job: Job) -> Kind:
         job.locality,
         job.max_nodes,
         job.preemptible,
+        job.demand,
     )

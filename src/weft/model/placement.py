@@ -29,18 +29,26 @@ class Placement:
 
     seats: tuple[Seat, ...]
     _numbers: frozenset[int] | None = field(default=None, init=False, repr=False, compare=False)
+    _nodes: tuple[NodeId, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def width(self) -> int:
-        return sum(seat.gpus for seat in self.seats)
+        if len(self.seats) == 1:
+            return self.seats[0].gpus
+        return sum([seat.gpus for seat in self.seats])
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
-        return tuple(dict.fromkeys(seat.node for seat in self.seats))
+        """Asked for again and again in every round, so kept when first asked for."""
+        if self._nodes is None:
+            found = tuple(dict.fromkeys([seat.node for seat in self.seats]))
+            object.__setattr__(self, "_nodes", found)
+        assert self._nodes is not None
+        return self._nodes
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Asked for again and again in every round, so kept when first asked for."""
+        """Kept for the same reason."""
         if self._numbers is None:
             object.__setattr__(self, "_numbers", frozenset(seat.number for seat in self.seats))
         assert self._numbers is not None

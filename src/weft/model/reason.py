@@ -95,9 +95,8 @@ class ReasonCode(Enum):
     CONSTRAINT_TYPE = (
         "Constraint.GpuType",
         Cause.CONSTRAINT,
-        "{free} GPUs of the accepted types are free, {other} of other types; this job needs "
-        "{need}.",
-        "accept another GPU type",
+        "{free} GPUs of nodes that suit it are free, {other} of others; this job needs {need}.",
+        "accept another GPU type, demand fewer devices, or bear the taint of the others",
     )
     CONSTRAINT_QUEUE = (
         "Constraint.NoQueue",
@@ -110,7 +109,8 @@ class ReasonCode(Enum):
         Cause.CONSTRAINT,
         "No placement in this cluster could ever hold {need} GPUs as asked; the largest is "
         "{largest}.",
-        "ask for at most {largest} GPUs, fewer CPUs or less memory per GPU, or more nodes",
+        "ask for at most {largest} GPUs, fewer CPUs or devices or less memory per GPU, or more "
+        "nodes",
     )
     RESERVED = (
         "Reservation.Kept",
@@ -144,6 +144,13 @@ class ReasonCode(Enum):
         "The world refused its placement {refusals} times; tried again in {delay:.0f} s.",
         "look at the nodes that refused it",
     )
+    BACKOFF_LOST = (
+        "Backoff.Lost",
+        Cause.BACKOFF,
+        "What it needs around it has failed its workers {losses} times in a row (exit status 75, "
+        "or a node); tried again in {delay:.0f} s.",
+        "look at the logs of its last workers for what did not answer",
+    )
 
     def __init__(self, slug: str, cause: Cause, sentence: str, remedy: str) -> None:
         self.slug = slug
@@ -159,11 +166,15 @@ class ReasonCode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A code with its numbers. `shortage` is the share of the need that is missing, 0..1."""
+    """A code with its numbers. `shortage` is the share of the need that is missing, 0..1.
+
+    `note` is what its world knows besides.
+    """
 
     code: ReasonCode
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     shortage: float = 0.0
+    note: str = ""
 
     @property
     def cause(self) -> Cause:
@@ -171,7 +182,8 @@ class Reason:
 
     @property
     def text(self) -> str:
-        return self.code.sentence.format(**self.numbers)
+        said = self.code.sentence.format(**self.numbers)
+        return f"{said} {self.note}" if self.note else said
 
     @property
     def remedy(self) -> str:

@@ -9,14 +9,15 @@ never by slot.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.model.curves import NO_CURVES, Curves
 from weft.model.ids import GpuType, JobId, NodeId, QueueId
-from weft.model.job import Job
+from weft.model.menu import NO_MENUS, Menus
+from weft.model.request import JobRequest
+from weft.model.samples import NO_SAMPLES, Samples
 from weft.model.state import State
 
 Floats = npt.NDArray[np.float64]
@@ -31,8 +32,20 @@ class Columns:
 
     @classmethod
     def empty(cls, rows: int) -> Self:
+        """All columns of one type are lines of one block, so that few writes clear a row."""
         dtypes = {Floats: np.float64, Ints: np.int64, Small: np.int8, Bools: np.bool_}
-        return cls(**{f.name: np.zeros(rows, dtypes[f.type]) for f in fields(cls)})  # type: ignore[index]
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for annotation, dtype in dtypes.items():
+            names = [f.name for f in fields(cls) if f.type == annotation]
+            columns.update(zip(names, np.zeros((len(names), rows), dtype), strict=True))
+        return cls(**columns)
+
+    def blocks(self) -> list[npt.NDArray[Any]]:
+        """What the columns are lines of."""
+        found = {
+            id(base): base for f in fields(self) if (base := getattr(self, f.name).base) is not None
+        }
+        return list(found.values())
 
     def grown(self, rows: int) -> Self:
         """A copy with room for `rows`, new ones zero."""
@@ -52,7 +65,7 @@ class Columns:
         return type(self)(**views)
 
     def copied(self) -> Self:
-        return type(self)(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
+        return self.grown(len(getattr(self, fields(self)[0].name)))
 
 
 @dataclass(slots=True)
@@ -60,11 +73,17 @@ class JobColumns(Columns):
     """One row per active job. `mark` is the moment up to which service and work are settled.
 
     `serial` counts the resizes of an epoch, `resizes` those of all epochs, `next_seat` the seats of
-    an epoch; `live` jobs can be resized while they train. `curve` is a row of the snapshot's curves
-    and `scale` what a speed of 1 there means in work per second. `work_total` is the likely total,
-    `work_low` and `work_high` its interval: equal where the total was stated, NaN where nobody
-    knows. `steady` counts the checks in a row that found the interval narrow; `explore` is a width
-    at which the job is to be measured next (0: none).
+    an epoch; `live` jobs can be resized while they train. `menu` is one of the snapshot's menus and
+    `scale` what a speed of 1 there means in work per second; `pace` is work per second at the
+    asked width. Both are NaN as long as nobody knows what the job counts. `work_total` is the
+    likely total, `work_low` and `work_high` its interval: equal where the total was claimed, NaN
+    where nobody knows. `steady` counts the checks in a row that found the interval narrow;
+    `explore` is a width at which the job is to be measured next (0: none).
+
+    `saves_every_seconds` is the training that a stop can lose: 0 where the job saves on demand,
+    infinite where it never does. A job is `spared` whose last run was stopped for
+    others before it had saved anything. One that does not `yields` keeps its seats whoever ranks
+    before it; what its queue has borrowed is reclaimed all the same.
 
     `share_rate` is the dominant share of the cluster that a job is owed, in GPUs. `fed_cores` and
     `fed_gib` is what each of its GPUs has beyond that; `tunable` jobs can be fed while they train.
@@ -83,6 +102,9 @@ class JobColumns(Columns):
     cpus: Floats
     memory_gib: Floats
     preemptible: Bools
+    saves_every_seconds: Floats
+    spared: Bools
+    yields: Bools
     submitted: Floats
     not_before: Floats
     epoch: Ints
@@ -94,7 +116,7 @@ class JobColumns(Columns):
     resized: Floats
     resizes: Ints
     explore: Ints
-    curve: Ints
+    menu: Ints
     scale: Floats
     mark: Floats
     attained_gpu_seconds: Floats
@@ -123,6 +145,7 @@ class JobColumns(Columns):
     preemptions: Ints
     failures: Ints
     refusals: Ints
+    losses: Ints
 
 
 @dataclass(slots=True)
@@ -141,7 +164,10 @@ class NodeColumns(Columns):
 
 @dataclass(slots=True)
 class SeatColumns(Columns):
-    """One row per seat; rows of 0 in `slot` = -1 are unused. Pledged seats are not held yet."""
+    """One row per seat; rows of 0 in `slot` = -1 are unused. Pledged seats are not held yet.
+
+    `slot` is the row of the party that has the seat (`model.party`): of a job alone, its own.
+    """
 
     slot: Ints
     node: Ints
@@ -159,7 +185,7 @@ class JobView:
     """One job's row as an object."""
 
     id: JobId
-    spec: Job
+    spec: JobRequest
     state: State
     width: int
     epoch: int
@@ -179,12 +205,12 @@ class Snapshot:
     jobs: JobColumns
     nodes: NodeColumns
     seats: SeatColumns
-    specs: Sequence[Job | None]
+    specs: Sequence[JobRequest | None]
     node_ids: Sequence[NodeId]
     queue_ids: Sequence[QueueId]
     gpu_types: Sequence[GpuType]
-    finished_gpu_seconds: Floats
-    curves: Curves = NO_CURVES
+    finished: Samples = NO_SAMPLES
+    menus: Menus = NO_MENUS
     resize_seconds: float = 0.0
     restart_seconds: float = 0.0
 
@@ -222,7 +248,7 @@ class Snapshot:
         return np.maximum(self.jobs.work_total[slots] - self.work_done(slots), 0.0)
 
     def remaining_seconds(self, slots: Ints) -> Floats:
-        """Seconds left at the asked width, alone and well placed."""
+        """Seconds left at the asked width, alone and well placed; NaN where nobody knows."""
         return self.remaining_work(slots) / self.jobs.pace[slots]
 
     def remaining_interval(self, slots: Ints) -> tuple[Floats, Floats]:
@@ -232,15 +258,18 @@ class Snapshot:
         return np.maximum(low, 0.0), np.maximum(high, 0.0)
 
     def speeds(self, slots: Ints, widths: Ints) -> Floats:
-        """Work per second of each job on so many GPUs, well placed, as its curve foretells."""
+        """Work per second of each job on so many GPUs, well placed, as its menu foretells."""
         jobs = self.jobs
-        found: Floats = jobs.scale[slots] * self.curves.likely[jobs.curve[slots], widths]
+        found: Floats = jobs.scale[slots] * self.menus.speeds(jobs.menu[slots], widths)
         return found
 
-    def job(self, slot: int) -> JobView:
+    def spec(self, slot: int) -> JobRequest:
         spec = self.specs[slot]
         assert spec is not None, f"slot {slot} holds no job"
-        one = np.array([slot])
+        return spec
+
+    def job(self, slot: int) -> JobView:
+        spec, one = self.spec(slot), np.array([slot])
         return JobView(
             id=spec.id,
             spec=spec,

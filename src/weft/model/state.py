@@ -4,18 +4,17 @@ from enum import IntEnum
 
 
 class State(IntEnum):
-    """Where a job stands. The first seven are active, the last three final."""
+    """Where a job stands. The first six are active, the last three final."""
 
     QUEUED = 0
     ADMITTED = 1
     STARTING = 2
     RUNNING = 3
     RESIZING = 4
-    MIGRATING = 5
-    STOPPING = 6
-    SUCCEEDED = 7
-    FAILED = 8
-    CANCELLED = 9
+    STOPPING = 5
+    SUCCEEDED = 6
+    FAILED = 7
+    CANCELLED = 8
 
     @property
     def final(self) -> bool:
@@ -24,4 +23,7 @@ class State(IntEnum):
     @property
     def holds_seats(self) -> bool:
         """Whether the world may have processes of this job on its seats."""
-        return State.STARTING <= self <= State.STOPPING
+        return self in HOLDING
+
+
+HOLDING = frozenset({State.STARTING, State.RUNNING, State.RESIZING, State.STOPPING})

@@ -3,7 +3,10 @@
 What was measured twice is one point, the mean by time. A measurement is never better than what a
 machine does from one day to the next, and a short one is worse. If points were measured with
 different numbers of cores, they are first brought to one number; how cores matter is taken from
-points that differ in nothing else (see `host`).
+points that differ in nothing else (see `host`). Points of earlier runs of the same program stand
+beside the job's own, each run with its number: how fast a run was overall is its own affair.
+
+What workers say are claims: a figure beyond any machine's is cut to what can be reckoned with.
 """
 
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ from math import isfinite
 
 import numpy as np
 
-from weft.model.curves import Floats
+from weft.model.menu import Floats, Ints
 from weft.perf.host import HostFit, fit_cores
 from weft.perf.point import Point
 
@@ -20,58 +23,90 @@ STEADY = 0.03
 """How far a long measurement is off, as a share (standard deviation)."""
 BRIEF = 0.05
 """What one second of measuring adds; it falls with the root of the time."""
+SPEEDS = 1e-300, 1e300
+SECONDS = 1e-6, 1e9
+CORES = 1e-3, 1e6
+CORES_MATTER = 1e6
+"""Cores make nobody faster by more than this factor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One row per width and spread, by width: `across` is 1 where it ran on several nodes.
 
-    `own` is how many of the rows were measured of the job itself; 0 means all.
+    `runs` is 0 where the job itself was measured, and the number of an earlier run elsewhere.
     """
 
     widths: Floats
     across: Floats
     logs: Floats
     variances: Floats
+    runs: Ints
     cores: HostFit | None = None
     cpus_per_gpu: float = 0.0
-    own: int = 0
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> "Evidence":
         """Points without a speed say nothing."""
-        sound = [point for point in points if _is_sound(point)]
+        sound = [_within_reason(point) for point in points if _is_sound(point)]
         cores, cpus_per_gpu = _core_fit(sound)
         if cores is not None:
             sound = [_with_cores(point, cores, cpus_per_gpu) for point in sound]
         rows = sorted(_merged(sound).items())
         table = np.array([(*key, *row) for key, row in rows]).reshape(len(rows), 4)
         variances = STEADY**2 + BRIEF**2 / table[:, 3]
-        return cls(table[:, 0], table[:, 1], np.log(table[:, 2]), variances, cores, cpus_per_gpu)
+        widths, across, logs = table[:, 0], table[:, 1], np.log(table[:, 2])
+        runs = np.zeros(len(rows), np.int64)
+        return cls(widths, across, logs, variances, runs, cores, cpus_per_gpu)
 
     def __len__(self) -> int:
         return len(self.widths)
 
-    def with_more(self, other: "Evidence") -> "Evidence":
-        """Both; where they tell of the same width and spread, the mean by their certainty."""
-        columns = (
-            np.concatenate(pair) for pair in zip(self._columns(), other._columns(), strict=True)
-        )
-        widths, across, logs, variances = columns
-        keys, place = np.unique(np.stack([widths, across], axis=1), axis=0, return_inverse=True)
-        weight = np.bincount(place.ravel(), 1.0 / variances)
-        mean = np.bincount(place.ravel(), logs / variances) / weight
+    @property
+    def own(self) -> "Evidence":
+        """What was measured of the job itself."""
+        mine = self.runs == 0
+        if mine.all():
+            return self
         return replace(
-            self, widths=keys[:, 0], across=keys[:, 1], logs=mean, variances=1.0 / weight
+            self,
+            widths=self.widths[mine],
+            across=self.across[mine],
+            logs=self.logs[mine],
+            variances=self.variances[mine],
+            runs=self.runs[mine],
         )
 
-    def _columns(self) -> tuple[Floats, Floats, Floats, Floats]:
-        return self.widths, self.across, self.logs, self.variances
+    def after(self, earlier: Sequence["Evidence"]) -> "Evidence":
+        """The job's own, with what earlier runs of its program showed."""
+        if not earlier:
+            return self
+        every = (self, *earlier)
+        return replace(
+            self,
+            widths=np.concatenate([one.widths for one in every]),
+            across=np.concatenate([one.across for one in every]),
+            logs=np.concatenate([one.logs for one in every]),
+            variances=np.concatenate([one.variances for one in every]),
+            runs=np.repeat(np.arange(len(every)), [len(one) for one in every]),
+        )
 
 
 def _is_sound(point: Point) -> bool:
-    measured = point.units_per_second > 0 and isfinite(point.units_per_second)
-    return measured and point.gpus > 0 and point.seconds > 0
+    figures = point.units_per_second, point.seconds
+    return point.gpus > 0 and all(figure > 0 and isfinite(figure) for figure in figures)
+
+
+def _within_reason(point: Point) -> Point:
+    speed, seconds = _cut(point.units_per_second, SPEEDS), _cut(point.seconds, SECONDS)
+    cores = point.cpus_per_gpu if CORES[0] <= point.cpus_per_gpu <= CORES[1] else 0.0
+    if (speed, seconds, cores) == (point.units_per_second, point.seconds, point.cpus_per_gpu):
+        return point
+    return replace(point, units_per_second=speed, seconds=seconds, cpus_per_gpu=cores)
+
+
+def _cut(figure: float, bounds: tuple[float, float]) -> float:
+    return min(max(figure, bounds[0]), bounds[1])
 
 
 def _merged(points: list[Point]) -> dict[tuple[int, int], tuple[float, float]]:
@@ -88,8 +123,10 @@ def _core_fit(points: list[Point]) -> tuple[HostFit | None, float]:
         cores = sorted({point.cpus_per_gpu for point in found})
         speeds = [_mean([p for p in found if p.cpus_per_gpu == count])[0] for count in cores]
         if len(cores) > 1:
+            believable = (1.0 / CORES_MATTER, CORES_MATTER)
             relative += [
-                (count, speed / speeds[-1]) for count, speed in zip(cores, speeds, strict=True)
+                (count, _cut(speed / speeds[-1], believable))
+                for count, speed in zip(cores, speeds, strict=True)
             ]
     return (fit_cores(relative), most) if relative else (None, most)
 
@@ -104,7 +141,7 @@ def _by_place(points: list[Point]) -> dict[tuple[int, int], list[Point]]:
 def _mean(points: list[Point]) -> tuple[float, float]:
     """Speed over all the time, and that time."""
     seconds = sum(point.seconds for point in points)
-    return sum(point.units_per_second * point.seconds for point in points) / seconds, seconds
+    return sum(point.units_per_second * (point.seconds / seconds) for point in points), seconds
 
 
 def _with_cores(point: Point, cores: HostFit, cpus_per_gpu: float) -> Point:
@@ -112,4 +149,4 @@ def _with_cores(point: Point, cores: HostFit, cpus_per_gpu: float) -> Point:
     if not point.cpus_per_gpu:
         return point
     factor = cores.at(cpus_per_gpu)[0] / cores.at(point.cpus_per_gpu)[0]
-    return replace(point, units_per_second=point.units_per_second * factor)
+    return replace(point, units_per_second=_cut(point.units_per_second * factor, SPEEDS))

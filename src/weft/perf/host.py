@@ -81,14 +81,14 @@ class HostFit:
 
     def curve(self) -> HostCurve:
         """As a host curve: one bend, at the fewest cores with which the GPUs are busy."""
-        return HostCurve.by_cores([(self.top / self.slope, self.top)], known=False)
+        return HostCurve.by_cores([(self.top / self.slope, self.top)])
 
     def hoped(self, asked_cores: float) -> HostCurve:
         """Relative to the speed on what was asked, and as if a rise whose end nobody has seen went
         on to twice the cores that were measured: whoever has idle cores finds out."""
         unit = self.at(asked_cores)[0]
         most = self.top / self.slope if self.level_seen else 2.0 * self.most_cores
-        return HostCurve.by_cores([(most, self.slope * most / unit)], known=False)
+        return HostCurve.by_cores([(most, self.slope * most / unit)])
 
 
 def fit_cores(points: Sequence[Point]) -> HostFit:

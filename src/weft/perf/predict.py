@@ -1,91 +1,98 @@
 """What a job would do at a width at which it has not been measured.
 
-Three lines are drawn through the measured points: through a table of them, by a fit of shares of
-time, and by a smooth line that leans on what training jobs are like. Each fails in its own way: a
-table knows nothing beyond its ends, a fit cannot follow what its shares do not describe, and a
-belief is slow to change. So the one in the middle is taken, width by width. The interval is that of
-the smooth line. Without any point, speeds are relative to one GPU.
+The smooth line through the measured points is taken (`smooth`), within bounds that no job leaves,
+whatever its points say: a worker's clock that jumps must not make a job look infinitely fast.
+Without any point, speeds are relative to one GPU.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from weft.model.curves import Floats
+from weft.model.menu import Floats, Ints
 from weft.perf.evidence import Evidence
-from weft.perf.fitted import fitted
 from weft.perf.point import Point
 from weft.perf.prediction import Prediction
+from weft.perf.prior import FREE, Prior
 from weft.perf.smooth import smooth
-from weft.perf.table import tabled
 
 SUPERLINEAR = 1.25
 """Speed per GPU is not believed to rise with the width by more than this factor."""
-
-Line = Callable[[Evidence, Floats, Floats], Floats]
-"""Logarithms of speeds at places, which are widths and whether they lie across nodes."""
-
-
-def predict(points: Sequence[Point], *, widest: int, node_gpus: int) -> Prediction:
-    """By the middle one of the three lines: the predictor to use."""
-    return concluded(Evidence.of(points), widest=widest, node_gpus=node_gpus)
+FARTHEST = 10.0
+"""No width is so many times as fast as the fastest point would be there without loss, nor as slow
+as the slowest would be without gain."""
+LARGEST_LOG = 700.0
+"""Of a speed that can still be written down."""
 
 
-def predict_by_table(points: Sequence[Point], *, widest: int, node_gpus: int) -> Prediction:
-    """By what was measured and straight lines between."""
-    return concluded(Evidence.of(points), widest=widest, node_gpus=node_gpus, line=tabled)
-
-
-def predict_by_fit(points: Sequence[Point], *, widest: int, node_gpus: int) -> Prediction:
-    """By shares of time that cannot be negative."""
-    return concluded(Evidence.of(points), widest=widest, node_gpus=node_gpus, line=fitted)
-
-
-def predict_by_belief(points: Sequence[Point], *, widest: int, node_gpus: int) -> Prediction:
-    """By the smooth line."""
-    return concluded(Evidence.of(points), widest=widest, node_gpus=node_gpus, line=_smooth_line)
+def predict(
+    points: Sequence[Point],
+    *,
+    widest: int,
+    node_gpus: int,
+    prior: Prior = FREE,
+    widths: Ints | None = None,
+) -> Prediction:
+    """From the job's own points."""
+    evidence = Evidence.of(points)
+    return concluded(evidence, widest=widest, node_gpus=node_gpus, prior=prior, widths=widths)
 
 
 def concluded(
-    evidence: Evidence, *, widest: int, node_gpus: int, line: Line | None = None
+    evidence: Evidence,
+    *,
+    widest: int,
+    node_gpus: int,
+    prior: Prior = FREE,
+    widths: Ints | None = None,
 ) -> Prediction:
-    """All widths on the fewest nodes, and on more; by that line, or by the middle one."""
-    if widest < 1:
-        return Prediction(*np.zeros((3, 1)))
-    widths, across = _places(widest, node_gpus)
-    belief, doubt = smooth(evidence, widths, across)
-    likely = _middle(evidence, widths, across, belief)
-    if line is not None:
-        likely = line(evidence, widths, across)
-    least, most = _bounds(evidence, widths)
-    low = np.maximum(likely - doubt, np.minimum(likely, least))
-    high = np.minimum(likely + doubt, np.maximum(likely, most))
-    packed, spread = _rows(np.exp(np.stack([likely, low, high])), widest)
-    return replace(packed, spread=spread, cores=evidence.cores, cpus_per_gpu=evidence.cpus_per_gpu)
+    """Those widths, or all, on the fewest nodes, and on more."""
+    asked = np.arange(1, widest + 1) if widths is None else widths
+    if not len(asked):
+        return _row(np.zeros((3, 1)), np.zeros(1, np.int64))
+    packed = asked.astype(np.float64)
+    apart = (asked > 1) & (asked <= node_gpus)
+    places = np.concatenate([packed, packed[apart]])
+    across = np.concatenate([packed > node_gpus, np.ones(int(apart.sum()))])
+    speeds = np.exp(_logs(evidence, places, across, prior))
+    rows = np.zeros((2, 3, len(asked) + 1))
+    rows[:, :, 1:] = speeds[:, : len(asked)]
+    rows[1, :, 1:][:, apart] = speeds[:, len(asked) :]
+    numbers = np.concatenate([[0], asked])
+    return replace(
+        _row(rows[0], numbers),
+        spread=_row(rows[1], numbers),
+        cores=evidence.cores,
+        cpus_per_gpu=evidence.cpus_per_gpu,
+    )
 
 
-def middle_line(evidence: Evidence, widths: Floats, across: Floats) -> Floats:
-    """The middle one of the three lines, in logarithms."""
-    return _middle(evidence, widths, across, _smooth_line(evidence, widths, across))
+def _row(speeds: Floats, widths: Ints) -> Prediction:
+    return Prediction(speeds[0], speeds[1], speeds[2], widths)
 
 
-def _middle(evidence: Evidence, widths: Floats, across: Floats, belief: Floats) -> Floats:
-    table, fit = tabled(evidence, widths, across), fitted(evidence, widths, across)
-    lower, upper = np.minimum(table, fit), np.maximum(table, fit)
-    return np.asarray(np.clip(belief, lower, upper))
+def _logs(evidence: Evidence, widths: Floats, across: Floats, prior: Prior) -> Floats:
+    """Likely, low and high."""
+    likely, doubt = smooth(evidence, widths, across, prior)
+    own = evidence.own if (evidence.runs == 0).any() else evidence
+    if len(own):
+        slowest, fastest = _farthest(own, widths)
+        likely = np.minimum(np.maximum(likely, slowest), fastest)
+    least, most = _bounds(own, widths)
+    found = np.empty((3, len(widths)))
+    found[0] = likely
+    found[1] = np.maximum(likely - doubt, np.minimum(likely, least))
+    found[2] = np.minimum(likely + doubt, np.maximum(likely, most))
+    return np.asarray(np.minimum(np.maximum(found, -LARGEST_LOG), LARGEST_LOG))
 
 
-def _smooth_line(evidence: Evidence, widths: Floats, across: Floats) -> Floats:
-    return smooth(evidence, widths, across)[0]
-
-
-def _places(widest: int, node_gpus: int) -> tuple[Floats, Floats]:
-    """Every width on the fewest nodes, then those that fit into a node on more than one."""
-    packed = np.arange(1.0, widest + 1.0)
-    spread = np.arange(2.0, min(widest, node_gpus) + 1.0)
-    across = np.concatenate([packed > node_gpus, np.ones_like(spread)])
-    return np.concatenate([packed, spread]), across
+def _farthest(evidence: Evidence, widths: Floats) -> tuple[Floats, Floats]:
+    """Between which a likely speed stays."""
+    gain = np.log(widths)[:, None] - np.log(evidence.widths)
+    slowest = (evidence.logs + np.minimum(gain, 0.0)).min(axis=1)
+    fastest = (evidence.logs + np.maximum(gain, 0.0)).max(axis=1)
+    return slowest - np.log(FARTHEST), fastest + np.log(FARTHEST)
 
 
 def _bounds(evidence: Evidence, widths: Floats) -> tuple[Floats, Floats]:
@@ -93,19 +100,11 @@ def _bounds(evidence: Evidence, widths: Floats) -> tuple[Floats, Floats]:
     free, allowance = np.log(widths), np.log(SUPERLINEAR)
     if not len(evidence):
         return np.full_like(free, -np.inf), free + allowance
-    per_gpu = evidence.logs - np.log(evidence.widths)
+    order = np.argsort(evidence.widths, kind="stable")
+    known = evidence.widths[order]
+    per_gpu = (evidence.logs - np.log(evidence.widths))[order]
     best_narrower = np.concatenate([[np.inf], np.maximum.accumulate(per_gpu)])
     worst_wider = np.concatenate([np.minimum.accumulate(per_gpu[::-1])[::-1], [-np.inf]])
-    most = best_narrower[np.searchsorted(evidence.widths, widths, side="right")]
-    least = worst_wider[np.searchsorted(evidence.widths, widths, side="left")]
+    most = best_narrower[np.searchsorted(known, widths, side="right")]
+    least = worst_wider[np.searchsorted(known, widths, side="left")]
     return free + least - allowance, free + most + allowance
-
-
-def _rows(speeds: Floats, widest: int) -> tuple[Prediction, Prediction]:
-    """Packed and spread, each from width 0."""
-    packed = np.zeros((3, widest + 1))
-    packed[:, 1:] = speeds[:, :widest]
-    spread = packed.copy()
-    apart = speeds.shape[1] - widest
-    spread[:, 2 : 2 + apart] = speeds[:, widest:]
-    return Prediction(*packed), Prediction(*spread)

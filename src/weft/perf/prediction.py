@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from weft.model.curves import Floats
+import numpy as np
+
+from weft.model.menu import Floats, Ints
 from weft.perf.host import HostFit
 from weft.perf.point import Point
+from weft.perf.prior import FREE, Prior
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Speeds for widths 0, 1, 2, … on the fewest nodes: likely, and between low and high.
+    """Speeds by width on the fewest nodes: likely, and between low and high.
 
+    `widths` rise, from 0; they are 0, 1, 2, … unless others were asked for.
     `spread` is the same on more nodes than needed, where that is known apart. The speeds hold for
     `cpus_per_gpu` cores; `cores` tells of others, if measurements differed in them.
     """
@@ -33,6 +37,7 @@ class Prediction:
     likely: Floats
     low: Floats
     high: Floats
+    widths: Ints
     spread: "Prediction | None" = None
     cores: HostFit | None = None
     cpus_per_gpu: float = 0.0
@@ -41,7 +46,10 @@ class Prediction:
         """The speed on that many nodes with that many cores for each GPU (0: as measured)."""
         row = self.spread if nodes > 1 and self.spread is not None else self
         factor = self._core_factor(cpus_per_gpu)
-        speeds = (row.likely[width], row.low[width], row.high[width])
+        place = int(np.searchsorted(row.widths, width))
+        if place == len(row.widths) or row.widths[place] != width:
+            raise KeyError(width)
+        speeds = (row.likely[place], row.low[place], row.high[place])
         return Estimate(*(factor * float(speed) for speed in speeds))
 
     def _core_factor(self, cpus_per_gpu: float) -> float:
@@ -51,6 +59,17 @@ class Prediction:
 
 
 class Predictor(Protocol):
-    """Foretells all widths up to `widest` from measured points; nodes have `node_gpus` GPUs."""
+    """Foretells speeds from measured points, and from `prior` where they say nothing.
 
-    def __call__(self, points: Sequence[Point], *, widest: int, node_gpus: int) -> Prediction: ...
+    At all widths up to `widest`, or at rising `widths`; nodes have `node_gpus` GPUs.
+    """
+
+    def __call__(
+        self,
+        points: Sequence[Point],
+        *,
+        widest: int,
+        node_gpus: int,
+        prior: Prior = FREE,
+        widths: Ints | None = None,
+    ) -> Prediction: ...

@@ -1,1 +1,1 @@
-"""How to decide: order, size, share and place as small pure functions, composed by recipes."""
+"""How to decide: order, size and place as small pure functions, composed by recipes."""

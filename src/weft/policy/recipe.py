@@ -8,12 +8,16 @@ pass a blocked job, and when a running job gives way. Nobody writes a second loo
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
+from weft.model.snapshot import Bools, Floats
 from weft.policy.host.shares import HostShares
 from weft.policy.order.ranking import Order
+from weft.policy.packing import Packing
 from weft.policy.place.packing import Place, best_fit
 from weft.policy.place.patience import PATIENT, Patience
-from weft.policy.share.alone import Share, alone
 from weft.policy.size.requested import Size, as_requested
+from weft.policy.waiting import BOUNDED, Waiting
 
 
 class Passing(Enum):
@@ -33,29 +37,52 @@ class Rounds:
     after_starts: bool = False
 
 
+LITTLE_SECONDS = 300.0
+"""So much training may be lost, once in a row, so that a better-ranked job need not wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class Yielding:
     """When a running job gives way to one that ranks before it.
 
     A job keeps its seats for `min_run_seconds` after each start, which bounds how often it can be
-    preempted (900 s: four times an hour). `reshuffle` places everybody anew in every round, as
-    some published simulators do: it knows no quota and no job that may not be preempted.
+    preempted (900 s: four times an hour), and up to its first checkpoint, unless it has hardly run
+    yet. `reshuffle` places everybody anew in every round, as some published simulators do: it
+    knows no quota.
     """
 
     min_run_seconds: float = 900.0
     reshuffle: bool = False
+
+    def may_go(self, ran_seconds: Floats, saves_every_seconds: Floats, spared: Bools) -> Bools:
+        """Which jobs yield, so long after their start.
+
+        Whoever is stopped before its first checkpoint has run for nothing. So it yields before it
+        has run for long, or when it has saved; the first only once in a row, or jobs that take
+        turns would never end.
+        """
+        early = (ran_seconds <= LITTLE_SECONDS) & ~spared
+        kept = ran_seconds >= self.min_run_seconds
+        found: Bools = kept & (early | (ran_seconds >= saves_every_seconds))
+        return found
+
+    def go_after_seconds(self, saves_every_seconds: Floats) -> tuple[Floats, Floats]:
+        """How long after its start each job may begin to yield, early and when it has saved."""
+        least = np.full(len(saves_every_seconds), self.min_run_seconds)
+        early = np.where(least <= LITTLE_SECONDS, least, np.inf)
+        return early, np.maximum(least, saves_every_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Reserving:
     """The first gang that has been blocked for `after_seconds` gets nodes kept for it.
 
-    Only gangs that need `least_nodes`: what one node can hold finds one sooner or later, several
-    whole nodes never come by chance.
+    Only gangs of `least_gpus`: whoever needs a single GPU takes the next that comes free, but
+    behind a stream of such jobs a whole node never comes by chance.
     """
 
     after_seconds: float = 1800.0
-    least_nodes: int = 2
+    least_gpus: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +94,8 @@ class Resizing:
     of its last resize, nor unless that is expected to save `worth` times what a resize has been
     measured to cost, or is believed to cost at least, and `least_saving` of its remaining time;
     `hold_share` of that time is held too, where it is longer. It shrinks at any time, because
-    somebody waits. With `packed` a job grows only to one node or to whole nodes. With `restarts` a
-    job is stopped and started anew, wider if it cannot be resized live, on fewer nodes if it is
+    somebody waits. With a `packing` a job grows only to one node or to whole nodes. With `restarts`
+    a job is stopped and started anew, wider if it cannot be resized live, on fewer nodes if it is
     spread, where that saves as many times what a restart costs. With `compact` it rather begins
     narrower than spread, and does not grow to another node for less than half of what its curve
     promises.
@@ -81,7 +108,7 @@ class Resizing:
     worth: float = 0.0
     least_saving: float = 0.0
     least_cost_seconds: float = 0.0
-    packed: bool = False
+    packing: Packing = Packing.NONE
     restarts: bool = False
     compact: bool = False
     explore: bool = True
@@ -94,7 +121,6 @@ class Recipe:
     name: str
     order: Order
     size: Size = as_requested
-    share: Share = alone
     place: Place = best_fit
     patience: Patience = PATIENT
     rounds: Rounds = Rounds()
@@ -103,3 +129,4 @@ class Recipe:
     resizing: Resizing | None = None
     host: HostShares | None = None
     reserving: Reserving | None = None
+    waiting: Waiting = BOUNDED

@@ -1,15 +1,19 @@
 """Every named scheduler, each as one composition.
 
 `RECIPES` maps a name to the function that makes it; the function's keyword arguments are the
-recipe's parameters, its docstring is what `weft recipes` prints. Four parameters are common to all:
+recipe's parameters, its docstring is what `weft recipes` prints. Some parameters are common to all:
 `packed` (network-packing widths), `patience` (the longest wait for locality, in seconds), `period`
-(rounds every so many seconds, not at events) and `host` (cores and memory by what they bring).
+(rounds every so many seconds, not at events), `host` (cores and memory by what they bring) and
+`longest_wait` (seconds after which a job goes first, unless ten of its fair times are longer). Two
+more are common to the elastic ones, so that placement is not what sets them apart: `compact` and
+`restarts` of `Resizing`; None leaves it to the recipe.
 """
 
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import update_wrapper
+from typing import Any
 
 from weft.policy.host.shares import HostShares
 from weft.policy.order.arrival import by_arrival
@@ -24,7 +28,8 @@ from weft.policy.order.shortest import (
     by_remaining_time,
     by_time_at_least,
 )
-from weft.policy.place.packing import anywhere, first_fit, packed_fit
+from weft.policy.packing import Packing
+from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
 from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
 from weft.policy.size.afs import Afs
@@ -35,6 +40,7 @@ from weft.policy.size.optimus import Optimus
 from weft.policy.size.requested import NetworkPacked
 from weft.policy.size.turbo import Turbo
 from weft.policy.size.weave import Weave
+from weft.policy.waiting import DAY_SECONDS, UNBOUNDED
 
 PREEMPTIVE_SPACING_SECONDS = 60.0
 
@@ -42,41 +48,78 @@ Maker = Callable[..., Recipe]
 
 
 def _with_common_parameters(make: Maker) -> Maker:
-    """Let every recipe take `packed`, `patience`, `period` and `host` beside its own parameters."""
+    """Let every recipe take the common parameters beside its own."""
 
     def maker(
         *,
-        packed: bool = False,
+        packed: bool | None = None,
         patience: float = PATIENT.cap_seconds,
         period: float | None = None,
         host: bool = False,
+        longest_wait: float = DAY_SECONDS,
         **own: object,
     ) -> Recipe:
-        recipe = _packed(make(**own)) if packed else make(**own)
+        recipe = make(**own) if packed is None else _packed(make(**own), packed=packed)
         return replace(
             recipe,
             patience=Patience(patience),
             rounds=replace(recipe.rounds, period_seconds=period),
             host=HostShares() if host else recipe.host,
+            waiting=replace(recipe.waiting, longest_seconds=longest_wait),
         )
 
-    common = list(inspect.signature(maker).parameters.values())[:-1]
-    everything = [*inspect.signature(make).parameters.values(), *common]
+    return _signed(maker, make)
+
+
+def _elastic(make: Maker) -> Maker:
+    """Let a recipe that resizes take `compact` and `restarts` beside its own parameters."""
+
+    def maker(
+        *, compact: bool | None = None, restarts: bool | None = None, **own: object
+    ) -> Recipe:
+        recipe = make(**own)
+        resizing, given = recipe.resizing, {"compact": compact, "restarts": restarts}
+        assert resizing is not None
+        said: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
+        if restarts is not None and isinstance(recipe.size, Climbing):
+            recipe = replace(recipe, size=replace(recipe.size, anew=restarts))
+        return replace(recipe, resizing=replace(resizing, **said))
+
+    return _with_common_parameters(_signed(maker, make))
+
+
+def _signed(maker: Maker, make: Maker) -> Maker:
+    """Shown as taking what `make` takes, and what `maker` adds to it."""
+    added = list(inspect.signature(maker).parameters.values())[:-1]
+    everything = [*inspect.signature(make).parameters.values(), *added]
     update_wrapper(maker, make)
     maker.__signature__ = inspect.Signature(everything)  # type: ignore[attr-defined]
     maker.__annotations__ = {knob.name: knob.annotation for knob in everything}
     return maker
 
 
-def _packed(recipe: Recipe) -> Recipe:
-    """The same among widths and placements that leave each network card to one job."""
-    if not isinstance(recipe.size, Climbing | Weave) or recipe.resizing is None:
+def _packed(recipe: Recipe, *, packed: bool) -> Recipe:
+    """The same among widths and placements that leave a network card to one job, or among all."""
+    if not packed:
+        return recipe if recipe.resizing is None else _sat(recipe, Packing.NONE)
+    if recipe.resizing is None:
         return replace(recipe, size=NetworkPacked(recipe.size))
+    return _sat(recipe, Packing.NETWORK)
+
+
+def _sat(recipe: Recipe, packing: Packing) -> Recipe:
+    """An elastic recipe with another packing."""
+    assert recipe.resizing is not None
+    size = recipe.size
+    if isinstance(size, Climbing):
+        size = replace(size, packing=packing)
+    elif packing.packs:
+        size = NetworkPacked(size)
     return replace(
         recipe,
-        size=replace(recipe.size, packed=True),
-        place=packed_fit,
-        resizing=replace(recipe.resizing, packed=True),
+        size=size,
+        place=packed_fit if packing.packs else best_fit,
+        resizing=replace(recipe.resizing, packing=packing),
     )
 
 
@@ -94,7 +137,7 @@ def backfill(
     *,
     reserve: bool = True,
     reserve_after: float = 1800.0,
-    reserve_nodes: int = 2,
+    reserve_gpus: int = 2,
     spacing: float = 1.0,
 ) -> Recipe:
     """First come, first served, others may pass; a gang blocked for long gets a reservation."""
@@ -102,7 +145,7 @@ def backfill(
         name="backfill",
         order=by_arrival,
         passing=Passing.HARMLESS if reserve else Passing.ANYBODY,
-        reserving=Reserving(reserve_after, reserve_nodes) if reserve else None,
+        reserving=Reserving(reserve_after, reserve_gpus) if reserve else None,
         rounds=Rounds(spacing_seconds=spacing),
     )
 
@@ -279,12 +322,13 @@ def aiturbo(
     min_run: float = 300.0,
     worth: float = 2.0,
     again: float = 240.0,
+    fill: bool = True,
 ) -> Recipe:
     """AITurbo: predictable jobs by gain, the others by service, in one line by Borda count."""
     return Recipe(
         name="aiturbo",
-        order=Borda(again_seconds=again),
-        size=Turbo(grain_gpus=grain),
+        order=Borda(again_seconds=again, grain_gpus=grain),
+        size=Turbo(grain_gpus=grain, fill=fill),
         rounds=Rounds(spacing_seconds=spacing),
         yielding=Yielding(min_run_seconds=min_run),
         resizing=_guarded(grain, hold, worth),
@@ -312,11 +356,11 @@ def weave(
     min_run: float = 300.0,
     worth: float = 2.0,
 ) -> Recipe:
-    """Weft's own: speed bought where it is worth most, by intervals, every change at its cost."""
-    return Recipe(
+    """Weft's own: AFS by expected lengths, on whole nodes, tenants weighed, changes priced."""
+    recipe = Recipe(
         name="weave",
         order=ExpectedShortest(),
-        size=Weave(grain_gpus=grain),
+        size=Weave(grain_gpus=grain, anew=True),
         rounds=Rounds(spacing_seconds=spacing),
         yielding=Yielding(min_run_seconds=min_run),
         resizing=Resizing(
@@ -329,6 +373,7 @@ def weave(
             compact=True,
         ),
     )
+    return _sat(recipe, Packing.WHOLE_NODES)
 
 
 def sensitivity(
@@ -362,6 +407,7 @@ def muri_tiresias() -> Recipe:
         place=anywhere,
         rounds=Rounds(spacing_seconds=0.0, after_starts=True),
         yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
+        waiting=UNBOUNDED,
     )
 
 
@@ -372,21 +418,23 @@ def _muri(name: str, base: Recipe) -> Recipe:
         place=first_fit,
         rounds=Rounds(spacing_seconds=0.0),
         yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
+        waiting=UNBOUNDED,
     )
 
 
 RECIPES: dict[str, Maker] = {
     **{
         make.__name__: _with_common_parameters(make)
-        for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair, maxmin)
+        for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair)
     },
-    "even": _with_common_parameters(even),
-    "optimus": _with_common_parameters(optimus),
-    "afs": _with_common_parameters(afs),
-    "afs-l": _with_common_parameters(afs_l),
-    "afs-p": _with_common_parameters(afs_p),
-    "aiturbo": _with_common_parameters(aiturbo),
-    "weave": _with_common_parameters(weave),
+    "maxmin": _elastic(maxmin),
+    "even": _elastic(even),
+    "optimus": _elastic(optimus),
+    "afs": _elastic(afs),
+    "afs-l": _elastic(afs_l),
+    "afs-p": _elastic(afs_p),
+    "aiturbo": _elastic(aiturbo),
+    "weave": _elastic(weave),
     "sensitivity": _with_common_parameters(sensitivity),
     "muri-srtf": muri_srtf,
     "muri-srsf": muri_srsf,

@@ -9,8 +9,9 @@ has run for a time t, heavy-tailed lengths let another t be expected.
 
 import numpy as np
 
-from weft.model.snapshot import Floats
+from weft.model.snapshot import Floats, Ints, Snapshot
 
+HELD_FACTOR = 2.0
 FIRST_LEVEL_GPU_SECONDS = 60.0
 ROUNDING_GPU_SECONDS = 1e-6
 
@@ -26,3 +27,13 @@ def level_ends(level: Floats) -> Floats:
     """The GPU-seconds at which the next level begins."""
     ends: Floats = FIRST_LEVEL_GPU_SECONDS * np.exp2(level)
     return ends
+
+
+def held_service(snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
+    """What each has had, and how fast that grows; of those who run, half.
+
+    So whoever runs gives way to one that has had less than half of it, and not to its equals, with
+    whom it would change places without end: a job is turned out as often as its service doubles.
+    """
+    attained, rate = snapshot.attained(slots), snapshot.jobs.gpu_rate[slots]
+    return np.where(rate > 0, attained / HELD_FACTOR, attained), rate / HELD_FACTOR

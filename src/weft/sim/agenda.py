@@ -26,8 +26,8 @@ class Agenda:
 
     __slots__ = ("_entries", "_sequence", "now")
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
         self._entries: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         self._sequence = 0
 
@@ -39,9 +39,16 @@ class Agenda:
         """When the next thing happens; never, where nothing is left."""
         return self._entries[0][0] if self._entries else float("inf")
 
-    def put(self, at: float, turn: Turn, happen: Callable[[T], None], what: T) -> None:
+    @property
+    def entries(self) -> list[tuple[Callable[[Any], None], Any]]:
+        """All that is to happen, in its order."""
+        return [entry[3:] for entry in sorted(self._entries, key=lambda entry: entry[:3])]
+
+    def put(self, at: float, turn: Turn, happen: Callable[[T], None], what: T) -> int:
+        """Put it down; how manieth thing that was."""
         self._sequence += 1
         heappush(self._entries, (at, turn, self._sequence, happen, what))
+        return self._sequence
 
     def advance(self) -> None:
         """Let the next thing happen."""

@@ -33,6 +33,18 @@ class Distribution:
         (left, low), (right, high) = self.points[index - 1], self.points[index]
         return low + (high - low) * (probability - left) / (right - left)
 
+    def beyond(self, least: float, probability: float) -> float:
+        """The quantile among what lies beyond `least`, or that itself where nothing does."""
+        reached = self._share_below(least)
+        return max(self.at(reached + (1.0 - reached) * probability), least)
+
+    def _share_below(self, value: float) -> float:
+        index = bisect_right([known for _, known in self.points], value)
+        if index in (0, len(self.points)):
+            return float(index > 0)
+        (left, low), (right, high) = self.points[index - 1], self.points[index]
+        return left + (right - left) * (value - low) / (high - low)
+
     @property
     def mean_seconds(self) -> float:
         if len(self.points) == 1:

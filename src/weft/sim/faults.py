@@ -4,7 +4,8 @@ Rates are per what they name; the plan of node losses, cancellations and quota e
 before the run starts, message faults as messages are sent.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from weft.brain.event import Event
 
@@ -23,6 +24,10 @@ class Faults:
     lease_seconds: float = 20.0
     until_seconds: float = float("inf")
     planned: tuple[Event, ...] = field(default=())
+
+    def after(self, at: float) -> Self:
+        """What of them is still to come."""
+        return replace(self, planned=tuple(event for event in self.planned if event.at > at))
 
     @property
     def lossy(self) -> bool:

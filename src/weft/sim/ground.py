@@ -6,10 +6,12 @@ refused, whatever the brain believes.
 
 from collections.abc import Iterable
 
-from weft.brain.nodes import NodeTable
+from weft.brain.state.nodes import NodeTable
 from weft.model.cluster import Node
 from weft.model.ids import NodeId
+from weft.model.kind import kind_of
 from weft.model.placement import Placement, Seat
+from weft.perf.speed import Traits
 from weft.sim.run import Run
 
 
@@ -19,11 +21,25 @@ class Ground:
     def __init__(self) -> None:
         self.nodes = NodeTable()
         self._used: dict[NodeId, int] = {}
+        self._in_use = 0
 
     def put(self, node: Node) -> None:
         """A node that is new, or has changed."""
         self.nodes.put(node)
         self._used.setdefault(node.id, 0)
+
+    def take_over(self, nodes: NodeTable) -> None:
+        """The nodes as somebody else knows them, with those that are gone."""
+        for row, node in enumerate(nodes.specs):
+            self.put(node)
+            if not nodes.columns.present[row]:
+                self.lose(node.id)
+
+    @property
+    def gpus(self) -> int:
+        """Of all nodes that are there."""
+        there = zip(self.nodes.specs, self.nodes.columns.present, strict=False)
+        return sum(node.gpus for node, present in there if present)
 
     def lose(self, node: NodeId) -> bool:
         """Whether there was such a node."""
@@ -45,14 +61,27 @@ class Ground:
     def take(self, seats: Iterable[Seat]) -> None:
         for seat in seats:
             self._used[seat.node] += seat.gpus
+            self._in_use += seat.gpus
 
     def free(self, seats: Iterable[Seat]) -> None:
         for seat in seats:
             self._used[seat.node] -= seat.gpus
+            self._in_use -= seat.gpus
 
     def used_gpus(self) -> int:
-        return sum(self._used.values())
+        return self._in_use
 
     def speed(self, run: Run) -> float:
         """Work per second where it sits, with what it is fed."""
-        return self.nodes.units_per_second(run.job, run.placement, fed=run.more_per_gpu)
+        request, truth, placement = run.job.request, run.job.truth, run.placement
+        if not placement.width:
+            return 1.0
+        traits = Traits(
+            truth.units_per_second(placement.width),
+            truth.type_speed(self.nodes.gpu_type(placement)),
+            truth.locality,
+            truth.host,
+        )
+        return self.nodes.units_per_second(
+            placement, traits, kind=kind_of(request), fed=run.more_per_gpu
+        )

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from weft.brain.brain import Brain
 from weft.brain.journal import Journal
-from weft.brain.state import BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.model.ids import JobId, NodeId, TenantId
+from weft.model.job import Job
 from weft.model.state import State
 from weft.perf.calibration import Calibration
 
 SAMPLE_SECONDS = 60.0
+ADMITTED = State.ADMITTED
 
 
 @dataclass(slots=True)
@@ -34,6 +34,21 @@ class JobRecord:
     failures: int = 0
     attained_gpu_seconds: float = 0.0
     waits_seconds: tuple[float, ...] = ()
+
+    @classmethod
+    def found(cls, job: Job, state: BrainState, slot: int) -> "JobRecord":
+        """Of a job that was there before the world began: its last start stands for the first."""
+        jobs, epoch = state.jobs, int(state.jobs.epoch[slot])
+        return cls(
+            job.id,
+            job.tenant,
+            job.width.asked_gpus,
+            job.submit_seconds,
+            job.truth.seconds_as_asked,
+            first_start=float(jobs.started[slot]) if epoch else None,
+            starts=epoch,
+            resizes=int(jobs.resizes[slot]),
+        )
 
     @property
     def jct_seconds(self) -> float | None:
@@ -80,12 +95,15 @@ class Record:
         """Occupancy and queue, once in a while."""
         if self.times and at - self.times[-1] < SAMPLE_SECONDS:
             return
-        jobs, size = state.jobs, state.size
-        waits = jobs.active[:size] & (jobs.state[:size] <= State.ADMITTED)
+        waiting, asked = state.queued + len(state.seating.admitted), 0
+        if waiting:
+            jobs, size = state.jobs, state.size
+            waits = jobs.active[:size] & (jobs.state[:size] <= ADMITTED)
+            asked = int(jobs.asked_gpus[:size][waits].sum())
         self.times.append(at)
         self.used_gpus.append(used_gpus())
-        self.waiting_jobs.append(int(np.count_nonzero(waits)))
-        self.waiting_gpus.append(int(jobs.asked_gpus[:size][waits].sum()))
+        self.waiting_jobs.append(waiting)
+        self.waiting_gpus.append(asked)
 
     def close(self, at: float, brain: Brain, journal: Journal) -> "Record":
         """How it all ended."""
@@ -94,8 +112,10 @@ class Record:
         self.journal_hash = journal.digest
         self.curve_scores = brain.learning.curve_scores
         self.work_scores = brain.learning.work_scores
-        for job, closed in brain.state.closed.items():
-            line = self.jobs[job]
+        for job, line in self.jobs.items():
+            closed = brain.state.closed.get(job)
+            if closed is None:
+                continue
             line.ended = closed.at
             line.outcome = closed.state.name.lower()
             line.waits_seconds = closed.waits_seconds

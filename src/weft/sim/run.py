@@ -6,6 +6,8 @@ from weft.brain.event import Event, Fed, JobReported, Phase, Verb
 from weft.model.host import PerGpu
 from weft.model.job import Job
 from weft.model.placement import Placement, Seat
+from weft.model.plan import AS_WRITTEN
+from weft.sim.moment import InFlight, Order
 
 
 class Run:
@@ -14,17 +16,24 @@ class Run:
     __slots__ = (
         "begun",
         "broken",
+        "change_order",
         "done",
+        "end_order",
         "epoch",
         "fed",
         "finish_at",
+        "foreseen",
         "job",
         "mark",
+        "news",
+        "news_order",
         "next_seat",
         "paced",
         "paced_done",
         "phase",
         "placement",
+        "plan",
+        "ready_at",
         "resize_answer",
         "saved",
         "seated",
@@ -32,6 +41,7 @@ class Run:
         "speed",
         "stop_verb",
         "target",
+        "told",
         "version",
     )
 
@@ -39,6 +49,7 @@ class Run:
         self.job = job
         self.epoch = epoch
         self.placement = placement
+        self.plan = AS_WRITTEN
         self.phase = Phase.STARTING
         self.done = saved
         self.saved = saved
@@ -47,9 +58,14 @@ class Run:
         self.begun = 0.0
         self.paced = 0.0
         self.paced_done = saved
+        self.told = 0.0
         self.seated = dict.fromkeys(placement.numbers, at)
         self.next_seat = max(placement.numbers) + 1
         self.version = 0
+        self.foreseen = 0.0
+        self.news = 0
+        self.change_order = self.end_order = self.news_order = 0
+        self.ready_at = at
         self.finish_at = float("inf")
         self.broken = False
         self.stop_verb = Verb.STOP
@@ -57,6 +73,47 @@ class Run:
         self.target: Placement | None = None
         self.resize_answer: Event | None = None
         self.fed = Fed()
+
+    @classmethod
+    def resumed(cls, job: Job, found: InFlight, at: float) -> "Run":
+        """One that was found in flight; how fast it is is still to be said."""
+        run = cls(job, found.epoch, found.placement, found.work_done, at)
+        run.saved, run.begun, run.mark = found.saved, found.begun, found.since
+        run.paced = found.since
+        run.plan, run.phase, run.ready_at = found.plan, found.phase, found.ready_at
+        run.target, run.serial, run.fed = found.target, found.serial, found.fed
+        run.next_seat = max(found.next_seat, max(run.numbers) + 1)
+        run.stop_verb = found.stop_verb
+        run.foreseen, run.version = found.foreseen, found.version
+        run.told, run.news = found.told, found.news
+        run.change_order, run.end_order, run.news_order = found.order
+        return run
+
+    def in_flight(self) -> InFlight:
+        """What its world knows of it, its truth aside."""
+        return InFlight(
+            job=self.job.id,
+            epoch=self.epoch,
+            phase=self.phase,
+            placement=self.placement,
+            plan=self.plan,
+            work_done=self.done,
+            since=self.mark,
+            units_per_second=self.speed,
+            saved=self.saved,
+            begun=self.begun,
+            ready_at=self.ready_at,
+            target=self.target,
+            serial=self.serial,
+            next_seat=self.next_seat,
+            fed=self.fed,
+            stop_verb=self.stop_verb,
+            foreseen=self.foreseen,
+            version=self.version,
+            told=self.told,
+            news=self.news,
+            order=Order(self.change_order, self.end_order, self.news_order),
+        )
 
     @property
     def live(self) -> bool:
@@ -66,7 +123,7 @@ class Run:
     @property
     def tunable(self) -> bool:
         """Whether its cores can be changed while it trains: in this world, whoever minds them."""
-        return self.job.host is not None
+        return self.job.truth.host is not None
 
     @property
     def more_per_gpu(self) -> PerGpu:
@@ -88,13 +145,17 @@ class Run:
 
     def checkpointed(self, now: float) -> float:
         """Work at the last checkpoint: what a crash leaves."""
-        interval = self.job.checkpoint_interval_seconds
+        interval = self.job.truth.checkpoint_interval_seconds
         if self.phase is not Phase.RUNNING or interval <= 0:
             return self.saved
         whole = int((now - self.begun) / interval) * interval - (self.paced - self.begun)
         if whole < 0:
             return self.saved
         return min(self.paced_done + self.speed * whole, self.progress(now))
+
+    def kept(self, now: float) -> float:
+        """Work that a later incarnation goes on from, if this one is told to stop now."""
+        return self.progress(now) if self.job.truth.saves_on_demand else self.checkpointed(now)
 
     def seen(self, now: float) -> JobReported:
         """What a look at it shows; a resize counts once it has been answered."""
@@ -114,7 +175,9 @@ class Run:
 
     def adoptable(self, now: float) -> JobReported:
         """For a brain that knows nothing: all that it may have processes on, in a resize both."""
-        return replace(self.seen(now), placement=Placement(self.seats), serial=self.serial)
+        return replace(
+            self.seen(now), placement=Placement(self.seats), serial=self.serial, plan=self.plan
+        )
 
     def begin(self, now: float) -> None:
         self.mark = self.begun = self.paced = now

@@ -23,16 +23,19 @@ class Telling:
 
     def has_news_of(self, job: Job) -> bool:
         """Whether its curve, what its cores do or its length is still to be learnt."""
-        untold = any(curve is not None and not curve.known for curve in (job.curve, job.host))
-        return untold or job.loss is not None
+        request, truth = job.request, job.truth
+        minds_cores = request.host is None and truth.host is not None
+        return request.curve is None or minds_cores or truth.loss is not None
 
     def news(self, run: Run, now: float, chance: Chance, number: int) -> JobMeasured:
         """What is told the `number`-th time."""
         job, placement, done = run.job, run.placement, run.progress(now)
         drawn = 2.0 * chance.uniform("speed", job.id, run.epoch, run.serial, number) - 1.0
         loss = None
-        if job.loss is not None:
-            loss = job.loss.at(done, chance.uniform("loss", job.id, run.epoch, run.serial, number))
+        if job.truth.loss is not None:
+            loss = job.truth.loss.at(
+                done, chance.uniform("loss", job.id, run.epoch, run.serial, number)
+            )
         return JobMeasured(
             now,
             job.id,
@@ -40,7 +43,7 @@ class Telling:
             gpus=placement.width,
             nodes=len(placement.nodes),
             units_per_second=run.speed * (1.0 + self.error * drawn),
-            seconds=now - run.paced,
+            seconds=now - max(run.paced, run.told),
             work_done=done,
             cpus=sum(seat.cpus + run.fed.cores * seat.gpus for seat in placement.seats),
             loss=loss,

@@ -5,11 +5,10 @@ world keeps its own account of which GPUs are in use and of which incarnation ru
 does not fit: a second guard that shares no code with the brain's.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from enum import IntEnum
+from typing import Any, Self, TypedDict, Unpack
 
-from weft.brain import invariants
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
@@ -31,29 +30,41 @@ from weft.brain.event import (
 from weft.brain.instruction import Feed, Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.model.cluster import Cluster
+from weft.model.errors import SpecError
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
 from weft.model.placement import Placement
+from weft.model.truth import JobTruth
 from weft.sim.agenda import Agenda, Turn
+from weft.sim.believed import believed
 from weft.sim.chance import Chance
+from weft.sim.checks import Checks
 from weft.sim.costs import COSTS, Costs
 from weft.sim.faults import NO_FAULTS, Faults
 from weft.sim.ground import Ground
 from weft.sim.mishaps import Mishaps
+from weft.sim.moment import InFlight, Moment
 from weft.sim.past import Ending, Past
 from weft.sim.record import JobRecord, Record, Sitting
 from weft.sim.run import Run
 from weft.sim.telling import TELLING, Telling
+from weft.sim.timetable import Happenings, Timetable
+
+__all__ = ["Checks", "World"]
 
 IDLE_TICKS = 2_000
 
 
-class Checks(IntEnum):
-    """How much is verified after each event."""
+class Parts(TypedDict, total=False):
+    """What of a world can be replaced, by name."""
 
-    OFF = 0
-    TOUCHED = 1
-    FULL = 2
+    costs: Costs
+    faults: Faults
+    telling: Telling
+    seed: int
+    journal: Journal | None
+    checks: Checks
+    keep_sittings: bool
 
 
 class World:
@@ -84,20 +95,91 @@ class World:
         self._chance = Chance(seed)
         self._jobs = sorted(jobs, key=lambda job: job.submit_seconds)
         self._mishaps = Mishaps(faults, self._chance)
-        self._agenda = Agenda()
+        self._agenda = Agenda(brain.now)
         self._at = self._agenda.put
         self._ground = Ground()
         self._specs: dict[JobId, Job] = {}
         self._runs: dict[JobId, Run] = {}
         self._past = Past()
-        self._idle = 0
-        self._over = 0
+        self._timetable = Timetable(
+            self._agenda,
+            telling,
+            Happenings(
+                started=self._started,
+                stopped=self._stopped,
+                resized=self._resized,
+                finish=self._finish,
+                fail=self._fail,
+                measure=self._measure,
+                fails_after=self._fails_after,
+            ),
+        )
+        self._acts: dict[type, Callable[[Any], None]] = {
+            Start: self._act_start,
+            Preempt: self._act_stop,
+            Stop: self._act_stop,
+            Resize: self._act_resize,
+            Feed: self._act_feed,
+            Probe: self._act_probe,
+        }
+        self._idle = self._over = self._found = 0
         for node in cluster.nodes:
             self._at(0.0, Turn.WORLD, self._planned, NodeAdded(0.0, node))
         for event in faults.planned:
             self._at(event.at, Turn.WORLD, self._planned, event)
         if self._jobs:
-            self._at(self._jobs[0].submit_seconds, Turn.SUBMISSION, self._submit, 0)
+            at = max(self._jobs[0].submit_seconds, self.now)
+            self._at(at, Turn.SUBMISSION, self._submit, 0)
+
+    # --- beginning in the middle --------------------------------------------------------------
+
+    @classmethod
+    def resume(
+        cls,
+        brain: Brain,
+        truths: Mapping[JobId, JobTruth],
+        *,
+        moment: Moment | None = None,
+        coming: Sequence[Job] = (),
+        **parts: Unpack[Parts],
+    ) -> Self:
+        """A world that goes on from where this brain is; it is driven, so hand in a copy.
+
+        Without a `moment` the runs are where the brain believes them to be. `coming` are jobs that
+        will be submitted; of planned faults those happen that are still to come.
+        """
+        parts["faults"] = parts.get("faults", NO_FAULTS).after(brain.now)
+        world = cls(Cluster(()), coming, brain, **parts)
+        chance = Chance(parts.get("seed", 0))
+        world._take_up(truths, moment or believed(brain, world.costs, chance))
+        return world
+
+    def moment(self) -> Moment:
+        """What this world knows and its brain does not, once all of this instant has happened."""
+        wakes = [at for happen, at in self._agenda.entries if happen == self._tick]
+        return Moment(tuple(run.in_flight() for run in self._runs.values()), tuple(wakes))
+
+    def _take_up(self, truths: Mapping[JobId, JobTruth], moment: Moment) -> None:
+        state = self.brain.state
+        self._ground.take_over(state.node_table)
+        self.record.total_gpus = self._ground.gpus
+        self._found = len(state.slot_of)
+        for name, slot in state.slot_of.items():
+            job = self._specs[name] = Job(state.spec(slot), _truth_of(name, truths))
+            self.record.jobs[name] = JobRecord.found(job, state, slot)
+            self._past.keep(name, float(state.jobs.work_done[slot]))
+        for found in moment.runs:
+            self._find(found)
+        self._timetable.take_up(self._runs.values())
+        for at in moment.wakes:
+            self._at(max(at, self.now), Turn.TICK, self._tick, at)
+
+    def _find(self, found: InFlight) -> None:
+        run = self._runs[found.job] = Run.resumed(self._specs[found.job], found, self.now)
+        self._ground.take(run.seats)
+        if run.phase is Phase.RUNNING:
+            told = found.units_per_second
+            run.speed = self._ground.speed(run) if told is None else told
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -112,7 +194,7 @@ class World:
         while agenda and agenda.next_at <= horizon_seconds:
             self.step()
             if progress is not None and self.record.events % 2048 == 0:
-                progress(self._over, len(self._jobs))
+                progress(self._over, self._found + len(self._jobs))
             if self._idle > IDLE_TICKS:
                 break
         return self.record.close(self.now, self.brain, self.journal)
@@ -137,17 +219,9 @@ class World:
         self.record.events += 1
         self.journal.record(event, instructions)
         if self.checks:
-            self._check(event)
+            self.checks.demand(self.brain, event)
         for instruction in instructions:
             self._send(instruction)
-
-    def _check(self, event: Event) -> None:
-        state, decision = self.brain.state, self.brain.decision
-        if self.checks is Checks.FULL or decision is not None:
-            invariants.demand(invariants.check(state, decision))
-        job = getattr(event, "job", None)
-        if type(job) is str:
-            invariants.demand(invariants.check_job(state, JobId(job)))
 
     # --- things that happen -------------------------------------------------------------------
 
@@ -160,10 +234,9 @@ class World:
         self._idle = 0
         if job.id not in self._specs:
             self._specs[job.id] = job
-            asked = job.width.asked_gpus
-            seconds = job.work.amount / (job.units_per_second(asked) if asked else 1.0)
+            asked, seconds = job.width.asked_gpus, job.truth.seconds_as_asked
             self.record.jobs[job.id] = JobRecord(job.id, job.tenant, asked, self.now, seconds)
-        self._deliver(JobSubmitted(self.now, job))
+        self._deliver(JobSubmitted(self.now, job.request))
 
     def _tick(self, at: float) -> None:
         if self.brain.round_is_due(at):
@@ -215,36 +288,23 @@ class World:
         run.begin(self.now)
         if not run.broken:
             run.speed = self._ground.speed(run)
-            self._foresee(run)
+            self._timetable.pace(run)
         self._tell(InstructionDone(self.now, run.job.id, run.epoch, Verb.START))
         if run.live or run.tunable:
             self._tell(run.seen(self.now))
 
-    def _foresee(self, run: Run) -> None:
-        """When this run ends, if nothing else happens: done, or failed before."""
-        run.version += 1
-        left = max(run.job.work.amount - run.done, 0.0)
-        run.finish_at = float("inf")
-        if run.speed > 0:
-            run.finish_at = max(self.now, run.mark) + left / run.speed
-        share = self._mishaps.fail_after(self.now, run.job.id, run.epoch)
-        if share is not None:
-            at = self.now + share * (run.finish_at - self.now)
-            self._at(at, Turn.JOB, self._fail, (run, run.version))
-        elif run.finish_at < float("inf"):
-            self._at(run.finish_at, Turn.JOB, self._finish, (run, run.version))
-        if run.speed > 0 and self.telling.has_news_of(run.job):
-            at = max(self.now, run.mark) + self.telling.after_seconds
-            self._at(at, Turn.MESSAGE, self._measure, (run, run.version, run.version))
+    def _fails_after(self, run: Run) -> float | None:
+        return self._mishaps.fail_after(run.foreseen, run.job.id, run.epoch)
 
-    def _measure(self, what: tuple[Run, int, int]) -> None:
+    def _measure(self, what: tuple[Run, int]) -> None:
         """Its width has stood still for a while: what the workers have measured is told."""
-        run, version, number = what
+        run, version = what
         if run.version != version or run.phase is not Phase.RUNNING:
             return
-        self._tell(self.telling.news(run, self.now, self._chance, number))
-        at = self.now + self.telling.every_seconds
-        self._at(at, Turn.MESSAGE, self._measure, (run, version, number + 1))
+        self._tell(self.telling.news(run, self.now, self._chance, run.news))
+        run.told = self.now
+        run.news += 1
+        self._timetable.news(run)
 
     def _finish(self, what: tuple[Run, int]) -> None:
         run, version = what
@@ -301,7 +361,7 @@ class World:
             useful = max(self.now - run.mark - self.costs.overhead_seconds(run.job), 0.0)
             run.done = min(run.done + useful * run.speed, run.job.work.amount)
             run.mark = self.now
-            self._foresee(run)
+            self._timetable.pace(run)
             self._deliver(JobReported(self.now, run.job.id, run.epoch, Phase.RUNNING, run.done))
 
     # --- instructions -------------------------------------------------------------------------
@@ -317,16 +377,7 @@ class World:
                 self._at(self.now + delay, Turn.MESSAGE, self._act, instruction)
 
     def _act(self, instruction: Instruction) -> None:
-        if isinstance(instruction, Start):
-            self._act_start(instruction)
-        elif isinstance(instruction, Preempt | Stop):
-            self._act_stop(instruction)
-        elif isinstance(instruction, Resize):
-            self._act_resize(instruction)
-        elif isinstance(instruction, Feed):
-            self._act_feed(instruction)
-        elif isinstance(instruction, Probe):
-            self._act_probe(instruction)
+        self._acts[type(instruction)](instruction)
 
     def _act_start(self, start: Start) -> None:
         present = self._runs.get(start.job)
@@ -358,6 +409,7 @@ class World:
         job = self._specs[start.job]
         placement, saved = start.assignment.placement.numbered(), self._past.kept(job.id)
         run = Run(job, start.epoch, placement, saved, self.now)
+        run.plan = start.assignment.plan
         self._runs[job.id] = run
         self._ground.take(placement.seats)
         line = self.record.jobs[job.id]
@@ -366,7 +418,7 @@ class World:
             line.first_start = self.now
             line.first_nodes = len(run.placement.nodes)
         delay = self.costs.start.at(self._chance.uniform("start", job.id, start.epoch))
-        self._at(self.now + delay, Turn.MESSAGE, self._started, run)
+        self._timetable.change(run, delay)
 
     def _act_resize(self, resize: Resize) -> None:
         """Newer than what was done before: seats that are added are taken at once."""
@@ -387,7 +439,7 @@ class World:
         self._ground.take(run.placement.added_by(target))
         run.target, run.next_seat = target, max(run.next_seat, max(target.numbers) + 1)
         delay = self.costs.resize.at(self._chance.uniform("resize", run.job.id, run.serial))
-        self._at(self.now + delay, Turn.MESSAGE, self._resized, (run, run.serial))
+        self._timetable.change(run, delay)
 
     def _unfit(self, run: Run, target: Placement) -> str:
         """Why this world will not do it."""
@@ -439,7 +491,7 @@ class World:
         run.speed = self._ground.speed(run)
         run.mark += pause_seconds
         run.paced += pause_seconds
-        self._foresee(run)
+        self._timetable.pace(run)
 
     def _act_feed(self, feed: Feed) -> None:
         """Other cores and memory from now on; training does not stop for it."""
@@ -473,13 +525,13 @@ class World:
         if run.phase is Phase.STOPPING:
             return
         if run.phase is Phase.RUNNING and not run.broken:
-            run.done, run.saved = run.progress(self.now), run.checkpointed(self.now)
+            run.done, run.saved = run.kept(self.now), run.checkpointed(self.now)
         run.phase, run.stop_verb = Phase.STOPPING, stop.verb
         run.speed, run.mark = 0.0, self.now
         run.version += 1
         delay = self.costs.stop.at(self._chance.uniform("stop", stop.job, stop.epoch))
         delay += self.faults.lease_seconds if run.broken else 0.0
-        self._at(self.now + delay, Turn.MESSAGE, self._stopped, run)
+        self._timetable.change(run, delay)
 
     def _answer_absent(self, job: JobId, epoch: int, verb: Verb) -> None:
         """It is gone, or it is not to come: an epoch stopped before it started never starts."""
@@ -512,3 +564,9 @@ class World:
         if event.at != self.now:
             event = replace(event, at=self.now)
         self._deliver(event)
+
+
+def _truth_of(job: JobId, truths: Mapping[JobId, JobTruth]) -> JobTruth:
+    if job not in truths:
+        raise SpecError(f"job {job} is active and has no truth", hint="draw one: sim.sampled")
+    return truths[job]

@@ -5,18 +5,18 @@ does not has the steps of its script for a unit, and learns their total from the
 is said of one job (done, kept, per second) is said in one unit.
 """
 
-from weft.model.job import Work
+from weft.model.claim import WorkClaim
 
 
-def work_in_steps(work: Work, steps: float, total: float | None) -> float | None:
+def work_in_steps(work: WorkClaim | None, steps: float, total: float | None) -> float | None:
     """So many steps, or so many per second, in the job's unit; None where that cannot be said."""
-    if not work.known:
+    if work is None:
         return steps
     if not total or total < 0:
         return None
     return steps / total * work.amount
 
 
-def stated_by_script(work: Work, total: float | None) -> float | None:
+def stated_by_script(work: WorkClaim | None, total: float | None) -> float | None:
     """The whole work as the script states it, where the job file does not."""
-    return None if work.known or not total or total < 0 else float(total)
+    return None if work is not None or not total or total < 0 else float(total)

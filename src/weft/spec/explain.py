@@ -231,9 +231,13 @@ RULES: Final = f"""
 - Unknown fields are refused by the API server for every client, through the policies that the
   chart installs (`admissionPolicy.enabled`). Without them the object is stored, and the operator
   refuses the job.
-- Workers run `/bin/sh -c` with the command, once on each seat. They run without privileges, under
-  the namespace's default service account, without its token; a job cannot ask for node names, host
-  paths, tolerations or other service accounts.
+- Workers run `/bin/sh -c` with the command, once on each seat. They run without privileges and
+  without a token for the API server; a job cannot ask for node names, host paths or capabilities.
+- Who names a Secret or a ConfigMap must be allowed to `get` it, and who names a `service_account`
+  to `impersonate` it, when the job is created. All three are to be had in namespaces with the
+  label `weft.dev/lending: allowed`.
+- `devices_per_gpu` are counted by the GPU: a node suits the job if it has as many for each of its
+  GPUs. What comes out as half a device for a worker is rounded down.
 - On a stop, SIGTERM goes to the commands that the shell runs, and `grace` later SIGKILL. When they
   have ended, the shell does too: commands that follow are not run.
 """

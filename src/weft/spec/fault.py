@@ -47,12 +47,16 @@ ELSEWHERE: Final = {
     "mounts": "volumes",
     "max_retries": "retry.limit",
     "restarts": "retry.limit",
+    "envfrom": "env_from",
+    "secrets": "env_from",
+    "serviceaccount": "service_account",
+    "serviceaccountname": "service_account",
+    "priorityclassname": "priority_class",
 }
 # Words of a pod, which a tenant does not write.
 POD_WORDS: Final = frozenset(
     (
         "affinity",
-        "annotations",
         "containers",
         "hostipc",
         "hostnetwork",
@@ -62,14 +66,10 @@ POD_WORDS: Final = frozenset(
         "labels",
         "nodename",
         "nodeselector",
-        "priorityclassname",
         "privileged",
         "runtimeclassname",
         "schedulername",
         "securitycontext",
-        "serviceaccount",
-        "serviceaccountname",
-        "tolerations",
     )
 )
 POD_HINT: Final = "Weft builds the pods itself: this cannot be set in a job; remove it"
@@ -174,7 +174,8 @@ def _nearest(model: type[BaseModel], path: Path) -> str:
     if key.replace("_", "") in POD_WORDS:
         return POD_HINT
     near = get_close_matches(key, known, n=1)
-    meant = near[0] if near else ELSEWHERE.get(key) or _elsewhere(model, key)
+    word = ELSEWHERE.get(key)
+    meant = near[0] if near and (not word or len(path) > 1) else word or _elsewhere(model, key)
     return f"did you mean '{meant}'?" if meant else f"fields here: {', '.join(known)}"
 
 

@@ -6,22 +6,38 @@ editors' schema, the reference page and the help on the command line; what stand
 nowhere else. Quantities stay as they were written and are read by properties.
 """
 
-import re
 from typing import Annotated, Any, Final
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from weft.model.errors import SpecError
+from weft.spec.pod_fields import (
+    MAX_ANNOTATIONS,
+    MAX_DEVICES,
+    MAX_ENV_FROM,
+    MAX_LENT,
+    MAX_TOLERATIONS,
+    MAX_VOLUMES,
+    OBJECT_PATTERN,
+    PATH_WORDS,
+    TEXT_PATTERN,
+    AbsolutePath,
+    Annotations,
+    Devices,
+    EnvName,
+    EnvSources,
+    ObjectName,
+    Tolerations,
+    Volumes,
+    listed_once,
+)
 from weft.spec.quantity import (
     DURATION_OR_ZERO_PATTERN,
     DURATION_PATTERN,
@@ -34,54 +50,22 @@ from weft.spec.quantity import (
     gpu_range,
     memory_gib,
 )
+from weft.spec.strict import Strict, told
+from weft.spec.strict import wrong as _wrong
 
 MAX_NAME: Final = 50
 MAX_RUN: Final = 32_000  # one argument of a process holds 128 KiB, a character up to 4 bytes
 MAX_ENV: Final = 100
 MAX_ENV_VALUE: Final = 4_096
-MAX_VOLUMES: Final = 16
 MAX_GPU_TYPES: Final = 16
 MAX_PRIORITY: Final = 1_000
 MAX_GRACE_SECONDS: Final = 600
 DEFAULT_GRACE: Final = "30s"
 
 NAME_PATTERN: Final = "^[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?$"
-OBJECT_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 LABEL_PATTERN: Final = "^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
 IMAGE_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$"
-TEXT_PATTERN: Final = r"^[^\x00]*$"
 COMMAND_PATTERN: Final = r"^[^\x00]*[!-~][^\x00]*$"
-# No component is `.` or `..`, none is empty, and `:` would split a mount in two.
-PATH_PATTERN: Final = r"^(/\.?[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)+$"
-ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]*$"
-
-# What Weft sets itself, and what would hand a container devices that it was not given.
-RESERVED_ENV_PATTERN: Final = (
-    "^(WEFT_.*|PET_.*|TORCHELASTIC_.*|KUBEFLOW_TRAINER_.*|MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE"
-    "|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|NODE_RANK|NNODES"
-    "|NVIDIA_VISIBLE_DEVICES|NVIDIA_MIG_.*|NVIDIA_IMEX_.*)$"
-)
-RESERVED_PATH_PATTERN: Final = "^/(proc|sys|dev|(var/)?run/(weft|secrets))(/.*)?$"
-
-_RESERVED_ENV = re.compile(RESERVED_ENV_PATTERN)
-_RESERVED_PATH = re.compile(RESERVED_PATH_PATTERN)
-
-
-class Strict(BaseModel):
-    """A part of the file: unknown fields are refused, and no value is bent into another kind."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-def told(default: object, description: str, *, allowed: str, example: object, **more: Any) -> Any:  # noqa: ANN401
-    """A field with everything that help pages and errors say about it."""
-    return Field(
-        default,
-        description=description,
-        examples=[example],
-        json_schema_extra={"allowed": allowed},
-        **more,
-    )
 
 
 def _read_gpus(written: object) -> int | str:
@@ -97,35 +81,10 @@ def _one_or_more(written: object) -> object:
     return [written] if isinstance(written, str) else written
 
 
-def _listed_once(names: list[str]) -> list[str]:
-    if len(set(names)) < len(names):
-        raise _wrong("a name is listed twice", hint="list each name once")
-    return names
-
-
-def _free_env(name: str) -> str:
-    if _RESERVED_ENV.fullmatch(name):
-        raise _wrong(
-            f"'{name}' is set by Weft or by the device plugin", hint="remove it, or rename it"
-        )
-    return name
-
-
-def _free_path(path: str) -> str:
-    if _RESERVED_PATH.fullmatch(path):
-        raise _wrong(f"'{path}' belongs to the system or to Weft", hint="mount it elsewhere")
-    return path
-
-
 def _short(written: str) -> str:
     if duration_seconds(written) > MAX_GRACE_SECONDS:
         raise _wrong(f"'{written}' is longer than 10m", hint="save within 10 minutes")
     return written
-
-
-def _wrong(message: str, *, hint: str, field: str = "") -> PydanticCustomError:
-    # The text goes in as a value, because a template would read braces in what was written.
-    return PydanticCustomError("weft", "{text}", {"text": message, "hint": hint, "field": field})
 
 
 Gpus = Annotated[
@@ -145,7 +104,7 @@ GpuTypes = Annotated[
     list[Annotated[str, Field(pattern=LABEL_PATTERN, max_length=63)]],
     Field(min_length=1, max_length=MAX_GPU_TYPES),
     BeforeValidator(_one_or_more),
-    AfterValidator(_listed_once),
+    AfterValidator(listed_once),
 ]
 Memory = Annotated[str, Field(pattern=MEMORY_PATTERN, max_length=16)]
 Duration = Annotated[str, Field(pattern=DURATION_PATTERN, min_length=2, max_length=23)]
@@ -160,17 +119,11 @@ ShortDuration = Annotated[
 # Not "at least 0.1": the API server cuts a bound to a whole number where it meets one.
 Cpus = Annotated[float, Field(gt=0, le=4096, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
-ObjectName = Annotated[str, Field(pattern=OBJECT_PATTERN, max_length=253)]
 QueueName = Annotated[str, Field(pattern=OBJECT_PATTERN, max_length=63)]
 Command = Annotated[str, Field(pattern=COMMAND_PATTERN, min_length=1, max_length=MAX_RUN)]
 Image = Annotated[str, Field(pattern=IMAGE_PATTERN, max_length=512)]
-AbsolutePath = Annotated[str, Field(pattern=PATH_PATTERN, max_length=512)]
-MountPath = Annotated[AbsolutePath, AfterValidator(_free_path)]
-EnvName = Annotated[str, Field(pattern=ENV_PATTERN, max_length=128), AfterValidator(_free_env)]
 EnvValue = Annotated[str, Field(pattern=TEXT_PATTERN, max_length=MAX_ENV_VALUE)]
 Env = Annotated[dict[EnvName, EnvValue], Field(max_length=MAX_ENV)]
-
-PATH_WORDS: Final = "an absolute path of letters, digits and . _ @ + -, without '..', up to 512"
 
 
 class Resources(Strict):
@@ -185,7 +138,8 @@ class Resources(Strict):
     )
     gpu_type: GpuTypes | None = told(
         None,
-        "GPU types that the job accepts, any of them; without it, every type. A job file may name "
+        "GPU types that the job accepts, any of them; without it, every type of whole GPUs. Parts "
+        "of GPUs go by their profile, such as MIG-1g.5gb. A job file may name "
         "one without brackets.",
         allowed=f"up to {MAX_GPU_TYPES} names of letters, digits and . _ -, up to 63 characters",
         example=["H100", "A100"],
@@ -201,6 +155,13 @@ class Resources(Strict):
         "Main memory for each GPU.",
         allowed="a number from 1 with MB, GB, TB (powers of 1000) or MiB, GiB, TiB (of 1024)",
         example="64GB",
+    )
+    devices_per_gpu: Devices | None = told(
+        None,
+        "Other devices for each GPU, by the name of their resource: network cards for RDMA, say. "
+        "A node without them is never chosen. Each worker gets whole ones, rounded down.",
+        allowed=f"up to {MAX_DEVICES} names such as rdma/hca with a number above 0, up to 1024",
+        example={"rdma/hca": 1},
     )
     cpus: Cpus | None = told(
         None,
@@ -222,14 +183,26 @@ class Resources(Strict):
     @model_validator(mode="after")
     def _per_gpu_or_whole(self) -> "Resources":
         if self.width.most == 0:
-            self._refuse(("cpus_per_gpu", "memory_per_gpu", "gpu_type"), "a job without GPUs")
+            self._refuse(PER_GPU, "a job without GPUs")
             if self.cpus is None:
                 raise _wrong(
                     "a job without GPUs needs cpus", hint="add cpus, such as 16", field="cpus"
                 )
             return self
         self._refuse(("cpus", "memory"), "a job with GPUs")
+        self._demand_whole_devices()
         return self
+
+    def _demand_whole_devices(self) -> None:
+        """The least width has one of each at least."""
+        least = max(self.width.least, 1)
+        for name, amount in (self.devices_per_gpu or {}).items():
+            if amount * least < 1:
+                raise _wrong(
+                    f"{least} GPUs with {amount:g} of {name} each have none of it",
+                    hint="ask for more of it, or for more gpus",
+                    field="devices_per_gpu",
+                )
 
     def _refuse(self, names: tuple[str, ...], who: str) -> None:
         for name in names:
@@ -238,6 +211,7 @@ class Resources(Strict):
                 raise _wrong(f"{who} cannot have {name}", hint=hint, field=name)
 
 
+PER_GPU: Final = ("cpus_per_gpu", "memory_per_gpu", "gpu_type", "devices_per_gpu")
 WRITE_INSTEAD: Final = {
     "cpus": "write cpus_per_gpu",
     "memory": "write memory_per_gpu",
@@ -270,29 +244,6 @@ class Checkpoint(Strict):
         allowed="a duration such as 90s, 10m, 1h30m",
         example="10m",
     )
-
-
-class Volume(Strict):
-    """A claim of the same namespace, and where it appears."""
-
-    claim: ObjectName = told(
-        ...,
-        "Name of a PersistentVolumeClaim in the job's own namespace.",
-        allowed="a name of a-z, 0-9, - and ., up to 253 characters",
-        example="ckpt-pvc",
-    )
-    path: MountPath = told(
-        ...,
-        "Where it is mounted.",
-        allowed=f"{PATH_WORDS}; not below /proc, /sys, /dev, /run/weft or /run/secrets",
-        example="/ckpt",
-    )
-    read_only: bool = told(
-        False, "Whether the workers may only read it.", allowed="true or false", example=True
-    )
-
-
-Volumes = Annotated[list[Volume], Field(max_length=MAX_VOLUMES)]
 
 
 class JobSpec(Strict):
@@ -372,11 +323,48 @@ class JobSpec(Strict):
         f"{MAX_ENV_VALUE} characters",
         example={"WANDB_PROJECT": "sft"},
     )
+    env_from: EnvSources = told(
+        [],
+        "Variables whose values stand in Secrets or ConfigMaps of the job's namespace; at most "
+        f"{MAX_LENT} of each, those of volumes included. Used in clusters only.",
+        allowed=f"up to {MAX_ENV_FROM} entries",
+        example=[{"name": "HF_TOKEN", "secret": "hugging-face", "key": "token"}],
+    )
     volumes: Volumes = told(
         [],
-        "Claims of the job's namespace that its workers mount.",
+        "Claims, Secrets and ConfigMaps of the job's namespace that its workers mount.",
         allowed=f"up to {MAX_VOLUMES} entries",
         example=[{"claim": "ckpt-pvc", "path": "/ckpt"}],
+    )
+    service_account: ObjectName | None = told(
+        None,
+        "ServiceAccount of the workers, for the identity that a cloud gives to it; without it, "
+        "the namespace's default one. Its token for the API server is not mounted. Used in "
+        "clusters only.",
+        allowed="a name of a-z, 0-9, - and ., up to 253 characters",
+        example="trainer",
+    )
+    priority_class: ObjectName | None = told(
+        None,
+        "PriorityClass of the workers' pods, one of those that the cluster's operator allows. "
+        "Which job goes first is not its subject: that is priority. Used in clusters only.",
+        allowed="a name of a-z, 0-9, - and ., up to 253 characters",
+        example="training",
+    )
+    tolerations: Tolerations = told(
+        [],
+        "Keys of taints that the workers bear, of those that the cluster's operator allows. Used "
+        "in clusters only.",
+        allowed=f"up to {MAX_TOLERATIONS} names such as example.com/spot",
+        example=["example.com/spot"],
+    )
+    annotations: Annotations = told(
+        {},
+        "Annotations of the workers' pods, such as the networks that they join. Used in clusters "
+        "only.",
+        allowed=f"up to {MAX_ANNOTATIONS} names, none of kubernetes.io, k8s.io, weft.dev or "
+        "karpenter.sh; values are text of up to 4096 characters",
+        example={"k8s.v1.cni.cncf.io/networks": "rdma-net"},
     )
     keep_on_failure: DurationOrZero | None = told(
         None,
@@ -386,7 +374,8 @@ class JobSpec(Strict):
     )
     ttl: DurationOrZero | None = told(
         None,
-        "When the finished job is deleted, counted from its end; without it, it stays.",
+        "When the finished job is deleted, counted from its end; without it, after 30 days, or as "
+        "its world is told.",
         allowed="a duration such as 7d",
         example="7d",
     )
@@ -414,6 +403,38 @@ class JobSpec(Strict):
     @property
     def memory_gib(self) -> float:
         return _gib(self.resources.memory)
+
+    @property
+    def secrets(self) -> list[str]:
+        """Those that it names, each once."""
+        named = [entry.secret for entry in self.env_from]
+        named += [volume.secret for volume in self.volumes]
+        return list(dict.fromkeys(filter(None, named)))
+
+    @property
+    def config_maps(self) -> list[str]:
+        named = [entry.config_map for entry in self.env_from]
+        named += [volume.config_map for volume in self.volumes]
+        return list(dict.fromkeys(filter(None, named)))
+
+    @model_validator(mode="after")
+    def _one_value_per_variable(self) -> "JobSpec":
+        names = [*self.env, *(source.name for source in self.env_from)]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise _wrong(f"'{name}' is set twice", hint="set it once", field="env_from")
+        return self
+
+    @model_validator(mode="after")
+    def _few_lent(self) -> "JobSpec":
+        for what, names in (("Secrets", self.secrets), ("ConfigMaps", self.config_maps)):
+            if len(names) > MAX_LENT:
+                raise _wrong(
+                    f"{len(names)} {what} are more than {MAX_LENT}",
+                    hint="put their entries into fewer",
+                    field="env_from",
+                )
+        return self
 
     @model_validator(mode="after")
     def _one_volume_per_path(self) -> "JobSpec":

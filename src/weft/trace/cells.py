@@ -15,8 +15,8 @@ from dataclasses import fields
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.ids import GpuType
-from weft.model.job import GpuSpeed, Width
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.request import GpuSpeed, Width
 
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 DEGREES = ("data", "tensor", "pipeline", "accumulation_steps")

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.model.errors import SpecError
-from weft.model.job import Job, WorkUnit
+from weft.model.job import Job
+from weft.model.request import WorkUnit
 from weft.trace.generator import draw_submits
 from weft.trace.mix import Lognormal, Mix, SizeClass, TenantMix
 from weft.trace.workload import Workload

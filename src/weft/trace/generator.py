@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from weft.model.errors import SpecError
 from weft.model.ids import JobId, TenantId
-from weft.model.job import Job, Width, Work
+from weft.model.job import Job
+from weft.model.request import Width
+from weft.model.truth import Work
 from weft.trace.mix import Mix, SizeClass, TenantMix
 from weft.trace.philly_mix import PHILLY
 from weft.trace.workload import Workload
@@ -189,7 +191,7 @@ def _jobs(
     columns = (tenants[order], widths[order], seconds[order], submits[order])
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(
-        Job(
+        Job.told(
             id=JobId(f"job-{number:0{digits}d}"),
             width=fixed[gpus],
             work=Work(duration),

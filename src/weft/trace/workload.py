@@ -10,7 +10,9 @@ from typing import Any
 
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_TENANT, JobId, TenantId
-from weft.model.job import Job, Width, Work, WorkUnit
+from weft.model.job import Job
+from weft.model.request import Width, WorkUnit
+from weft.model.truth import Work
 from weft.trace.faults import InputFault, OnFault
 from weft.trace.reading import Reading
 
@@ -59,7 +61,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobColumns:
-    """Typed columns of a file, in its order. `more` holds other fields of `Job`, None: default."""
+    """Typed columns of a file, in its order. `more` holds other words of `Job.told`."""
 
     ids: Sequence[str]
     submit_seconds: Sequence[float | None]
@@ -128,7 +130,7 @@ def _jobs(reading: Reading, columns: JobColumns) -> dict[int, Job]:
             continue
         given = {key: cells[index] for key, cells in more.items() if cells[index] is not None}
         try:
-            jobs[index] = Job(
+            jobs[index] = Job.told(
                 id=JobId(name),
                 width=width,
                 work=work,

@@ -15,19 +15,47 @@ scheduler that `prepare` makes is held back alike. What belongs to a step and no
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import LBFGS, Optimizer, SparseAdam
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.utils.data import DataLoader, IterableDataset
 
 from weft.model.errors import SpecError
 from weft.train.contact import find_contact
+from weft.train.figures import Figure, as_tensor, mean_of
 from weft.train.level import Level, reduction_for
-from weft.train.loader import Collate, Loader, MicroBatch, Samples
+from weft.train.loader import Loader, MicroBatch, Samples
+from weft.train.loader_processes import Collate, ProcessOptions
 from weft.train.plan import sharded
+from weft.train.run import log_dir, run_id, tell_trackers
+from weft.train.scaling import hold_back, is_asked_by_scaler
 from weft.train.session import Session
 from weft.train.state import StateBook
+from weft.train.taken_over import taken_over
+from weft.train.torch_group import (
+    answer_with_a_word,
+    refuse_own_group,
+    refuse_sync_batch_norm,
+)
+
+__all__ = [
+    "backward",
+    "first",
+    "gather",
+    "loader",
+    "log_dir",
+    "mean",
+    "metric",
+    "on_rescale",
+    "prepare",
+    "run_id",
+    "state",
+    "stepped",
+    "steps",
+]
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 MakeScheduler = Callable[[Optimizer], LRScheduler]
@@ -79,26 +107,36 @@ def prepare(
     """
     global _session  # noqa: PLW0603 - one process trains one model
     contact = find_contact()
+    refuse_own_group()
+    refuse_sync_batch_norm(model)
+    if contact is not None and _session is not None:
+        raise _prepared_twice()
+    tell_trackers()
     if contact is not None and contact.shard > 1:
         model = sharded(model, contact, block)
     optimizer = make_optimizer(model.parameters())
+    _check_optimizer(optimizer)
     scheduler = make_scheduler(optimizer) if make_scheduler else None
     level = Level(determinism)
+    book = StateBook(model, optimizer, scheduler)
     session = Session(
         contact,
-        StateBook(model, optimizer, scheduler),
-        reduction_for(level, model, logical),
+        book,
+        reduction_for(level, book, logical),
         optimizer.step,
         logical=logical if level is Level.BITWISE else None,
     )
     _session = session
-    _hold_back(session, optimizer, scheduler)
+    if contact is not None:
+        answer_with_a_word(contact.shard)
+    _hold_back(session, optimizer)
     if scheduler is None:
         return model, optimizer
+    _hold_back_schedule(session, scheduler)
     return model, optimizer, scheduler
 
 
-def loader(
+def loader(  # noqa: PLR0913 - what is said of the data, by name
     dataset: Samples,
     global_batch: int,
     *,
@@ -107,8 +145,13 @@ def loader(
     micro: int | None = None,
     collate: Collate | None = None,
     workers: int = 0,
+    fixed: bool = False,
+    **options: Unpack[ProcessOptions],
 ) -> Loader:
-    """The samples of a run, each exactly once per pass for any width (see `weft.train.loader`)."""
+    """The samples of a run, each exactly once per pass for any width (see `weft.train.loader`).
+
+    `num_workers` processes, `pin_memory` and the like are those of torch's DataLoader.
+    """
     return Loader(
         dataset,
         global_batch,
@@ -117,22 +160,59 @@ def loader(
         micro=micro,
         collate=collate,
         workers=workers,
+        fixed=fixed,
+        **options,
     )
 
 
-def steps(samples: Loader, total: int) -> Iterator[MicroBatch]:
-    """Micro-batches until `total` optimizer steps are done, across resizes, losses and restarts."""
-    return current().steps(samples, total)
+def steps(samples: Loader | DataLoader[Any], total: int | None = None) -> Iterator[MicroBatch]:
+    """Micro-batches until `total` optimizer steps are done, across resizes, losses and restarts.
+
+    A DataLoader of torch's is taken over; its `batch_size` is the global batch.
+
+    A script may have several such loops, one after the other; `total` counts the steps of all.
+    Without it a loop is a pass over the data, or what is left of one that an earlier loop began.
+    """
+    loader = taken_over(samples) if isinstance(samples, DataLoader) else samples
+    session = current()
+    refuse_sync_batch_norm(session.book.model)
+    if session.contact is None or session.contact.shard == 1:
+        refuse_own_group()
+    return session.steps(loader, total)
 
 
-def backward(loss: Tensor) -> None:
-    """In place of `loss.backward()`; the loss is the mean over the micro-batch."""
-    current().backward(loss)
+def backward(loss: Tensor, weight: float | Tensor | None = None) -> None:
+    """In place of `loss.backward()`; the loss is the mean over the micro-batch.
+
+    Args:
+        loss: a mean over samples, or over `weight` things such as tokens.
+        weight: of this micro-batch; the step's gradient is then the mean over all such things of
+            the global batch, at any width.
+    """
+    current().backward(loss, None if weight is None else float(weight))
 
 
 def stepped() -> bool:
-    """Whether the optimizer has stepped in this micro-batch."""
-    return current().stepped
+    """Whether the optimizer has stepped in this micro-batch.
+
+    Behind a loop: whether this worker was there at its end, and has not come later.
+    """
+    return current().asked_stepped()
+
+
+def mean(value: Figure, weight: float = 1.0) -> Figure:
+    """The mean over all workers, for evaluations; behind `if weft.stepped():`."""
+    return mean_of(value, weight, lambda mine: current().gather(mine, "mean"))
+
+
+def gather(value: Tensor | float, group: None = None) -> list[Tensor]:
+    """What each worker has, by rank; shapes may differ. Behind `if weft.stepped():`.
+
+    There is one group, of all workers; torchmetrics says so by `group=None`.
+    """
+    if group is not None:
+        raise SpecError("weft.gather() of a part of the workers", hint="leave the group out")
+    return current().gather(as_tensor(value), "gather")
 
 
 def first() -> bool:
@@ -146,9 +226,18 @@ def metric(**values: float) -> None:
 
 
 def state(**objects: Any) -> None:
-    """More state to carry along: tensors, or objects with `state_dict` and `load_state_dict`."""
+    """More state to carry along: tensors, or objects with `state_dict` and `load_state_dict`.
+
+    A GradScaler or a scheduler that is given here is held back like the optimizer.
+    """
+    session = current()
     for name, value in objects.items():
-        current().book.add(name, value)
+        _check_no_stream(name, value)
+        session.book.add(name, value)
+        if isinstance(value, GradScaler):
+            hold_back(session, value)
+        elif isinstance(value, LRScheduler):
+            _hold_back_schedule(session, value)
 
 
 def on_rescale(notice: Callable[[], None]) -> Callable[[], None]:
@@ -164,13 +253,60 @@ def current() -> Session:
     return _session
 
 
-def _hold_back(session: Session, optimizer: Optimizer, scheduler: LRScheduler | None) -> None:
+def _prepared_twice() -> SpecError:
+    return SpecError(
+        "weft.prepare() was called twice",
+        hint="put all networks into one module, and their parameters into groups of one optimizer; "
+        "who gets no gradient in a step is not moved in it",
+    )
+
+
+def _check_no_stream(name: str, value: object) -> None:
+    """It is read ahead of the training, and on one worker only."""
+    if isinstance(value, IterableDataset | DataLoader):
+        raise SpecError(
+            f"weft.state({name}=...) would save where the reading is, not where the training is",
+            hint="leave it out: a stream is gone through, or skipped, up to the step of the job",
+        )
+
+
+def _check_optimizer(optimizer: object) -> None:
+    """Refuse what would come to something else at another width."""
+    if isinstance(optimizer, list | tuple):
+        raise SpecError(
+            "several optimizers for one step",
+            hint="use groups of one optimizer, or write one that steps them all",
+        )
+    if isinstance(optimizer, LBFGS):
+        raise SpecError(
+            "LBFGS computes the loss several times in a step, on one worker alone",
+            hint="use an optimizer that steps by one gradient",
+        )
+    if isinstance(optimizer, SparseAdam):
+        raise SpecError(
+            "SparseAdam wants sparse gradients, and sums are dense",
+            hint="use Adam; Embedding(sparse=True) may stay",
+        )
+
+
+def _hold_back(session: Session, optimizer: Optimizer) -> None:
     """Replace the methods that must not act before the vote."""
 
     def step(closure: Callable[[], Any] | None = None) -> None:
+        if session is not _session:
+            raise _prepared_twice()
         if closure is not None:
-            raise SpecError("an optimizer with a closure cannot be stepped here")
+            raise SpecError(
+                "opt.step(closure) would compute a step on one worker alone",
+                hint="compute the loss in the loop, weft.backward(loss), opt.step()",
+            )
+        if is_asked_by_scaler() and not session.scaled:
+            raise SpecError(
+                "Weft does not know the GradScaler", hint="call weft.state(scaler=scaler) before"
+            )
+        _check_schedule(session, optimizer)
         session.optimizer_step()
+        optimizer._opt_called = True  # type: ignore[attr-defined]  # else schedulers warn
 
     def zero_grad(set_to_none: bool = True) -> None:
         """Each step begins with zeros anyway, and gradients in hand must stay until it counts."""
@@ -178,12 +314,31 @@ def _hold_back(session: Session, optimizer: Optimizer, scheduler: LRScheduler | 
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # else schedulers warn
     optimizer.step = step  # type: ignore[assignment,method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
-    if scheduler is None:
-        return
+
+
+def _check_schedule(session: Session, optimizer: Optimizer) -> None:
+    """A scheduler leaves its first rates in the optimizer; one that nobody knows is not carried."""
+    if not session.scheduled and any("initial_lr" in group for group in optimizer.param_groups):
+        raise SpecError(
+            "Weft does not know the scheduler of this optimizer",
+            hint="let weft.prepare(model, make_optimizer, make_scheduler) make it, or call "
+            "weft.state(sched=sched)",
+        )
+
+
+def _hold_back_schedule(session: Session, scheduler: LRScheduler) -> None:
+    """It advances with steps that count; where it follows a figure, by the mean over all."""
+    session.scheduled = True
     advance = scheduler.step
+    follows = isinstance(scheduler, ReduceLROnPlateau)
 
     def scheduler_step(*arguments: Any, **named: Any) -> None:
-        if session.stepped:
-            advance(*arguments, **named)
+        if not session.stepped:
+            return
+        if follows and arguments:
+            arguments = (session.common_mean(float(arguments[0])), *arguments[1:])
+        elif follows and "metrics" in named:
+            named["metrics"] = session.common_mean(float(named["metrics"]))
+        advance(*arguments, **named)
 
     scheduler.step = scheduler_step  # type: ignore[method-assign]

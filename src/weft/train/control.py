@@ -7,48 +7,39 @@ there. It waits only where it has nothing to do: before its first epoch, and aft
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from weft.agent.messages import (
-    Abandon,
-    Arm,
-    Broken,
-    Built,
-    Drain,
-    Halt,
-    Message,
-    NotBuilt,
-    Prepare,
-    Pulse,
-    Regroup,
-    Save,
-    Standby,
-    Welcome,
-)
+import torch
+
+from weft.agent.messages import Message, Prepare, Pulse, Regroup, Welcome
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import WorldError
 from weft.train.contact import Contact
 from weft.train.group import EpochGroups, build
+from weft.train.protocol import Beat, Build, Cut, Deed, Discard, Order, Part, Say
 from weft.train.wire import Wire
 
 PULSE_SECONDS: Final = 0.5
 WORKER: Final = "worker"
 
-Order = Arm | Regroup | Standby
-
 
 class Building:
     """The groups of a coming epoch, on their way."""
 
-    def __init__(self, contact: Contact, order: Prepare | Regroup, limit_seconds: float) -> None:
+    def __init__(
+        self,
+        contact: Contact,
+        order: Prepare | Regroup,
+        limit_seconds: float,
+        device: torch.device,
+    ) -> None:
         self.order = order
         self.ended = self._discarded = False
         self.failure: Exception | None = None
         self._groups: EpochGroups | None = None
-        self._contact, self._limit_seconds = contact, limit_seconds
+        self._contact, self._limit_seconds, self._device = contact, limit_seconds, device
         self._thread = threading.Thread(target=self._build, name="weft-building", daemon=True)
 
     def start(self, then: Callable[["Building"], None]) -> None:
@@ -73,7 +64,9 @@ class Building:
         order = self.order
         try:
             if self._contact.worker in order.members:
-                self._groups = build(self._contact, order.epoch, order.members, self._limit_seconds)
+                self._groups = build(
+                    self._contact, order.epoch, order.members, self._limit_seconds, self._device
+                )
         except Exception as error:
             self.failure = error
         if self._discarded:
@@ -88,17 +81,14 @@ class Control:
     def __init__(
         self,
         contact: Contact,
+        part: Part,
         pulse: Callable[[], Pulse],
-        halt: Callable[[int], None] = lambda epoch: None,
+        cut: Callable[[int], None],
+        device: torch.device,
     ) -> None:
-        self.contact = contact
-        self.armed = -1
-        self.halted = -1
-        self.drain = False
-        self.save = False
-        self._pulse, self._halt = pulse, halt
+        self.contact, self.part, self.device = contact, part, device
+        self._pulse, self._cut = pulse, cut
         self._building: Building | None = None
-        self._orders: deque[Order] = deque()
         self._changed = threading.Condition()
         self._gone = False
         self._wire = Wire(contact, WORKER)
@@ -118,23 +108,39 @@ class Control:
         with suppress(WorldError):
             self._wire.say(message)
 
-    def wait_order(self, seconds: float | None = None) -> Order:
-        """The next order that a worker outside of any epoch can follow."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._orders or self._gone, seconds):
-                raise WorldError("no order came from the agent")
-            if not self._orders:
-                raise WorldError("the agent is gone")
-            return self._orders.popleft()
+    def wait_order(self, seconds: float | None = None, *, asked: bool = False) -> Order:
+        """The next order that a worker outside of any epoch, or of a broken one, can follow."""
+        found: list[Order | None] = [None]
 
-    def ask_after(self, broken: Broken, seconds: float | None = None) -> Order:
+        def come() -> bool:
+            found[0] = self.part.next_order(asked=asked)
+            return found[0] is not None or self._gone
+
+        with self._changed:
+            if not self._changed.wait_for(come, seconds):
+                raise WorldError("no order came from the agent")
+        if found[0] is None:
+            raise WorldError("the agent is gone")
+        return found[0]
+
+    def ask_after(self, pending: int, why: str, seconds: float | None = None) -> Order:
         """Say how far this worker is, and wait for what is to follow from it."""
         with self._changed:
-            self._orders.clear()
-        self.say(broken)
-        while isinstance(order := self.wait_order(seconds), Arm):
-            continue
-        return order
+            asking = self.part.ask(pending, why)
+        assert isinstance(asking, Say)
+        self.say(asking.message)
+        return self.wait_order(seconds, asked=True)
+
+    def step_out(self) -> None:
+        with self._changed:
+            self.part.step_out()
+        self.tell(self._pulse())
+
+    def step_in(self) -> bool:
+        with self._changed:
+            answered = self.part.step_in()
+        self.tell(self._pulse())
+        return answered
 
     def take(self, epoch: int) -> EpochGroups:
         """The groups of an armed epoch."""
@@ -151,21 +157,16 @@ class Control:
         cannot be stopped. So a side thread meets the others; if the agent halts the epoch, whatever
         that thread comes to is of no interest to anybody.
         """
-        building = Building(self.contact, order, self.hang_seconds)
+        building = Building(self.contact, order, self.hang_seconds, self.device)
         building.start(lambda _: self._wake())
         with self._changed:
             self._changed.wait_for(
-                lambda: building.ended or self.halted >= order.epoch or self._gone
+                lambda: building.ended or self.part.halted >= order.epoch or self._gone
             )
         if not building.ended:
             building.discard()
             raise WorldError(f"epoch {order.epoch} was given up")
         return building.take()
-
-    @property
-    def prepared(self) -> Prepare | None:
-        order = self._building.order if self._building is not None else None
-        return order if isinstance(order, Prepare) else None
 
     def close(self) -> None:
         self._closed.set()
@@ -183,26 +184,22 @@ class Control:
             _end_orphaned()
 
     def _heed(self, message: Message) -> None:
-        match message:
-            case Prepare():
-                self._building = Building(self.contact, message, self.hang_seconds)
-                self._building.start(self._have_built)
-            case Abandon(epoch):
-                self._give_up(epoch)
-            case Arm(epoch):
-                self.armed = epoch
-                self._orders.append(message)
-            case Regroup() | Standby():
-                self._orders.append(message)
-            case Halt(epoch):
-                self.halted = max(self.halted, epoch)
-                self._give_up(epoch)
-                self._halt(epoch)
-                self.tell(self._pulse())
-            case Drain():
-                self.drain = True
-            case Save():
-                self.save = True
+        self.carry_out(self.part.heard(message))
+
+    def carry_out(self, deeds: Iterable[Deed]) -> None:
+        for deed in deeds:
+            match deed:
+                case Build(order):
+                    self._building = Building(self.contact, order, self.hang_seconds, self.device)
+                    self._building.start(self._have_built)
+                case Discard(epoch):
+                    self._give_up(epoch)
+                case Cut(epoch):
+                    self._cut(epoch)
+                case Beat():
+                    self.tell(self._pulse())
+                case Say(said):
+                    self.tell(said)
 
     def _give_up(self, epoch: int) -> None:
         building = self._building
@@ -215,11 +212,9 @@ class Control:
             self._changed.notify_all()
 
     def _have_built(self, building: Building) -> None:
-        epoch = building.order.epoch
-        if building.failure is None:
-            self.tell(Built(epoch))
-        else:
-            self.tell(NotBuilt(epoch, str(building.failure)[:500]))
+        failure = building.failure
+        why = "" if failure is None else str(failure) or type(failure).__name__
+        self.carry_out([self.part.built(building.order.epoch, why)])
 
     def _beat(self) -> None:
         while not self._closed.wait(PULSE_SECONDS):

@@ -64,7 +64,7 @@ class Drive:
         """One step up to the sum of its gradients; None if no step is left to be done.
 
         `run` does forward and backward of one micro-batch and gives its loss, detached. The loss
-        that comes back is the mean over the samples of this worker, 0 if it has none.
+        that comes back is the mean over what this worker has of the batch, 0 if it has nothing.
         """
         total, weight = torch.zeros(()), 0.0
         for micro in self._batches:
@@ -72,7 +72,7 @@ class Drive:
             if micro.warmup:
                 self.session.optimizer_step()
                 continue
-            if share := self.session._share_weight:
+            if share := self.session._factor:
                 total, weight = total.to(loss.device) + loss * share, weight + share
             if micro.last:
                 return total / weight if weight else torch.zeros_like(loss)

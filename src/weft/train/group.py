@@ -9,10 +9,9 @@ and that is how members that wait for somebody else learn that the epoch is brok
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import torch
 import torch.distributed as dist
@@ -22,18 +21,14 @@ from weft.agent.messages import Members
 from weft.agent.store import epoch_prefix
 from weft.crash import passing
 from weft.model.errors import WorldError
+from weft.train.backend import CONTROL, GLOO, Backend, Kind, for_data
 from weft.train.connections import Connections
 from weft.train.contact import Contact
+from weft.train.flight import DONE, Event, Flight, Landing, Pending, Staged
 from weft.train.store import AgentStore
 
-Backend: TypeAlias = Any  # one of torch's; they are alike in what is used here
 LINGER_SECONDS: Final = 5.0
-
-
-class Pending(Protocol):
-    """Something that was begun and can be waited for."""
-
-    def wait(self) -> object: ...
+CPU: Final = torch.device("cpu")
 
 
 class Group(Protocol):
@@ -50,6 +45,10 @@ class Group(Protocol):
         """Whether it is true for everybody."""
         ...
 
+    def least(self, value: int) -> int:
+        """The least that anybody says."""
+        ...
+
     def broadcast(self, tensor: Tensor, root: int) -> Pending: ...
 
     def send(self, tensor: Tensor, to: int, tag: int) -> Pending: ...
@@ -63,16 +62,6 @@ class Group(Protocol):
     def close(self) -> None: ...
 
 
-class Done:
-    """What needs no waiting."""
-
-    def wait(self) -> None:
-        return None
-
-
-DONE: Final = Done()
-
-
 class Alone:
     """The group of one: everything is true and summed already."""
 
@@ -82,6 +71,9 @@ class Alone:
         return DONE
 
     def all_true(self, value: bool) -> bool:
+        return value
+
+    def least(self, value: int) -> int:
         return value
 
     def broadcast(self, tensor: Tensor, root: int) -> Pending:
@@ -100,86 +92,6 @@ class Alone:
         return None
 
 
-class Flight:
-    """An operation under way; it lets go of torch's work as soon as that has ended, well or not.
-
-    A work keeps the connections of its group open, and an error keeps every frame that it passed
-    through. Were a work or a backend a local of such a frame, a group could be closed and yet not
-    be gone. So what torch raises goes no further: it is told in an error of our own.
-
-    A collective of gloo is waited for by a lock that its end releases, or the cutting of its group:
-    gloo forgets who waits for a message of which only a part has come when its connection ends.
-    """
-
-    def __init__(
-        self,
-        work: Any,  # noqa: ANN401
-        ended: Callable[["Flight"], None],
-        landing: "Landing | None",
-    ) -> None:
-        self._work, self._ended, self._landing = work, ended, landing
-        self.stuck = False
-
-    def wait(self) -> None:
-        work, failure = self._work, ""
-        if work is None:
-            raise WorldError("the group was closed")
-        landed = self._landing is None or self._landing.awaited()
-        try:
-            if landed:
-                work.wait()
-            else:
-                self.stuck, failure = True, "the group was cut"
-        except RuntimeError as error:
-            failure = str(error) or type(error).__name__
-        finally:
-            work = None
-            self.drop()
-        if failure:
-            raise WorldError(failure)
-
-    def cut(self) -> None:
-        """Whoever waits need not wait any longer."""
-        if self._landing is not None:
-            self._landing.give_up()
-
-    def drop(self) -> None:
-        self._work = None
-        self._ended(self)
-
-
-class Landing:
-    """The end of an operation, or of all patience with it: whichever comes first."""
-
-    def __init__(self) -> None:
-        self._landed = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    @classmethod
-    def of(cls, work: Any) -> "Landing | None":  # noqa: ANN401
-        """A message between two has none."""
-        landing = cls()
-        try:
-            work.get_future().add_done_callback(lambda _: landing.land())
-        except RuntimeError:
-            return None
-        return landing
-
-    def awaited(self) -> bool:
-        """Wait; whether it has landed."""
-        self._lock.acquire()
-        return self._landed
-
-    def land(self) -> None:
-        self._landed = True
-        self.give_up()
-
-    def give_up(self) -> None:
-        with suppress(RuntimeError):  # somebody was faster
-            self._lock.release()
-
-
 class BackendGroup:
     """A group over one of torch's backends."""
 
@@ -190,6 +102,8 @@ class BackendGroup:
         size: int,
         connections: Connections,
         limit: timedelta,
+        *,
+        kind: Kind = GLOO,
     ) -> None:
         self._backend: Backend | None = backend
         self._connections, self._limit = connections, limit
@@ -197,20 +111,35 @@ class BackendGroup:
         self._vote = torch.empty(1, dtype=torch.int32)
         self._flights: set[Flight] = set()
         self._lock = threading.Lock()
-        self._blocking = isinstance(backend, dist.ProcessGroupGloo)  # else a stream waits, not us
-        self._stuck = False
+        self._kind = kind
+        self._stuck, self._is_cut = False, threading.Event()
 
     def sum(self, tensor: Tensor) -> Pending:
+        if tensor.device.type != "cpu" and not self._kind.streams:
+            copy = tensor.cpu()
+            return Staged(tensor, copy, self.sum(copy))
         return self._begin(lambda backend: backend.allreduce([tensor]))
 
+    def connect(self, device: torch.device) -> None:
+        """Let the first operation make the connections now, where nobody waits for it."""
+        if self._kind.streams:
+            self.sum(torch.zeros(1, device=device)).wait()
+
     def all_true(self, value: bool) -> bool:
-        self._vote.fill_(int(value))
-        options = dist.AllreduceOptions()
-        options.reduceOp = dist.ReduceOp.MIN
-        cast = self._begin(lambda backend: backend.allreduce([self._vote], options))
+        cast = self._cast(int(value))
         passing("vote-cast")
         cast.wait()
         return bool(self._vote.item())
+
+    def least(self, value: int) -> int:
+        self._cast(value).wait()
+        return int(self._vote.item())
+
+    def _cast(self, value: int) -> Flight:
+        self._vote.fill_(value)
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.MIN
+        return self._begin(lambda backend: backend.allreduce([self._vote], options))
 
     def broadcast(self, tensor: Tensor, root: int) -> Pending:
         options = dist.BroadcastOptions()
@@ -224,7 +153,12 @@ class BackendGroup:
         return self._begin(lambda backend: backend.recv([tensor], sender, tag))
 
     def cut(self) -> None:
+        with self._lock:
+            self._is_cut.set()
         self._connections.cut()
+        backend = self._backend
+        if self._kind.streams and backend is not None:
+            backend.abort()
         for flight in self._under_way():
             flight.cut()
 
@@ -242,11 +176,12 @@ class BackendGroup:
 
     def _begin(self, operation: Callable[[Backend], Any]) -> Flight:
         backend, failure = self._backend, ""
-        if backend is None:
-            raise WorldError("the group was closed")
+        if backend is None or self._is_cut.is_set():
+            raise WorldError("the group was closed" if backend is None else "the group was cut")
         try:
             work = operation(backend)
-            flight = Flight(work, self._ended, Landing.of(work) if self._blocking else None)
+            landing = Event(work) if self._kind.streams else Landing.of(work)
+            flight = Flight(work, self._ended, landing)
         except RuntimeError as error:
             failure = str(error) or type(error).__name__
         finally:
@@ -255,6 +190,9 @@ class BackendGroup:
             raise WorldError(failure)
         with self._lock:
             self._flights.add(flight)
+            is_cut = self._is_cut.is_set()
+        if is_cut:  # meanwhile, so nobody else will free who waits for it
+            flight.cut()
         return flight
 
     def _ended(self, flight: Flight) -> None:
@@ -274,28 +212,6 @@ def _linger(backend: Backend, limit: timedelta) -> None:
     now = time.monotonic()
     _lingering[:] = [(until, one) for until, one in _lingering if until > now]
     _lingering.append((now + limit.total_seconds() + LINGER_SECONDS, backend))
-
-
-Make = Callable[[AgentStore, int, int, str, timedelta], Any]
-
-
-def gloo(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Backend:
-    """A group over TCP between the members' processors."""
-    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
-    options._timeout = limit
-    options._threads = 2
-    return dist.ProcessGroupGloo(store, rank, size, options)
-
-
-def nccl(store: AgentStore, rank: int, size: int, host: str, limit: timedelta) -> Backend:
-    """A group between GPUs. Only a machine that has them can show that this works."""
-    options = dist.ProcessGroupNCCL.Options()
-    options._timeout = limit
-    return dist.ProcessGroupNCCL(store, rank, size, options)
-
-
-BACKENDS: Final[dict[str, Make]] = {"gloo": gloo, "nccl": nccl}
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +260,11 @@ class EpochGroups:
 
 
 def build(
-    contact: Contact, epoch: int, members: Members, limit_seconds: float, backend: str = "gloo"
+    contact: Contact,
+    epoch: int,
+    members: Members,
+    limit_seconds: float,
+    device: torch.device,
 ) -> EpochGroups:
     """Meet the other members of an epoch; blocks until all have come or the epoch is given up."""
     if len(members) == 1:
@@ -354,9 +274,13 @@ def build(
     column = members[rank % contact.shard :: contact.shard]
     place = column.index(contact.worker)
     name = f"{rank % contact.shard}"
-    meet = _Meeting(contact, epoch, timedelta(seconds=limit_seconds), BACKENDS[backend])
+    meet, data = (
+        _Meeting(contact, epoch, timedelta(seconds=limit_seconds), device),
+        for_data(device),
+    )
     votes = meet.group("votes", rank, len(members))
-    gradients = votes if contact.shard == 1 else meet.group(f"gradients-{name}", place, len(column))
+    shared = contact.shard == 1 and data is CONTROL
+    gradients = votes if shared else meet.group(f"gradients-{name}", place, len(column), data)
     state = meet.group(f"state-{name}", place, len(column))
     only_replica = len(column) == 1
     peers = meet.group("peers", rank, len(members)) if only_replica else Alone()
@@ -368,14 +292,17 @@ class _Meeting:
     contact: Contact
     epoch: int
     limit: timedelta
-    make: Make
+    device: torch.device
 
-    def group(self, name: str, rank: int, size: int) -> Group:
+    def group(self, name: str, rank: int, size: int, kind: Kind = CONTROL) -> Group:
         if size == 1:
             return Alone()
         prefix = f"{epoch_prefix(self.epoch)}{name}/"
         store = AgentStore(self.contact, prefix, self.limit)
         passing("meeting")
         with Connections() as connections:
-            backend = self.make(store, rank, size, self.contact.host, self.limit)
-        return BackendGroup(backend, rank, size, connections, self.limit)
+            backend = kind.make(store, rank, size, self.contact.host, self.limit)
+        connections.keep(store.told)
+        group = BackendGroup(backend, rank, size, connections, self.limit, kind=kind)
+        group.connect(self.device)
+        return group

@@ -12,9 +12,10 @@ Weft's step, also on a worker that has joined late or a job that has resumed.
 
 What changes for the script: `global_batch` is the samples of a step over all workers, and
 `per_device_train_batch_size` the most that a worker computes at once. Checkpoints are Weft's
-(`save_strategy` is set to "no"), and so is the order of samples. The loss is taken as the mean over
-a micro-batch, so samples weigh alike even if they differ in tokens. The loss in the log is that of
-the first worker's samples. A Trainer of your own goes behind it: `class Mine(ElasticTrainer, Its)`.
+(`save_strategy` is set to "no"), and so is the order of samples. Where Trainer counts the items of
+a batch (tokens with a label), they weigh alike over the whole global batch; else samples do. The
+loss in the log is that of the first worker's part. A Trainer of your own goes behind it:
+`class Mine(ElasticTrainer, Its)`.
 """
 
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from weft.train import api
 from weft.train.drive import Drive, be_alone, first_at_the_start, in_a_world
 from weft.train.level import Level
 from weft.train.loader import Loader, MicroBatch
+from weft.train.loader_processes import ProcessOptions
 
 be_alone()
 
@@ -72,6 +74,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc] # its types are not followe
     ) -> None:
         self._drive: Drive | None = None
         self._samples: Loader | None = None
+        self._items: float | None = None  # of the present micro-batch, where Trainer counts them
         self._how: dict[str, Any] = {
             "determinism": determinism,
             "logical": logical,
@@ -98,7 +101,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc] # its types are not followe
             shuffle=not isinstance(theirs.sampler, SequentialSampler),
             micro=args.per_device_train_batch_size,
             collate=theirs.collate_fn,
-            workers=args.dataloader_num_workers,
+            **_reading(args),
         )
         return _StepByStep(self, self._samples.steps_per_epoch)
 
@@ -164,11 +167,13 @@ class ElasticTrainer(Trainer):  # type: ignore[misc] # its types are not followe
         return torch.zeros((), device=self.args.device)
 
     def _one_micro_batch(self, micro: MicroBatch) -> Tensor:
-        loss: Tensor = super().training_step(self._trained, micro.data)
+        items = self._get_num_items_in_batch([micro.data], self.args.device)
+        self._items = None if items is None else float(items)
+        loss: Tensor = super().training_step(self._trained, micro.data, items)
         return loss
 
     def _backward(self, loss: Tensor, **_: Any) -> None:
-        api.backward(loss)
+        api.backward(loss, self._items)
 
     def _vote(self, closure: None = None) -> None:
         self._driving.apply(self._compute_again)
@@ -248,6 +253,16 @@ class _Place(TrainerCallback):  # type: ignore[misc] # its types are not followe
         samples = self._trainer._samples
         if samples is not None and samples.steps_per_epoch:
             state.epoch = state.global_step / samples.steps_per_epoch
+
+
+def _reading(args: TrainingArguments) -> ProcessOptions:
+    """As Trainer's own DataLoader would be told; it pins memory without being asked to."""
+    return {
+        "num_workers": args.dataloader_num_workers,
+        "pin_memory": args.dataloader_pin_memory and torch.accelerator.is_available(),
+        "prefetch_factor": args.dataloader_prefetch_factor,
+        "persistent_workers": args.dataloader_persistent_workers,
+    }
 
 
 def _check(args: TrainingArguments) -> None:

@@ -8,11 +8,11 @@ parts are always added in the same order, so that the weights are equal to the l
 from enum import StrEnum
 
 import torch
-from torch import nn
 
 from weft.model.errors import SpecError
 from weft.train.reducer import BucketReduction, Reduction
 from weft.train.sharded import ShardReduction
+from weft.train.state import StateBook
 from weft.train.state import _is_sharded as is_sharded
 from weft.train.tree import TreeReduction
 
@@ -24,16 +24,23 @@ class Level(StrEnum):
     BITWISE = "bitwise"
 
 
-def reduction_for(level: Level, model: nn.Module, parts: int) -> Reduction:
+def reduction_for(level: Level, book: StateBook, parts: int) -> Reduction:
     """How gradients are summed at this level."""
+    model = book.model
     buffers = [b for b in model.buffers() if b.is_floating_point() or b.dtype == torch.int64]
     if any(is_sharded(parameter) for parameter in model.parameters()):
         if level is Level.BITWISE:
             raise SpecError(
                 "a sharded plan cannot be bitwise", hint="use determinism='same_math' with it"
             )
-        return ShardReduction(list(model.parameters()), buffers)
+        for name, parameter in book.parameters():
+            if not is_sharded(parameter):
+                raise SpecError(
+                    f"{name} is held whole by each of those who hold the model together",
+                    hint="with --shard, let all that the optimizer moves be parts of the model",
+                )
+        return ShardReduction(book.parameters, buffers)
     if level is Level.SAME_MATH:
-        return BucketReduction(list(model.parameters()), buffers)
+        return BucketReduction(book.parameters, buffers)
     torch.use_deterministic_algorithms(True)
-    return TreeReduction(list(model.parameters()), buffers, parts)
+    return TreeReduction(book.parameters, buffers, parts)

@@ -11,13 +11,10 @@ Reading ahead. `expect` names the shares that will probably be asked for next. T
 background, each newer hint replaces the one before, and no more is held than was hinted. A wrong
 hint costs work and nothing else: a share that nobody hinted is read at once, before all hints.
 
-Threads, not processes. A training process has control threads and those of its collectives when
-the first batch is read, and a fork would copy their locks in whatever state they are; a spawned
-worker would import the user's script again, which runs it twice if it has no main guard. Nor can
-torch's worker machinery take a hint back: it draws indices from its sampler ahead of time, and
-after a change of membership they are the wrong ones. Reading files, decoding images and NumPy or
-torch work release the interpreter's lock. A dataset of slow pure Python can keep processes of its
-own behind `__getitems__`.
+Threads, or processes. Without `num_workers` one thread reads, or several where `workers` says so:
+reading files, decoding images and NumPy or torch work release the interpreter's lock. With it the
+processes of torch's DataLoader read (`weft.train.loader_processes`), which a dataset of slow Python
+needs.
 
 A dataset is asked from one thread only, unless `workers` is 2 or more. It should draw chance
 (augmentation) from a generator seeded with the index of the sample: the global generators belong
@@ -25,33 +22,33 @@ to the whole process, so that drawing from them here also changes what the train
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, Unpack, cast
 
 import torch
 from torch.utils.data import Dataset, IterableDataset, default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
 
-from weft.model.errors import InvariantBreach, SpecError
+from weft.model.errors import InvariantBreach, SpecError, WorldError
+from weft.train.batch_code import portable
+from weft.train.loader_processes import (
+    Collate,
+    Collated,
+    Indexed,
+    LoaderProcesses,
+    ProcessOptions,
+    Read,
+    checked,
+    understood,
+)
 from weft.train.order import SampleOrder
 from weft.train.split import Share, shares
+from weft.train.stream import Stream
 
-Collated: TypeAlias = Any  # whatever the collate function makes of some samples
-Collate: TypeAlias = Callable[[list[Any]], Collated]
-
-_END = object()
-
-
-class Indexed(Protocol):
-    """A dataset that gives any of its samples by index (map-style)."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...  # noqa: ANN401 - a sample is what it is
-
-
+Ask: TypeAlias = Callable[[Share], Read]
 Samples: TypeAlias = Dataset[Any] | Indexed | Iterable[Any]
 
 
@@ -104,9 +101,10 @@ class MicroBatch:
 class Loader:
     """Gives the samples of any share of a dataset, map-style or iterable.
 
-    An iterable dataset is a stream that every worker reads as a whole, keeping what it is asked
-    for: it must give the same samples in the same order to each of them, may not divide itself by
-    rank, and decides itself about shuffling. `skip(n)` is used where it has one.
+    An iterable dataset is a stream, read by one worker for all (`weft.train.stream_sharing`). It
+    must give the same samples in the same order whenever it is opened, because another worker may
+    have to go on with it; it may not divide itself by rank, and decides itself about shuffling.
+    `skip(n)` is used where it has one.
 
     Args:
         dataset: gives the samples; asked by index, or iterated once per pass.
@@ -114,11 +112,13 @@ class Loader:
         seed: of the order in which samples are taken.
         shuffle: whether each pass has an order of its own; else as they stand.
         micro: the largest micro-batch, for whoever cuts the steps.
+        fixed: whether all micro-batches have so many samples, but the last of a step.
         collate: makes one batch of a list of samples; torch's `default_collate` if not given.
         workers: threads that read the samples of a share side by side, where it has an index.
+        options: of processes that read instead, and of pinned memory, as torch's DataLoader.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is said of the data, by name
         self,
         dataset: Samples,
         global_batch: int,
@@ -128,25 +128,50 @@ class Loader:
         micro: int | None = None,
         collate: Collate | None = None,
         workers: int = 0,
+        fixed: bool = False,
+        **options: Unpack[ProcessOptions],
     ) -> None:
         shares(0, global_batch, 1, 0, micro)  # refuses what cannot be cut
-        if workers < 0:
-            raise SpecError(f"{workers} workers of a loader", hint="write 0 or more")
+        if fixed and micro is None:
+            raise SpecError("fixed micro-batches of no size", hint="write micro= too")
+        options = understood(options)
+        _check_workers(workers, options)
         self.dataset = dataset
         self.global_batch = global_batch
         self.seed = seed
         self.micro = micro
-        self._collate = collate or default_collate
-        self._source: _Table | _Stream
-        if _is_stream(dataset):
-            self._source = _Stream(cast(Iterable[Any], dataset), global_batch)
+        self.fixed = fixed
+        collate = _only(collate, options.get("collate_fn")) or default_collate
+        if options.get("pin_memory") and not options.get("num_workers"):
+            collate = _Pinned(collate)
+        self._samples: int | None = None
+        self._reading: _Line | LoaderProcesses
+        self.is_stream = _is_stream(dataset)
+        if self.is_stream:
+            _check_stream(options)
+            source = Stream(cast(Iterable[Any], dataset), global_batch)
+            self._reading = _Line(source, _Portable(collate))
         else:
             table = cast(Indexed, dataset)
-            self._source = _Table(table, SampleOrder(len(table), seed, shuffle), workers)
-        self._line = _threads("weft-loader", 1)
-        self._ahead: dict[tuple[int, int], Future[_Read]] = {}
-        self._newest_step: int | None = None
+            order = SampleOrder(len(table), seed, shuffle)
+            self._samples = order.samples
+            if options.get("num_workers"):
+                self._reading = LoaderProcesses(table, order, collate, options)
+            else:
+                self._reading = _Line(_Table(table, order, workers), collate)
         self._busy_seconds = 0.0
+
+    @property
+    def reach(self) -> int:
+        """Of how many steps after the present one it is worth to say what will be wanted."""
+        return self._reading.reach
+
+    @property
+    def samples(self) -> int:
+        """Of one pass."""
+        if self._samples is None:
+            raise InvariantBreach("a stream was asked for its length")
+        return self._samples
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -154,16 +179,13 @@ class Loader:
 
         A pass seldom ends with a step: the step goes on with the first samples of the next pass.
         """
-        samples = self._source.samples
-        return None if samples is None else -(-samples // self.global_batch)
+        return None if self._samples is None else -(-self._samples // self.global_batch)
 
     def fetch(self, share: Share, *, warmup: bool = False) -> MicroBatch:
         """The samples of a share; what the dataset raised is raised here."""
-        step = self._newest_step = share.start // self.global_batch
-        reading = self._ahead.pop((share.start, share.stop), None) or self._at_once(share)
-        self._keep_for_later()
-        read = reading.result()
+        read = self._reading.take(share)
         self._busy_seconds += read.busy_seconds
+        step = share.start // self.global_batch
         return MicroBatch(read.data, read.ids, step, share.last, warmup)
 
     def take_busy_seconds(self) -> float:
@@ -173,6 +195,66 @@ class Loader:
 
     def expect(self, shares: Iterable[Share]) -> None:
         """Read these in the background, in this order, and no longer what was hinted before."""
+        self._reading.expect(shares)
+
+    def follow(self, ask: Ask | None) -> None:
+        """Let another worker be asked for what is wanted of a stream, or read it here."""
+        assert isinstance(self._reading, _Line)
+        self._reading.follow(ask)
+
+    def moved_seconds(self) -> float:
+        """When a stream has last moved; whoever waits for its reader is not at fault."""
+        return self._reading.moved_seconds() if isinstance(self._reading, _Line) else 0.0
+
+    def read_for_another(self, share: Share) -> Read:
+        """What another worker asks for, from any thread."""
+        assert isinstance(self._reading, _Line)
+        return self._reading.read_for_another(share)
+
+    def close(self) -> None:
+        """Stop reading; no thread is left. A loader that is used again starts them anew."""
+        self._reading.close()
+
+
+class _Line:
+    """A thread that reads one share after the other, of those that are expected."""
+
+    reach = 1
+
+    def __init__(self, source: "_Table | Stream", collate: Collate) -> None:
+        self._source, self._collate = source, collate
+        self._line = _threads("weft-loader", 1)
+        self._ahead: dict[tuple[int, int], Future[Read]] = {}
+        self._newest: int | None = None
+        self._ask: Ask | None = None
+
+    def follow(self, ask: Ask | None) -> None:
+        """What was expected of someone else may never come."""
+        self.expect(())
+        self._ask = ask
+        if ask is not None and isinstance(self._source, Stream):
+            self._line.submit(self._source.release)
+
+    def moved_seconds(self) -> float:
+        if self._ask is not None:
+            return time.monotonic()
+        return self._source.moved_seconds if isinstance(self._source, Stream) else 0.0
+
+    def read_for_another(self, share: Share) -> Read:
+        try:
+            return self._line.submit(_read, self._source, share, self._collate).result()
+        except (CancelledError, RuntimeError) as error:
+            if isinstance(error, CancelledError) or "shutdown" in str(error):
+                raise WorldError("the loop is over") from error
+            raise
+
+    def take(self, share: Share) -> Read:
+        self._newest = share.start
+        reading = self._ahead.pop((share.start, share.stop), None) or self._at_once(share)
+        self._keep_for_later()
+        return reading.result()
+
+    def expect(self, shares: Iterable[Share]) -> None:
         hinted = {(share.start, share.stop): share for share in shares}
         for span in self._ahead.keys() - hinted.keys():
             self._ahead.pop(span).cancel()
@@ -182,13 +264,12 @@ class Loader:
         self._keep_for_later()
 
     def close(self) -> None:
-        """Stop reading; no thread is left. A loader that is used again starts them anew."""
         self.expect(())
         self._line.shutdown(wait=True, cancel_futures=True)
         self._source.close()
         self._line = _threads("weft-loader", 1)
 
-    def _at_once(self, share: Share) -> "Future[_Read]":
+    def _at_once(self, share: Share) -> Future[Read]:
         """Read it before all hints of which the reading has not begun."""
         waiting = [span for span, reading in self._ahead.items() if reading.cancel()]
         reading = self._begin(share)
@@ -196,27 +277,22 @@ class Loader:
             self._ahead[start, stop] = self._begin(Share(start, stop, last=False))
         return reading
 
-    def _begin(self, share: Share) -> "Future[_Read]":
+    def _begin(self, share: Share) -> Future[Read]:
+        if self._ask is not None:
+            return self._line.submit(self._ask, share)
         return self._line.submit(_read, self._source, share, self._collate)
 
     def _keep_for_later(self) -> None:
-        steps = {start // self.global_batch for start, _ in self._ahead}
-        if self._newest_step is not None:
-            steps.add(self._newest_step)
-        self._source.keep(frozenset(steps))
-
-
-class _Read(NamedTuple):
-    ids: tuple[int, ...]
-    data: Collated
-    busy_seconds: float
+        starts = {start for start, _ in self._ahead}
+        if self._newest is not None:
+            starts.add(self._newest)
+        self._source.keep(starts)
 
 
 class _Table:
     """Samples by index, in the common order."""
 
     def __init__(self, dataset: Indexed, order: SampleOrder, workers: int) -> None:
-        self.samples: int | None = order.samples
         self._dataset = dataset
         self._order = order
         self._workers = workers
@@ -231,7 +307,7 @@ class _Table:
         parts = [ids[at : at + each] for at in range(0, len(ids), each)]
         return tuple(ids), list(chain.from_iterable(self._hands.map(self._some, parts)))
 
-    def keep(self, steps: frozenset[int]) -> None:
+    def keep(self, positions: Collection[int]) -> None:
         """Nothing: any sample can be asked for again."""
 
     def close(self) -> None:
@@ -241,119 +317,62 @@ class _Table:
     def _some(self, ids: list[int]) -> list[Any]:
         if self._several is None:
             return [self._dataset[index] for index in ids]
-        found = list(self._several(ids))
-        if len(found) != len(ids):
-            raise SpecError(
-                f"the dataset gave {len(found)} samples for {len(ids)} indices",
-                hint="__getitems__ must return one sample for each index that it is given",
-            )
-        return found
+        return checked(self._several(ids), ids)
 
 
-class _Stream:
-    """Samples in the order in which a dataset gives them, pass after pass.
+@dataclass(frozen=True, slots=True)
+class _Portable:
+    """Batches that can be sent to another worker, at every width."""
 
-    A step may have to be repeated, and by fewer workers: each of them then needs samples that were
-    another's before. So the samples of whole steps are kept, of the newest one fetched and of those
-    hinted, each from its beginning. To go back further the stream is opened again.
-    """
+    collate: Collate
 
-    def __init__(self, dataset: Iterable[Any], global_batch: int) -> None:
-        self.samples: int | None = None
-        self._dataset = dataset
-        self._can_skip = hasattr(dataset, "skip")
-        self._global_batch = global_batch
-        self._wanted: frozenset[int] = frozenset()
-        self._kept: dict[int, list[Any]] = {}
-        self._stream: Iterator[Any] | None = None
-        self._position = 0
-        self._pass_is_empty = True
-        self._pass_length: int | None = None
-
-    def read(self, share: Share) -> tuple[tuple[int, ...], list[Any]]:
-        step, first = divmod(share.start, self._global_batch)
-        beyond = first + share.samples
-        if beyond > self._global_batch:
-            raise InvariantBreach(f"positions {share.start}–{share.stop} belong to several steps")
-        self._kept = {s: kept for s, kept in self._kept.items() if s in self._wanted or s == step}
-        kept = self._kept.setdefault(step, [])
-        if len(kept) < beyond:
-            self._go_to(share.start - first + len(kept))
-        while len(kept) < beyond:
-            self._advance()
-        return tuple(range(share.start, share.stop)), kept[first:beyond]
-
-    def keep(self, steps: frozenset[int]) -> None:
-        """Called by the training thread; the reading one looks at it when it reads next."""
-        self._wanted = steps
-
-    def close(self) -> None:
-        self._stream = None
-        self._kept.clear()
-
-    def _go_to(self, position: int) -> None:
-        """Stand where this position is read next, keeping what may be wanted on the way."""
-        ahead = position - self._position
-        far = ahead > max(self._position, self._global_batch) and self._can_skip
-        if self._stream is None or ahead < 0 or far:
-            self._open(position)
-        while self._position < position:
-            self._advance()
-
-    def _open(self, position: int) -> None:
-        """Begin the stream anew, as far on as the dataset can skip."""
-        self._stream = None
-        if position and self._can_skip:
-            self._stream = self._skipped(position)
-            self._position = position
-            self._pass_is_empty = False
-            return
-        self._stream = iter(self._dataset)
-        self._position = 0
-        self._pass_is_empty = True
-
-    def _skipped(self, position: int) -> Iterator[Any]:
-        """The stream from a position on; its passes are taken to be equally long."""
-        if self._pass_length is None:
-            stream = iter(self._dataset.skip(position))  # type: ignore[attr-defined]
-            sample = next(stream, _END)
-            if sample is not _END:
-                return chain((sample,), stream)
-            self._pass_length = sum(1 for _ in self._dataset)
-        if not self._pass_length:
-            raise _empty_pass()
-        return iter(self._dataset.skip(position % self._pass_length))  # type: ignore[attr-defined]
-
-    def _advance(self) -> None:
-        """Read one sample, and keep it if its step has been asked for."""
-        sample = self._next()
-        step, place = divmod(self._position, self._global_batch)
-        self._position += 1
-        kept = self._kept.get(step)
-        if kept is not None and len(kept) == place:
-            kept.append(sample)
-
-    def _next(self) -> Any:  # noqa: ANN401 - a sample is what it is
-        """The next sample; a stream that failed is opened again when it is read next."""
-        assert self._stream is not None
-        stream, self._stream = self._stream, None
-        while (sample := next(stream, _END)) is _END:
-            if self._pass_is_empty:
-                raise _empty_pass()
-            stream, self._pass_is_empty = iter(self._dataset), True
-        self._stream, self._pass_is_empty = stream, False
-        return sample
+    def __call__(self, samples: list[Any]) -> Collated:
+        return portable(self.collate(samples))
 
 
-def _read(source: _Table | _Stream, share: Share, collate: Collate) -> _Read:
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    """Batches in memory from which an accelerator can copy while it computes."""
+
+    collate: Collate
+
+    def __call__(self, samples: list[Any]) -> Collated:
+        return pin_memory(self.collate(samples))  # type: ignore[no-untyped-call]
+
+
+def _read(source: _Table | Stream, share: Share, collate: Collate) -> Read:
     began = time.thread_time()
     ids, samples = source.read(share)
-    return _Read(ids, collate(samples), time.thread_time() - began)
+    return Read(ids, collate(samples), time.thread_time() - began)
 
 
 def _threads(name: str, number: int) -> ThreadPoolExecutor:
     """They start with the first work, and end with the loader or the interpreter at the latest."""
     return ThreadPoolExecutor(number, thread_name_prefix=name)
+
+
+def _only(collate: Collate | None, same: Collate | None) -> Collate | None:
+    if collate is not None and same is not None:
+        raise SpecError("collate and collate_fn are the same", hint="write one of the two")
+    return collate or same
+
+
+def _check_workers(threads: int, options: ProcessOptions) -> None:
+    if threads < 0:
+        raise SpecError(f"{threads} workers of a loader", hint="write 0 or more")
+    if threads and options.get("num_workers"):
+        raise SpecError(
+            "workers are threads and num_workers are processes",
+            hint="write one of the two",
+        )
+
+
+def _check_stream(options: ProcessOptions) -> None:
+    if options.get("num_workers"):
+        raise SpecError(
+            "processes cannot share a stream: each would read all of it",
+            hint="leave num_workers out; a thread reads it ahead of the training",
+        )
 
 
 def _is_stream(dataset: Samples) -> bool:
@@ -373,13 +392,6 @@ def _is_stream(dataset: Samples) -> bool:
             hint="give it __len__, or make it an IterableDataset",
         )
     return False
-
-
-def _empty_pass() -> SpecError:
-    return SpecError(
-        "the dataset gave no sample in a whole pass",
-        hint="each iter() of it must begin a new pass that holds at least one sample",
-    )
 
 
 def _moved(data: Collated, device: torch.device | str | int, *, non_blocking: bool) -> Collated:

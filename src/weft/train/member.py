@@ -14,12 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import torch
+
+from weft.agent.limits import BETWEEN
 from weft.agent.messages import (
     FRESH,
     NOWHERE,
-    STATELESS,
     Arm,
-    Broken,
     Farewell,
     Pulse,
     Regroup,
@@ -31,14 +32,15 @@ from weft.model.errors import WorldError
 from weft.train.contact import Contact
 from weft.train.control import Control
 from weft.train.device_clock import CudaClock
-from weft.train.group import Alone, EpochGroups
+from weft.train.group import CPU, Alone, EpochGroups
 from weft.train.handover import Handover
 from weft.train.pristine import Pristine
+from weft.train.protocol import Part
 from weft.train.reducer import Reduction
 from weft.train.snapshot import load
 from weft.train.stages import Stage, Stages
 from weft.train.state import StateBook
-from weft.train.transfer import Roles
+from weft.train.units import Roles
 
 REPORT_SECONDS: Final = 10.0
 FIRST_REPORT_SECONDS: Final = 2.0  # after a change, if there were so many steps by then:
@@ -61,15 +63,13 @@ class Member(ABC):
     def __init__(self, contact: Contact | None, book: StateBook, reduction: Reduction) -> None:
         self.contact, self.book, self.reduction = contact, book, reduction
         self.stages = Stages(device=_device_clock(book))
-        self.committed = FRESH if contact is None else STATELESS
+        self._protocol = Part(contact.worker) if contact else _part_alone()
         self.result = Result.OUTSIDE
         self.metrics: dict[str, float] = {}
         self.on_rescale: list[Callable[[], None]] = []
         self._global_batch = 0
         self._total = 0
         self._groups = _alone(contact)
-        self._fresh_epoch = True
-        self._donors: tuple[int, ...] = ()
         self._handover = Handover(book, self._is_halted)
         self._pristine: Pristine | None = None
         self._closing: list[threading.Thread] = []
@@ -79,7 +79,10 @@ class Member(ABC):
         self._has_reported = False  # of the present members
         self._trained: tuple[float, int] | None = None  # when last, and how many trained then
         self._usual_seconds = 0.0
-        self._control = Control(contact, self._pulse, self._cut) if contact else None
+        self._control: Control | None = None
+        if contact is not None:
+            device = _device_of(book)
+            self._control = Control(contact, self._protocol, self._pulse, self._cut, device)
 
     @abstractmethod
     def _commit(self) -> None:
@@ -87,7 +90,17 @@ class Member(ABC):
 
     @abstractmethod
     def _leave(self, why: Farewell) -> None:
-        """End the loop."""
+        """End the process in the middle of its script."""
+
+    @property
+    @abstractmethod
+    def cursor(self) -> int:
+        """Samples consumed by committed steps."""
+
+    @property
+    def committed(self) -> int:
+        """The last step that was applied; less than that before this worker has the state."""
+        return self._protocol.committed
 
     @property
     def step(self) -> int:
@@ -111,16 +124,10 @@ class Member(ABC):
         """The next step belongs to the armed epoch."""
         control = self._control
         assert control is not None
-        assert self.contact is not None
-        order = control.prepared
-        if order is None:
-            return self._mend(NOWHERE, "the armed epoch was given up")
         passing("before-switch")
-        if self.contact.worker not in order.members:
-            self._leave(Farewell.LEFT)
-        old = self._groups
+        old, order = self._groups, self._protocol.switch()
         try:
-            self._become(control.take(order.epoch), order.joiners)
+            self._become(control.take(order.epoch))
         except Exception as error:
             self._groups = EpochGroups(
                 order.epoch, order.members, old.shard, old.gradients, old.state, old.votes
@@ -128,43 +135,53 @@ class Member(ABC):
             self._mend(NOWHERE, str(error))
         self._closing = [_close_later(old)]
         passing("switched")
-        return None
 
-    def _become(self, groups: EpochGroups, joiners: tuple[int, ...]) -> None:
+    def _become(self, groups: EpochGroups) -> None:
         self._groups = groups
         if self._is_halted():  # perhaps before there was anything to cut
             groups.cut()
-        self._fresh_epoch = True
         shard = groups.shard
-        column = groups.members[self.rank % shard :: shard]
-        self._donors = tuple(i for i, member in enumerate(column) if member not in joiners)
         self._usual_seconds = self.stages.usual_seconds() or self._usual_seconds
         self._reported_seconds, self._has_reported = time.monotonic(), False
         self.stages.switched(len(groups.members), {"shard": shard}, self.step)
         for notice in self.on_rescale:
             notice()
 
-    def _roles(self) -> Roles | None:
-        """Who sends and who receives, at the first step of an epoch with newcomers."""
-        if not self._fresh_epoch or len(self._donors) == self._groups.replicas:
-            return None
-        everyone = range(self._groups.replicas)
-        return Roles(self._donors, tuple(r for r in everyone if r not in self._donors))
+    @property
+    def _donors(self) -> tuple[int, ...]:
+        """The replicas that have the state, and bring samples."""
+        shard = self._groups.shard
+        column = self._groups.members[self.rank % shard :: shard]
+        sharers = self._protocol.sharers
+        return tuple(place for place, member in enumerate(column) if member in sharers)
 
-    def _begin_handover(self) -> None:
+    def _roles(self) -> Roles | None:
+        """Who sends and who receives, at the first steps of an epoch with newcomers."""
+        if not self._protocol.joiners:
+            return None
+        donors, everyone = self._donors, range(self._groups.replicas)
+        return Roles(donors, tuple(r for r in everyone if r not in donors))
+
+    def _begin_handover(self, *, whole: bool = False) -> None:
         roles = self._roles()
         if roles is not None:
-            self._handover.begin(self._groups, roles, self.committed)
+            self._handover.begin(self._groups, roles, self.committed, whole=whole)
 
-    def _finish_handover(self) -> None:
-        received = self._handover.finish()
+    def _hand_over(self) -> None:
+        """Before anything is summed all agree on how far the newcomers have the state."""
+        if not self._handover.under_way:
+            return
+        receives = self._handover.receives
+        received = self._handover.agreed(self._groups.votes)
+        if receives:
+            self.reduction.remember()
         if received is not None:
-            self.committed = received
+            self._protocol.received(received)
             self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
             self._pristine = None
 
     def _is_halted(self) -> bool:
-        return self._control is not None and self._control.halted >= self._groups.epoch
+        return self._control is not None and self._protocol.is_halted
 
     def _cut(self, epoch: int) -> None:
         """The agent has halted that epoch: nobody waits in it for one who may never answer."""
@@ -173,7 +190,7 @@ class Member(ABC):
 
     # ---------------------------------------------------------------------------- the repair
 
-    def _mend(self, pending: int, why: str) -> None:
+    def _mend(self, pending: int, why: str, *, answered: bool = False) -> None:
         """Say how far this worker is, and go on as the agent finds from what all have said."""
         control = self._control
         if control is None:
@@ -183,8 +200,10 @@ class Member(ABC):
             self._groups.cut()
             self._groups.close()
             self._enter_section("standby")
-            broken = Broken(self._groups.epoch, self.committed, pending, why[:500])
-            order = control.ask_after(broken, ORDER_SECONDS)
+            if answered:
+                order, answered = control.wait_order(ORDER_SECONDS, asked=True), False
+            else:
+                order = control.ask_after(pending, why, ORDER_SECONDS)
             if isinstance(order, Standby):
                 self.result = Result.OUTSIDE
                 return
@@ -200,37 +219,37 @@ class Member(ABC):
         assert self.contact is not None
         assert self._control is not None
         self._enter_section("setup")
-        if self.committed < pending == order.committed and pending != NOWHERE:
+        if self._protocol.must_apply(order, pending):
             self._commit()
+        load = self._protocol.must_load(order)
+        self._protocol.regroup(order)
         self._groups = EpochGroups(
             order.epoch, order.members, self.contact.shard, Alone(), Alone(), Alone()
         )
-        joiners = tuple(m for m in order.members if m not in order.donors)
-        self._become(self._control.meet(order), joiners)
+        self._become(self._control.meet(order))
         if self.result is not Result.COMMITTED:
             self.result = Result.AGAIN
             self.reduction.forget()
-        self._take_stock(order)
+        self._take_stock(order, load=load)
         self._enter_section("")
 
-    def _take_stock(self, order: Regroup) -> None:
+    def _take_stock(self, order: Regroup, *, load: bool) -> None:
         """Before the first step: the first donor loads, the others receive, all wait for it."""
-        assert self.contact is not None
-        if self.contact.worker in order.donors and self.committed == STATELESS:
+        if load:
             self._load(order)
         if self._roles() is not None:
-            self._begin_handover()
-            self._finish_handover()
-            self._donors = tuple(range(self._groups.replicas))
-        self.committed = order.committed
+            self._begin_handover(whole=True)
+            self._hand_over()
+        self._protocol.begin(order)
+        self.book.progress = self.book.progress.after(self.step)
         self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
 
     def _load(self, order: Regroup) -> None:
+        if self._pristine is not None:
+            self._pristine.restore()
         if order.source:
             parts = [Path(part) for part in order.source.split(os.pathsep)]
             load(self.book, parts[0] if len(parts) == 1 else parts)
-        elif self._pristine is not None:
-            self._pristine.restore()
         self._pristine = None
 
     # ------------------------------------------------------------------- outside of any epoch
@@ -239,7 +258,7 @@ class Member(ABC):
         """Wait for the first epoch that has a place for this worker."""
         control = self._control
         if control is None:
-            self.result, self._fresh_epoch = Result.OPEN, False
+            self.result = Result.OPEN
             return
         self._enter_section("standby")
         order = control.wait_order()
@@ -255,17 +274,34 @@ class Member(ABC):
     def _join(self, order: Arm) -> None:
         control = self._control
         assert control is not None
-        prepared = control.prepared
-        if control.halted >= order.epoch:
+        if self._protocol.halted >= order.epoch:
             return self._mend(NOWHERE, "the agent has halted this epoch")
-        if prepared is None or prepared.epoch != order.epoch:
+        if not self._protocol.may_join(order):
             return None
+        self._protocol.switch()
         try:
-            self._become(control.take(order.epoch), prepared.joiners)
+            self._become(control.take(order.epoch))
             self.result = Result.OPEN
         except (RuntimeError, WorldError) as error:
             self._mend(NOWHERE, str(error))
         return None
+
+    # ------------------------------------------------------------------- outside of any loop
+
+    def _step_out(self) -> None:
+        """The script goes on behind the loop: to another one, or to its end."""
+        if self._control is not None:
+            self._enter_section(BETWEEN)
+            self._control.step_out()
+
+    def _step_in(self) -> None:
+        """It has come to the next one; the epoch may have been broken meanwhile."""
+        control = self._control
+        if control is None:
+            return
+        self._enter_section("")
+        if control.step_in():
+            self._mend(NOWHERE, "", answered=True)
 
     # -------------------------------------------------------------------------------- telling
 
@@ -274,14 +310,18 @@ class Member(ABC):
         if not section:
             stage, seconds = self.stages.section()
             section = stage.value
+        if self._handover.under_way:  # what moves does not hang, however long it takes
+            seconds = min(seconds, time.monotonic() - self._handover.alive_seconds)
         return Pulse(
             self._groups.epoch,
             self.step,
             section,
             seconds,
-            self.step * self._global_batch,
+            self.cursor,
             self._total,
             {name: value for name, value in self.metrics.items() if math.isfinite(value)},
+            self.book.progress.loop,
+            self._handover.moved_bytes,
         )
 
     def _enter_section(self, name: str) -> None:
@@ -318,9 +358,21 @@ class Member(ABC):
         return since >= FIRST_REPORT_SECONDS and self.stages.unreported_steps >= FIRST_REPORT_STEPS
 
 
+def _device_of(book: StateBook) -> torch.device:
+    """Where the gradients lie."""
+    return next((one.device for one in book.model.parameters()), CPU)
+
+
 def _device_clock(book: StateBook) -> CudaClock | None:
     on_gpu = any(parameter.is_cuda for parameter in book.model.parameters())
     return CudaClock() if on_gpu else None
+
+
+def _part_alone() -> Part:
+    """Of the only epoch there is, which nobody halts."""
+    part = Part(0)
+    part.committed, part.fresh = FRESH, False
+    return part
 
 
 def _alone(contact: Contact | None) -> EpochGroups:

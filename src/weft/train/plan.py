@@ -7,9 +7,11 @@ leave together. Between replicas everything is as elastic as between single work
 
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 from torch import nn
 
+from weft.train.backend import inside
 from weft.train.contact import Contact
 from weft.train.store import AgentStore
 
@@ -21,21 +23,21 @@ def sharded(model: nn.Module, contact: Contact, block: type[nn.Module] | None) -
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    _meet(contact)
-    device = next(model.parameters()).device.type
-    mesh = init_device_mesh(device, (contact.shard,))
+    device = next(model.parameters()).device
+    _meet(contact, device)
+    mesh = init_device_mesh(device.type, (contact.shard,))
     for layer in [m for m in model.modules() if block is not None and isinstance(m, block)]:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
 
 
-def _meet(contact: Contact) -> None:
+def _meet(contact: Contact, device: torch.device) -> None:
     """Torch's default group is the inside of a replica, and nothing else."""
     unit, place = divmod(contact.worker, contact.shard)
     store = AgentStore(contact, f"replica-{unit}/", timedelta(seconds=INSIDE_SECONDS))
     dist.init_process_group(
-        "gloo",
+        inside(device),
         store=store,
         rank=place,
         world_size=contact.shard,

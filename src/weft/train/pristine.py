@@ -5,8 +5,7 @@ lost before the first snapshot does the run begin anew, and then from a state th
 touched.
 """
 
-import torch
-
+from weft.train.intake import Intake
 from weft.train.state import StateBook
 
 
@@ -16,14 +15,12 @@ class Pristine:
     def __init__(self, book: StateBook) -> None:
         self._book = book
         self._tensors = {name: tensor.detach().clone() for name, tensor in book.tensors().items()}
-        self._facts = book.facts()
+        self._facts, self._records = book.facts(), book.records()
 
     def restore(self) -> None:
         """As it was; state that the optimizer has made since is forgotten."""
-        book = self._book
-        if not any(name.startswith("optimizer/") for name in self._tensors):
-            book.optimizer.state.clear()
-        with torch.no_grad():
-            for name, tensor in book.tensors().items():
-                tensor.copy_(self._tensors[name])
-        book.load_facts(self._facts)
+        intake = Intake(self._book, self._records, self._facts)
+        intake.make_room()
+        for record in self._records:
+            intake.put(record, self._tensors[record.name])
+        intake.finish()

@@ -6,34 +6,28 @@ with its epoch, so the few lines that matter are our own: gradients are gathered
 a bucket is summed as soon as its last gradient is in, buckets go in a fixed order on all members,
 and errors are kept, not raised, until the vote.
 
-The last bucket carries the control word: one number per flag, above zero in the sum if any member
-raised it. So everybody sees a flag at the same step without a message of its own. Buffers that a
-forward pass changes (running means) are summed alike, weighted by samples, so that they are equal
-everywhere and speak of the whole batch.
+What nobody has a gradient for keeps none, so that the optimizer leaves it alone at every width.
+Sparse gradients are made dense, at every width alike. A gradient can come several times in one
+backward pass (a block under reentrant checkpointing): the steps that are not overlapped show which
+do, and their buckets wait for the end of the pass. One that surprises us later spoils the sum that
+was begun; then the step is made again, and waits.
 """
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from weft.crash import passing
-from weft.train.group import Group, Pending
-
-BUCKET_BYTES: Final = 25 * 1024 * 1024
-
-
-class Flag(IntEnum):
-    """What a member may raise for all to see; the value is its place in the control word."""
-
-    ARMED = 0
-    DRAIN = 1
-    SAVE = 2
+from weft.model.errors import WorldError
+from weft.train.buckets import BUCKET_BYTES, Bucket, buckets_of, word_of
+from weft.train.buffers import Buffers
+from weft.train.gradients import GradientBook, Named
+from weft.train.group import Group
+from weft.train.weighing import Weighing
+from weft.train.word import Flag
 
 
 class Reduction(Protocol):
@@ -41,10 +35,12 @@ class Reduction(Protocol):
 
     failure: BaseException | None
     overlap: bool
+    gradients: GradientBook
+    weighing: Weighing
     busy_seconds: float  # from the first sum that was begun to the last that ended
 
     def open(self, gradients: Group, everyone: Group) -> None:
-        """A step begins: all gradients are zero."""
+        """A step begins: there are no gradients."""
         ...
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None: ...
@@ -70,90 +66,12 @@ class Reduction(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Bucket:
-    """Neighbouring gradients in one flat tensor; the last `words` numbers are no gradients."""
-
-    flat: Tensor
-    parameters: list[Parameter]
-    views: list[Tensor]
-    missing: int = 0
-    work: Pending | None = None
-    arrived: set[int] = field(default_factory=set)
-    kept: list[Tensor | None] = field(default_factory=list)
-
-    def clear(self) -> None:
-        """No parameter has a gradient, as after `zero_grad`."""
-        self.hide()
-        self.missing, self.work = len(self.parameters), None
-        self.arrived, self.kept = set(), []
-
-    def put_away(self) -> None:
-        """Keep what is not summed yet out of sight, until the next micro-batch adds to it."""
-        self.kept = [parameter.grad for parameter in self.parameters]
-        self.hide()
-
-    def bring_back(self) -> None:
-        for parameter, grad in zip(self.parameters, self.kept, strict=False):
-            parameter.grad = grad
-
-    def complete(self) -> None:
-        """What no gradient came for counts as zero, since others may have one."""
-        for place, (parameter, view) in enumerate(zip(self.parameters, self.views, strict=True)):
-            if place not in self.arrived:
-                view.zero_() if parameter.grad is None else view.copy_(parameter.grad)
-                parameter.grad = view
-
-    def show(self) -> None:
-        """Let the parameters have their gradients."""
-        for parameter, view in zip(self.parameters, self.views, strict=True):
-            parameter.grad = view
-
-    def hide(self) -> None:
-        """What is not summed yet is not to be seen, let alone clipped, between micro-batches."""
-        for parameter in self.parameters:
-            parameter.grad = None
-
-
-@dataclass(slots=True)
-class Buffers:
-    """Buffers that a forward pass may change, and how they were before the step."""
-
-    live: list[Tensor]
-    before: list[Tensor] = field(default_factory=list)
-
-    def remember(self) -> None:
-        if not self.before:
-            self.before = [buffer.detach().clone() for buffer in self.live]
-            return
-        for kept, buffer in zip(self.before, self.live, strict=True):
-            kept.copy_(buffer)
-
-    def restore(self) -> None:
-        """As before the step, if there was one."""
-        if not self.before:
-            return
-        for kept, buffer in zip(self.before, self.live, strict=True):
-            buffer.copy_(kept)
-
-    def packed(self, weight: float) -> Tensor:
-        flat = torch.cat([buffer.detach().double().reshape(-1) for buffer in self.live])
-        return flat * weight if weight else torch.zeros_like(flat)
-
-    def unpack(self, flat: Tensor) -> None:
-        start = 0
-        for buffer in self.live:
-            part = flat[start : start + buffer.numel()].reshape(buffer.shape)
-            start += buffer.numel()
-            buffer.copy_(part.round() if not buffer.is_floating_point() else part)
-
-
 class BucketReduction:
     """By buckets, overlapped with the backward pass: the same mathematics for any width."""
 
     def __init__(
         self,
-        parameters: Sequence[Parameter],
+        named: Callable[[], Named],
         buffers: Iterable[Tensor] = (),
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
@@ -162,52 +80,66 @@ class BucketReduction:
         self.busy_seconds = 0.0
         self._began_seconds = 0.0
         self.buffers = Buffers(list(buffers))
-        self._buckets = buckets_of(parameters, bucket_bytes)
-        self._word = self._buckets[-1].flat[-len(Flag) :]
-        self._place = {id(p): (b, i) for b in self._buckets for i, p in enumerate(b.parameters)}
+        self.gradients = GradientBook(named, self._arrived)
+        self.weighing = Weighing()
+        self._bucket_bytes = bucket_bytes
+        self._kept: dict[int, Tensor] = {}
+        self._repeated: set[int] = set()  # parameters whose gradient comes more than once
         self._group: Group | None = None
         self._live = False
         self._next = 0
         self._weight = 0.0
-        for bucket in self._buckets:
-            for parameter in bucket.parameters:
-                parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+        self._look(anew=True)
 
     def open(self, gradients: Group, everyone: Group) -> None:
         self.failure = None
         self._group = gradients
         self._next = 0
         self._weight = 0.0
-        self._word.zero_()
+        self._kept = {}
+        self.weighing.clear()
+        self.gradients.clear()
+        self._look()
+        self._word.clear()
         if not self._alone:
             self.remember()
         for bucket in self._buckets:
             bucket.clear()
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
-        for bucket in self._buckets:
-            bucket.bring_back()
+        self._look()
+        self.gradients.give_back(self._kept)
+        self.gradients.expecting = True
         self._live = last and not self._alone
         if last:
-            self._raise(raised)
+            self._word.say(raised, self.weighing.total)
 
     def after_backward(self, *, last: bool, weight: float, part: int) -> None:
         self._weight += weight
-        self._live = False
+        self._live = self.gradients.expecting = False
         if last:
-            return self._finish()
-        for bucket in self._buckets:
-            bucket.put_away()
-        return None
+            self._finish()
+        else:
+            self._kept = self.gradients.take_away()
 
     def contribute_nothing(self, raised: frozenset[Flag]) -> None:
-        for bucket in self._buckets:
-            bucket.hide()
-        self._raise(raised)
+        self._look()
+        self.gradients.take_away()
+        self._word.say(raised, self.weighing.total)
         self._finish()
 
+    def _look(self, *, anew: bool = False) -> None:
+        """Buckets for those who take part now; nothing of this step is in the old ones yet."""
+        if not self.gradients.look() and not anew:
+            return
+        self._buckets = buckets_of(self.gradients.taking_part, self._bucket_bytes)
+        self._word = word_of(self._buckets)
+        self._place = {id(p): (b, i) for b in self._buckets for i, p in enumerate(b.parameters)}
+        for bucket in self._buckets:
+            bucket.clear()
+
     def seen(self, flag: Flag) -> bool:
-        return bool(self._word[flag] > 0)
+        return self._word.seen(flag)
 
     def remember(self) -> None:
         with torch.no_grad():
@@ -217,10 +149,6 @@ class BucketReduction:
         with torch.no_grad():
             self.buffers.restore()
 
-    def _raise(self, raised: frozenset[Flag]) -> None:
-        for flag in raised:
-            self._word[flag] = 1
-
     @property
     def _alone(self) -> bool:
         """Then there is nothing to sum, and gradients stay where autograd has put them."""
@@ -229,23 +157,42 @@ class BucketReduction:
     def _finish(self) -> None:
         if self._alone:
             self.busy_seconds = 0.0
+            self.gradients.finish(*self.weighing.take())
             return
         self._launch_all()
         self._sum_buffers()
         self._wait()
+        if self.failure is None:
+            self._show()
+
+    def _show(self) -> None:
+        assert self._group is not None
+        weight = self._word.weight(self._group.size)
+        for bucket in self._buckets:
+            bucket.show()
+            if weight:
+                bucket.divide(weight)
 
     def _arrived(self, parameter: Tensor) -> None:
         if not self._live or parameter.grad is None:
             return
         bucket, place = self._place[id(parameter)]
         if place in bucket.arrived:
-            return
+            return self._came_again(parameter, bucket)
         bucket.arrived.add(place)
-        bucket.views[place].copy_(parameter.grad)
-        parameter.grad = bucket.views[place]
-        bucket.missing -= 1
+        bucket.take(place, parameter.grad)
+        if id(parameter) not in self._repeated:
+            bucket.missing -= 1
         if self.overlap and bucket.missing == 0:
             self._launch_ready()
+        return None
+
+    def _came_again(self, parameter: Tensor, bucket: Bucket) -> None:
+        """From now on its bucket waits for the end; a sum that has begun already is spoilt."""
+        self._repeated.add(id(parameter))
+        if bucket.work is not None:
+            name = self.gradients.name(parameter)
+            self.failure = WorldError(f"the gradient of {name} came twice: the step is made again")
 
     def _launch_ready(self) -> None:
         while self._next < len(self._buckets) and self._buckets[self._next].missing <= 0:
@@ -263,7 +210,7 @@ class BucketReduction:
             return
         assert self._group is not None
         with torch.no_grad():
-            bucket.complete()
+            bucket.complete(self.weighing.unit or 1.0)
         try:
             bucket.work = self._group.sum(bucket.flat)
             passing("bucket-sent")
@@ -291,37 +238,3 @@ class BucketReduction:
                 self.failure = self.failure or error
             bucket.work = None
         self.busy_seconds = time.perf_counter() - self._began_seconds
-
-
-def buckets_of(parameters: Sequence[Parameter], most_bytes: int = BUCKET_BYTES) -> list[Bucket]:
-    """In the order in which gradients come, which is about the reverse of the forward pass."""
-    runs: list[list[Parameter]] = []
-    filled = 0
-    for parameter in reversed([p for p in parameters if p.requires_grad]):
-        size = parameter.numel() * parameter.element_size()
-        fits = runs and filled + size <= most_bytes and _alike(runs[-1][0], parameter)
-        if fits:
-            runs[-1].append(parameter)
-            filled += size
-        else:
-            runs.append([parameter])
-            filled = size
-    return [
-        _bucket(run, words=len(Flag) if number == len(runs) - 1 else 0)
-        for number, run in enumerate(runs)
-    ]
-
-
-def _alike(one: Tensor, other: Tensor) -> bool:
-    return one.dtype == other.dtype and one.device == other.device
-
-
-def _bucket(parameters: list[Parameter], words: int) -> Bucket:
-    total = sum(parameter.numel() for parameter in parameters) + words
-    flat = torch.empty(total, dtype=parameters[0].dtype, device=parameters[0].device)
-    flat.zero_()  # touched now, not at the first switch
-    views, start = [], 0
-    for parameter in parameters:
-        views.append(flat[start : start + parameter.numel()].view_as(parameter))
-        start += parameter.numel()
-    return Bucket(flat, parameters, views)

@@ -27,7 +27,7 @@ class Saving:
     """The slots of one worker, and its neighbour's copies."""
 
     def __init__(self, contact: Contact, book: StateBook, tell: Callable[[Saved], None]) -> None:
-        self._folder, self._tell = contact.slots, tell
+        self._folder, self._tell, self._book = contact.slots, tell, book
         self._ready = False
         self._copies: PeerCopies | None = None
         self._flushing: threading.Thread | None = None
@@ -49,10 +49,11 @@ class Saving:
         passing("before-snapshot")
         taken = self._snapshots.take(step, cursor, epoch=groups.epoch)
         passing("snapshot-taken")
+        left = self._book.progress.left
         moment = (groups.epoch, step, cursor)
         if taken is not None:
-            part = groups.place % groups.shard
-            self._tell_of(Saved(*moment, part, groups.shard, str(taken.path), taken.seconds))
+            part, path = groups.place % groups.shard, str(taken.path)
+            self._tell_of(Saved(*moment, part, groups.shard, path, taken.seconds, left))
         self._copy_to_peer(groups, moment, taken.path if taken else None)
 
     def wait(self) -> None:
@@ -91,7 +92,9 @@ class Saving:
             origin = groups.members[before]
             self._copies = PeerCopies(peers, self._folder, origin, epoch=groups.epoch)
 
+        left = self._book.progress.left
+
         def arrived(path: Path) -> None:
-            self._tell_of(Saved(*moment, before, peers.size, str(path), 0.0))
+            self._tell_of(Saved(*moment, before, peers.size, str(path), 0.0, left))
 
         self._copies.exchange(slot, arrived)

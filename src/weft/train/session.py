@@ -8,6 +8,7 @@ announces them travels with the gradients: see `weft.train.member` for how, and
 `weft.agent.coordinator` for the other side.
 """
 
+import atexit
 import signal
 import threading
 import time
@@ -18,21 +19,27 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from weft.agent.messages import NOWHERE, Committed, Farewell, Leaving, Ready
-from weft.agent.outcome import DRAINED
+from weft.agent.messages import NOWHERE, STATELESS, Farewell, Leaving, Pulse, Ready
+from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.crash import passing
-from weft.model.errors import SpecError, WorldError
+from weft.model.errors import SpecError
 from weft.train.contact import Contact
 from weft.train.ending import end_swiftly
+from weft.train.figures import Figures, mean_of
 from weft.train.group import Alone
 from weft.train.loader import Loader, MicroBatch
+from weft.train.loops import Loops
 from weft.train.member import Member, Result
 from weft.train.pristine import Pristine
-from weft.train.reducer import Flag, Reduction
+from weft.train.protocol import Border
+from weft.train.reducer import Reduction
+from weft.train.sample_post import Gone
 from weft.train.saving import Saving
-from weft.train.split import Share, shares
+from weft.train.split import Share, fixed_shares, shares
 from weft.train.stages import Stage
 from weft.train.state import StateBook
+from weft.train.stream_sharing import StreamSharing
+from weft.train.word import Flag
 
 POINTS: Final = (  # of one step in their order, at each of which a process may die
     "step-opened",
@@ -63,18 +70,33 @@ class Session(Member):
         *,
         logical: int | None = None,
     ) -> None:
+        self._loops = Loops()
+        self._behind = False  # whether the script is behind a loop of which it has seen the end
+        self._asked: int | None = 0  # steps in all that the present loop was asked for
+        self._sharing: StreamSharing | None = None
+        self._streaming: Loader | None = None  # where the present loop reads a stream
         super().__init__(contact, book, reduction)
+        if contact is not None:
+            self._sharing = StreamSharing(contact, self._is_halted)
         self.logical = logical
         self._apply = apply
         self._micro: MicroBatch | None = None
         self._share_weight = 0.0
+        self._void = False  # whether the present step counts without moving anything
+        self.scaled = False  # whether a scaler of gradients is known
+        self.scheduled = False  # whether a scheduler is
+        self._factor = 0.0  # what the present loss is multiplied by
         self._part = 0
         self._serial = False
+        self._idle = False  # whether this worker has no part in the present step
         self._backward_done = False
+        self._computed = False  # whether anything was put into the present step
         self._warm_batch: MicroBatch | None = None
-        self._why = ""
         self._turn_epoch = 0
         self._saving = self._made_saving()
+        self._figures = Figures(self)
+        if contact is not None:
+            atexit.register(self._close_groups)
 
     def _made_saving(self) -> Saving | None:
         if self.contact is None or self._control is None:
@@ -83,71 +105,201 @@ class Session(Member):
 
     # ------------------------------------------------------------------------------ the loop
 
-    def steps(self, loader: Loader, total: int) -> Iterator[MicroBatch]:
-        """Micro-batch by micro-batch, until `total` steps are committed."""
-        self._loader, self._total, self._global_batch = loader, total, loader.global_batch
+    def steps(self, loader: Loader, total: int | None) -> Iterator[MicroBatch]:
+        """One loop of the script: micro-batch by micro-batch, until `total` steps are committed.
+
+        Without a total it is until the loader's present pass is over.
+        """
+        self._check_no_step_is_open()
+        _check_that_it_ends(loader, total)
+        number = self._loops.enter(loader)
+        self._behind = False
+        self._figures.enter_loop()
+        if self._is_over(number):
+            return
+        self._loader, self._asked, self._global_batch = loader, total, loader.global_batch
+        self._total = total or 0
+        self._warm_batch = None
         _hear_terminate(self)
         try:
-            if self._control is not None:
-                yield from self._warm_up()
-            while self.result is Result.OUTSIDE or self.step < total:
-                if self.result is Result.OUTSIDE:
-                    self._enter_epoch()
-                    continue
+            yield from self._begin_loop(number)
+            while self._goes_on(number):
                 yield from self._turn()
                 self._after_turn()
-            self._leave(Farewell.FINISHED)
-        except GeneratorExit:  # left by `break` between two steps, or by an error within one
-            if self.result is not Result.OPEN:
-                self._leave(Farewell.FINISHED)
+            self._end_loop()
+        except GeneratorExit:
+            if self._is_at_a_border and number == self._loops.number:
+                self._end_loop(left=True)
             raise
         finally:
             loader.close()
 
-    def backward(self, loss: Tensor) -> None:
+    def _begin_loop(self, number: int) -> Iterator[MicroBatch]:
+        """The first that this process comes to is where it warms up; all others are the script's.
+
+        A loop that nobody has been in before begins here, on all members before the same step.
+        """
+        if self._has_state:
+            self._step_in()
+        elif self._control is not None:
+            yield from self._warm_up()
+        if self._has_state and self.book.progress.loop < number:
+            self._check_that_steps_are_left(self._total)
+            self.book.progress = self.book.progress.in_next_loop()
+
+    def _goes_on(self, number: int) -> bool:
+        """Whether this loop has another step; a worker without an epoch waits for one here."""
+        while self.result is Result.OUTSIDE:
+            self._enter_epoch()
+        self._loops.check(number)
+        self._check_not_ahead(number)
+        if self._is_over(number):
+            return False
+        if self._asked is None:
+            self._total = self._loops.end_of_pass(self.book.progress)
+        return self.step < self._total
+
+    def _is_over(self, number: int) -> bool:
+        """Whether the others, or an earlier life, have gone on from that loop."""
+        if not self._has_state:
+            return self._control is not None and number < self._control.welcome.loop
+        progress = self.book.progress
+        return number < progress.loop or (number == progress.loop and progress.left)
+
+    def _end_loop(self, *, left: bool = False) -> None:
+        """What follows may be killed, so it can be begun again from here.
+
+        A loop that was left early may have been left by an error: for whoever mends the script
+        there is a snapshot that does not know of it.
+        """
+        if self.result is Result.OPEN:
+            self._take_back_the_step()
+        self._micro = None
+        self._behind = self.book.progress.loop == self._loops.number  # or the others are ahead
+        self._figures.leave_loop(self._groups.members)
+        self._save()
+        if left:
+            self.book.progress = self.book.progress.left_early()
+            self._save()
+        if self._saving is not None:
+            self._saving.wait()
+        self._report(now=True)
+        self._step_out()
+        self._part_from_newcomers()
+
+    def _part_from_newcomers(self) -> None:
+        """The state was on its way in a step that no longer is; it is sent anew in the next loop.
+
+        The newcomers would wait in that step for one who is not in it any more.
+        """
+        if self._handover.under_way:
+            self._handover.forget()
+            self._groups.cut()
+
+    def _take_back_the_step(self) -> None:
+        """It was handed out, and the script has not wanted it: it was never begun."""
+        if self._groups.replicas > 1:
+            self.reduction.forget()
+        self.result = Result.COMMITTED if self.book.progress.loops[-1] else Result.AGAIN
+
+    @property
+    def _is_at_a_border(self) -> bool:
+        """Whether the loop was left between two steps, before anything was put into the next."""
+        between = self.result is not Result.OPEN or not self._computed
+        return self._has_state and between
+
+    @property
+    def _has_state(self) -> bool:
+        """Whether this process stands where the job stands."""
+        return self.committed > STATELESS and self.result is not Result.OUTSIDE
+
+    def backward(self, loss: Tensor, weight: float | None = None) -> None:
         """The backward pass of one micro-batch; on the last one of a step also the sum."""
         micro = self._open_micro("weft.backward")
+        self._check_backward_is_new()
+        self._factor = self.reduction.weighing.factor(self._share_weight, weight)
+        self._computed = True
         passing("before-backward")
         raised = self._raised() if micro.last else frozenset()
-        if not self._share_weight:
-            if self._groups.shard > 1:  # what a replica gathers in the forward pass it gives back
-                (loss * 0.0).backward()  # type: ignore[no-untyped-call]
-            self.stages.enter(Stage.COMM_EXPOSED)
-            if self._have_buffers():
-                self.reduction.contribute_nothing(raised)
+        if self._idle:
+            self._compute_nothing(loss, raised)
         else:
-            self.stages.enter(Stage.BACKWARD)
-            self.reduction.before_backward(last=micro.last, raised=raised)
-            (loss * (self._share_weight * self._groups.shard)).backward()  # type: ignore[no-untyped-call]
-            passing("after-backward")
-            self.stages.enter(Stage.COMM_EXPOSED)
-            self.reduction.after_backward(
-                last=micro.last,
-                weight=self._share_weight,
-                part=self._part // max(micro.samples, 1),
-            )
+            self._compute(loss, micro, raised)
         passing("summed")
         self._backward_done = True
 
-    def _have_buffers(self) -> bool:
+    def _compute(self, loss: Tensor, micro: MicroBatch, raised: frozenset[Flag]) -> None:
+        self.stages.enter(Stage.BACKWARD)
+        self.reduction.before_backward(last=micro.last, raised=raised)
+        if self._counts(loss):
+            (loss * (self._factor * self._groups.shard)).backward()  # type: ignore[no-untyped-call]
+        passing("after-backward")
+        self.stages.enter(Stage.COMM_EXPOSED)
+        if micro.last and not self._handed_over():
+            return
+        self.reduction.after_backward(
+            last=micro.last,
+            weight=self._share_weight,
+            part=self._part // max(micro.samples, 1),
+        )
+
+    def _counts(self, loss: Tensor) -> bool:
+        """A mean over nothing is no number, and no weight makes it one: it is left out.
+
+        Those who hold a model together cannot leave anything out.
+        """
+        if self._groups.shard > 1 and not self._factor and not loss.isfinite().all():
+            raise SpecError(
+                "a micro-batch without weight has no loss",
+                hint="with --shard let the loss be a number, or each micro-batch have a token",
+            )
+        return self._groups.shard > 1 or self._factor > 0
+
+    def _compute_nothing(self, loss: Tensor, raised: frozenset[Flag]) -> None:
+        """For who has no samples in this step, alone or with its whole replica."""
+        if self._groups.shard > 1:  # what a replica gathers in the forward pass it gives back
+            self.reduction.gradients.expecting = True
+            (loss * 0.0).backward()  # type: ignore[no-untyped-call]
+        self.stages.enter(Stage.COMM_EXPOSED)
+        if self._handed_over():
+            self.reduction.contribute_nothing(raised)
+
+    def _handed_over(self) -> bool:
         """A newcomer's buffers come with the state, and only then from the sum of the step."""
-        if not self._handover.receives:
-            return True
-        if not self._handover.arrived():
-            self.reduction.failure = WorldError("the agent has halted this epoch")
+        try:
+            self._hand_over()
+        except Exception as error:
+            self.reduction.failure = error
+            self.reduction.gradients.expecting = False
             return False
-        self.reduction.remember()
         return True
 
-    def optimizer_step(self) -> bool:
-        """In place of the optimizer's own: applies a step that everyone voted for."""
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has become of the present step yet."""
+        return self.result is Result.OPEN
+
+    @property
+    def has_sum(self) -> bool:
+        """Whether the gradients to be seen are those of all workers, in a step that is open."""
+        micro = self._micro
+        summed = micro is not None and micro.last and self._backward_done
+        return summed and self.is_open and self.reduction.failure is None
+
+    def optimizer_step(self, *, void: bool = False) -> bool:
+        """In place of the optimizer's own: applies a step that everyone voted for.
+
+        A step that is void counts like others, and moves nothing.
+        """
+        self._void = void
         micro = self._open_micro("opt.step")
+        self.reduction.gradients.check()
         if not self._backward_done:
             raise SpecError("opt.step() before weft.backward(loss)", hint="see docs/training.md")
         if self.result is not Result.OPEN:
             raise SpecError("opt.step() twice in one micro-batch", hint="call it once")
         if micro.warmup:
-            self._apply()
+            self._apply_if_sound()
             self.result = Result.COMMITTED
             return True
         if not micro.last:
@@ -158,37 +310,99 @@ class Session(Member):
 
     @property
     def stepped(self) -> bool:
-        """Whether the optimizer has stepped in this micro-batch."""
+        """Whether the optimizer has stepped in this micro-batch.
+
+        Behind a loop: whether this worker was there at its end, and has not passed through it.
+        """
+        if self._micro is None:
+            return self._behind
+        if self.committed == STATELESS and not self._micro.warmup:
+            return False  # a newcomer whose state is on its way yet
         return self.result is Result.COMMITTED
+
+    def gather(self, value: Tensor, who: str) -> list[Tensor]:
+        """What each member has of it; by whom it is asked for is told where that is refused."""
+        self._figures.check(who, stepped=self.stepped)
+        return self._gathered(value, who)
+
+    def common_mean(self, figure: float) -> float:
+        """The mean of what each member found in its samples; behind a loop, of what each says."""
+        weight = self._share_weight if self._micro is not None else 1.0
+        return mean_of(figure, weight, lambda mine: self._gathered(mine, "mean"))
+
+    def _gathered(self, value: Tensor, who: str) -> list[Tensor]:
+        micro = self._micro
+        if micro is not None and micro.warmup:
+            return [value]
+        return self._figures.gather(value, who=who, within=micro is not None)
+
+    def asked_stepped(self) -> bool:
+        """The same, asked by the script."""
+        self._figures.asked = True
+        return self.stepped
 
     @property
     def cursor(self) -> int:
         """Samples consumed by committed steps."""
-        return self.step * self._global_batch
+        return self._loops.samples(self.book.progress)
 
     # ------------------------------------------------------------------------------ one turn
 
     def _turn(self) -> Iterator[MicroBatch]:
         """All micro-batches of this worker in the present step."""
         self.result = Result.OPEN
+        self._computed = False
         self._turn_epoch = self._groups.epoch
+        self._figures.new_step(self._groups.members)
         self.stages.enter(Stage.IDLE)
         self._serial = self.stages.calibrating(self.step)
-        self.reduction.overlap = not self._serial
         self.reduction.open(self._groups.gradients, self._groups.votes)
         self._begin_handover()
+        self.reduction.overlap = not self._serial and not self._handover.under_way
         passing("step-opened")
+        self._arrange_stream()
         mine = self._shares(self.step)
+        self._idle = not mine
         for number, share in enumerate(mine):
             self.stages.enter(Stage.DATA_WAIT)
-            micro = self._loader.fetch(share)
-            self._expect(mine[number + 1 :])
+            self._expect(mine[number:])
+            try:
+                micro = self._fetched(share)
+            except Gone as error:
+                return self._mend(NOWHERE, str(error))
             yield from self._hand_out(micro, share.start, share.samples)
         if not mine:
-            yield from self._hand_out(self._stand_in(), 0, 0)
+            yield from self._hand_out(self._stand_in(last=True), 0, 0)
+
+    def _arrange_stream(self) -> None:
+        """Whoever has the state may read, the first of them does."""
+        self._streaming = self._loader if self._loader.is_stream else None
+        if self._sharing is not None:
+            part, loop = self._protocol, self.book.progress.loop
+            donors = [member for member in self._groups.members if member in part.sharers]
+            others = [member for member in self._groups.members if member not in donors]
+            self._sharing.arrange(self._loader, part.epoch, loop, (*donors, *others))
+
+    def _pulse(self) -> Pulse:
+        """A stream that is read up to where the job stands does not hang, however long it takes."""
+        pulse = super()._pulse()
+        if pulse.section != Stage.DATA_WAIT.value or self._streaming is None:
+            return pulse
+        still = time.monotonic() - self._streaming.moved_seconds()
+        return replace(pulse, section_seconds=min(pulse.section_seconds, still))
+
+    def _cut(self, epoch: int) -> None:
+        super()._cut(epoch)
+        if self._sharing is not None:
+            self._sharing.cut()
+
+    def _fetched(self, share: Share) -> MicroBatch:
+        if not share.samples:
+            return self._stand_in(last=share.last)
+        return replace(self._loader.fetch(share), step=self.step)
 
     def _hand_out(self, micro: MicroBatch, start: int, samples: int) -> Iterator[MicroBatch]:
-        self._micro, self._backward_done = micro, False
+        self._micro, self._backward_done, self._figures.asked = micro, False, False
         self._share_weight = samples / self._global_batch
         self._part = start % self._global_batch
         _seed(self._loader.seed, micro.step, self._part)
@@ -206,44 +420,48 @@ class Session(Member):
 
     def _shares(self, step: int) -> tuple[Share, ...]:
         """This worker's part of a step; newcomers have none in their first."""
-        replicas = self._donors if self._fresh_epoch else tuple(range(self._groups.replicas))
+        replicas = self._donors
         if self._groups.replica not in replicas:
             return ()
         place, units = replicas.index(self._groups.replica), len(replicas)
         shard, within = self._groups.shard, self.rank % self._groups.shard
-        return shares(
-            step,
-            self._global_batch,
-            units * shard,
-            place * shard + within,
-            self._loader.micro,
-            self.logical,
-        )
+        number = self._loops.read(self.book.progress) + step - self.step
+        return self._cut_up(number, units * shard, place * shard + within, shard)
+
+    def _cut_up(self, step: int, workers: int, rank: int, together: int) -> tuple[Share, ...]:
+        """What one of so many has of a step of the loader."""
+        batch, micro = self._global_batch, self._loader.micro
+        if self._loader.fixed and micro is not None and self.logical is None:
+            return fixed_shares(step, batch, workers, rank, micro, together)
+        return shares(step, batch, workers, rank, micro, self.logical, together)
 
     def _expect(self, rest: tuple[Share, ...]) -> None:
-        """What will be wanted next, if nothing changes."""
+        """What is wanted now and will be next, if nothing changes."""
         if self._serial:
             return
-        coming = self.step + 1 < self._total and not self._fresh_epoch
-        self._loader.expect((*rest, *(self._shares(self.step + 1) if coming else ())))
+        wanted, reach = [share for share in rest if share.samples], self._loader.reach
+        beyond = min(self.step + 1 + reach, self._total)
+        for step in range(self.step + 1, beyond if not self._protocol.fresh else 0):
+            if len(wanted) > reach > 1:
+                break
+            wanted += [share for share in self._shares(step) if share.samples]
+        self._loader.expect(wanted)
 
-    def _stand_in(self) -> MicroBatch:
+    def _stand_in(self, *, last: bool) -> MicroBatch:
         """For a worker without samples in this step: something to run the loop's body on."""
         if self._warm_batch is None:
             self._warm_batch = self._loader.fetch(self._first_share(self.width))
-        return replace(self._warm_batch, step=self.step, last=True, warmup=False)
+        return replace(self._warm_batch, step=self.step, last=last, warmup=False)
 
     def _first_share(self, width: int) -> Share:
         """As large a micro-batch as this worker will see, for what only has to run."""
-        workers = min(width, self._global_batch)
-        return shares(0, self._global_batch, workers, 0, self._loader.micro, self.logical)[0]
+        return self._cut_up(0, min(width, self._global_batch), 0, 1)[0]
 
     def _raised(self) -> frozenset[Flag]:
-        control = self._control
-        if control is None:
+        part = self._protocol
+        if self._control is None:
             return frozenset()
-        armed = control.armed > self._groups.epoch
-        wanted = {Flag.ARMED: armed, Flag.DRAIN: control.drain, Flag.SAVE: control.save}
+        wanted = {Flag.ARMED: part.is_armed, Flag.DRAIN: part.drain, Flag.SAVE: part.save}
         return frozenset(flag for flag, value in wanted.items() if value)
 
     # ------------------------------------------------------------------------------ the vote
@@ -251,49 +469,40 @@ class Session(Member):
     def _settle(self) -> None:
         """Vote; then apply the step, or find out what is to become of it."""
         self.stages.enter(Stage.COMM_EXPOSED)
-        self._why = "a member voted against the step"
-        sound = self._sound()
         passing("before-vote")
+        sound = self.reduction.failure is None
         passed: bool | None = None
         try:
-            if self.reduction.failure is None:
-                passed = self._groups.votes.all_true(sound)
+            if sound:
+                passed = self._groups.votes.all_true(True)
         except Exception as error:
             self.reduction.failure = error
         if passed:
             passing("voted")
             return self._commit()
         pending = self.step if sound and passed is None else NOWHERE
-        return self._mend(pending, str(self.reduction.failure or self._why))
-
-    def _sound(self) -> bool:
-        """Whether the sum is whole, and a newcomer's state with it."""
-        if self.reduction.failure is not None:
-            return False
-        try:
-            self._finish_handover()
-        except Exception as error:
-            self._why = str(error)
-            self._groups.state.cut()
-            return False
-        return True
+        return self._mend(pending, str(self.reduction.failure))
 
     def _commit(self) -> None:
         self.stages.enter(Stage.OPTIM)
-        self._apply()
+        self._apply_if_sound()
         passing("applied")
-        self.committed += 1
         self.result = Result.COMMITTED
         now = time.monotonic()
-        if self._fresh_epoch and self._control is not None:
-            paused = self._paused_seconds(now)
-            self._control.tell(Committed(self._groups.epoch, self.committed, paused))
-        self._trained = now, self.width
+        deeds = self._protocol.commit(self._paused_seconds(now))
+        if self.committed > STATELESS:  # else a part of the state is on its way yet
+            self.book.progress = self.book.progress.stepped()
+            self._trained = now, self.width
+        if self._control is not None:
+            self._control.carry_out(deeds)
         passing("committed")
+
+    def _apply_if_sound(self) -> None:
+        if not self._void:
+            self._apply()
 
     def _after_turn(self) -> None:
         """A step's border: everyone is here with the same step and has seen the same flags."""
-        self._handover.forget()
         if self.result is Result.AGAIN:
             self.stages.drop_step()
             return
@@ -305,20 +514,24 @@ class Session(Member):
         passing("step-closed")
         if self._control is None or self._groups.epoch != self._turn_epoch:
             return
-        if self._fresh_epoch:
+        if self._protocol.fresh and self._handover.complete:
+            self._protocol.complete()
             self._prepare_saving()
-        self._fresh_epoch = False
         self._report()
-        if self.reduction.seen(Flag.DRAIN):
+        drain, armed = (self.reduction.seen(flag) for flag in (Flag.DRAIN, Flag.ARMED))
+        if drain or self.reduction.seen(Flag.SAVE):
+            self._protocol.save = False
             self._save()
-            self._leave(Farewell.DRAINED)
-        if self.reduction.seen(Flag.SAVE):
-            self._control.save = False
-            self._save()
-        if self._control.halted >= self._groups.epoch:
-            self._mend(NOWHERE, "the agent has halted this epoch")
-        elif self.reduction.seen(Flag.ARMED):
-            self._switch()
+        match self._protocol.border(drain=drain, armed=armed):
+            case Border.DRAIN:
+                self._leave(Farewell.DRAINED)
+            case Border.LEAVE:
+                passing("before-switch")
+                self._leave(Farewell.LEFT)
+            case Border.MEND:
+                self._mend(NOWHERE, "the agent has halted this epoch")
+            case Border.SWITCH:
+                self._switch()
 
     # ------------------------------------------------------------------- outside of any epoch
 
@@ -332,7 +545,7 @@ class Session(Member):
             first = self._first_share(control.welcome.width)
             batch = self._loader.fetch(first, warmup=True)
             self._warm_batch = batch
-            self.result = Result.OPEN
+            self.result, self._idle = Result.OPEN, False
             self.reduction.open(Alone(), Alone())
             yield from self._hand_out(replace(batch, last=True), 0, self._global_batch)
         self.result = Result.OUTSIDE
@@ -357,19 +570,52 @@ class Session(Member):
         control = self._control
         if control is None:
             return
-        if why is Farewell.FINISHED:
-            self._save()
         self._report(now=True)
         self._enter_section("ended")
         control.tell(Leaving(self._groups.epoch, self.committed, why))
         if self._saving is not None:
             self._saving.wait()
+        self._close_groups()
+        end_swiftly(DRAINED)
+        raise SystemExit(DRAINED)
+
+    def _close_groups(self) -> None:
         self._groups.close()
         for closing in self._closing:
             closing.join()
-        if why is not Farewell.FINISHED:
-            end_swiftly(DRAINED)
-            raise SystemExit(DRAINED)
+
+    # --------------------------------------------------------------------- what is refused
+
+    def _check_backward_is_new(self) -> None:
+        """A second sum of a step would find the first one in the gradients."""
+        self.reduction.gradients.check()
+        if self._backward_done:
+            raise SpecError(
+                "weft.backward() twice in one micro-batch",
+                hint="add the losses up: weft.backward(first + second)",
+            )
+
+    def _check_no_step_is_open(self) -> None:
+        if self._micro is not None and self.result is Result.OPEN:
+            raise SpecError(
+                "weft.steps() within a step of another loop",
+                hint="call opt.step() first, and have one loop at a time",
+            )
+
+    def _check_that_steps_are_left(self, total: int) -> None:
+        """A loop that would silently do nothing is a mistake."""
+        if 0 < total <= self.step:
+            raise SpecError(
+                f"weft.steps(total={total}) has nothing to do: {self.step} steps are done",
+                hint="total counts the steps of all loops together: "
+                f"write total={self.step + total} for {total} more",
+            )
+
+    def _check_not_ahead(self, number: int) -> None:
+        """A worker that came to join others who have been lost: its script cannot go back."""
+        if self._has_state and number > self.book.progress.loop:
+            end_swiftly(INFRASTRUCTURE)
+            raise SystemExit(INFRASTRUCTURE)
 
     def _open_micro(self, who: str) -> MicroBatch:
         if self._micro is None:
@@ -377,6 +623,14 @@ class Session(Member):
                 f"{who}() outside of the loop", hint="call it inside `for mb in weft.steps(...)`"
             )
         return self._micro
+
+
+def _check_that_it_ends(loader: Loader, total: int | None) -> None:
+    if total is None and loader.steps_per_epoch is None:
+        raise SpecError(
+            "a pass over a stream has no length that is known",
+            hint="write weft.steps(loader, total=...)",
+        )
 
 
 def _seed(seed: int, step: int, part: int) -> None:
@@ -394,6 +648,6 @@ def _hear_terminate(session: Session) -> None:
         return
 
     def raise_flag(number: int, frame: object) -> None:
-        control.drain = True
+        control.part.drain = True
 
     signal.signal(signal.SIGTERM, raise_flag)

@@ -6,28 +6,35 @@ members of different shards share no group but that of the votes.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
+from weft.train.buffers import Buffers
+from weft.train.gradients import GradientBook, Named
 from weft.train.group import Group
-from weft.train.reducer import Buffers, Flag
 from weft.train.state import _local as local
+from weft.train.weighing import Weighing
+from weft.train.word import Flag, Word
 
 
 class ShardReduction:
-    """One sum per step over the shards that this worker holds."""
+    """One sum per step over the shards that this worker holds.
 
-    def __init__(self, parameters: Sequence[Parameter], buffers: Iterable[Tensor]) -> None:
+    The members of a replica compute together, each with its own samples or with none; whoever has
+    none still holds the sum of its own rows, and counts like the others.
+    """
+
+    def __init__(self, named: Callable[[], Named], buffers: Iterable[Tensor]) -> None:
         self.failure: BaseException | None = None
         self.overlap = False
         self.busy_seconds = 0.0
         self.buffers = Buffers(list(buffers))
-        self._parameters = [p for p in parameters if p.requires_grad]
-        self._kept: list[Tensor | None] = []
-        self._word = torch.zeros(len(Flag))
+        self.gradients = GradientBook(named)
+        self.weighing = Weighing(unit=1.0)  # gradients meet inside of a replica first
+        self._kept: dict[int, Tensor] = {}
+        self._word = Word()
         self._replicas: Group | None = None
         self._everyone: Group | None = None
         self._weight = 0.0
@@ -36,33 +43,36 @@ class ShardReduction:
         self.failure = None
         self._replicas, self._everyone = gradients, everyone
         self._weight = 0.0
-        self._word.zero_()
-        self._kept = [None] * len(self._parameters)
-        for parameter in self._parameters:
-            parameter.grad = None
+        self._word.clear()
+        self.weighing.clear()
+        self._kept = {}
+        self.gradients.look()
+        self.gradients.clear()
         self.remember()
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
-        for flag in raised:
-            self._word[flag] = 1
+        self.gradients.look()
+        self.gradients.expecting = True
+        self._word.say(raised, self.weighing.total)
 
     def after_backward(self, *, last: bool, weight: float, part: int) -> None:
+        self.gradients.expecting = False
         self._weight += weight
         with torch.no_grad():
-            self._gather(last=last)
+            self._gather()
             if last:
                 self._meet()
 
     def contribute_nothing(self, raised: frozenset[Flag]) -> None:
-        for flag in raised:
-            self._word[flag] = 1
+        """For a whole replica without samples; what its members have computed is of no use."""
+        self.gradients.look()
+        self.gradients.take_away()
+        self._word.say(raised, self.weighing.total)
         with torch.no_grad():
-            for parameter in self._parameters:
-                parameter.grad = torch.zeros_like(parameter)
             self._meet()
 
     def seen(self, flag: Flag) -> bool:
-        return bool(self._word[flag] > 0)
+        return self._word.seen(flag)
 
     def remember(self) -> None:
         with torch.no_grad():
@@ -72,37 +82,49 @@ class ShardReduction:
         with torch.no_grad():
             self.buffers.restore()
 
-    def _gather(self, *, last: bool) -> None:
-        """Keep what is not summed yet out of sight; bring it back for the last micro-batch."""
-        for number, parameter in enumerate(self._parameters):
-            kept, grad = self._kept[number], parameter.grad
-            if grad is None:
-                grad = torch.zeros_like(parameter)
-            total = grad if kept is None else kept.add_(grad)
-            self._kept[number] = total
-            parameter.grad = total if last else None
+    def _gather(self) -> None:
+        """Add to what is not summed yet, out of sight until the last micro-batch."""
+        for key, grad in self.gradients.take_away().items():
+            self._kept[key] = self._kept[key].add_(grad) if key in self._kept else grad
 
     def _meet(self) -> None:
         assert self._replicas is not None
         assert self._everyone is not None
         began = time.perf_counter()
         try:
-            self._everyone.sum(self._word).wait()
+            self._everyone.sum(self._word.numbers).wait()
             if self._replicas.size > 1:
                 self._sum(self._replicas)
+            self._sum_buffers(self._everyone)
+            self.gradients.give_back(self._kept)
         except Exception as error:
             self.failure = error
         self.busy_seconds = time.perf_counter() - began
+        if self.failure is None and (weight := self._word.weight(self._everyone.size)):
+            for grad in self._kept.values():
+                local(grad).div_(weight)
 
     def _sum(self, replicas: Group) -> None:
-        parts = [local(p.grad).reshape(-1) for p in self._parameters if p.grad is not None]
-        flat = torch.cat(parts)
+        """Also of whose gradient came: what nobody has one for keeps none."""
+        mine = self.gradients.taking_part
+        present = [id(parameter) in self._kept for parameter in mine]
+        whole = [self._kept.get(id(p), None) for p in mine]
+        grads = [torch.zeros_like(p) if g is None else g for p, g in zip(mine, whole, strict=True)]
+        parts = [local(grad).reshape(-1) for grad in grads]
+        flat = torch.cat([*parts, torch.tensor(present, dtype=parts[0].dtype)])
         replicas.sum(flat).wait()
-        start = 0
-        for part in parts:
-            part.copy_(flat[start : start + part.numel()])
-            start += part.numel()
-        if self.buffers.live:
+        *summed, counts = torch.split(flat, [*(part.numel() for part in parts), len(parts)])
+        self._kept = {}
+        for parameter, grad, part, total, count in zip(
+            mine, grads, parts, summed, counts.tolist(), strict=True
+        ):
+            part.copy_(total)
+            if count > 0:
+                self._kept[id(parameter)] = grad
+
+    def _sum_buffers(self, everyone: Group) -> None:
+        """Over all members: each has seen its own samples, whichever rows it holds."""
+        if self.buffers.live and everyone.size > 1:
             packed = self.buffers.packed(self._weight)
-            replicas.sum(packed).wait()
+            everyone.sum(packed).wait()
             self.buffers.unpack(packed)

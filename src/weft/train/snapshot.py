@@ -32,6 +32,8 @@ from weft.agent.checkpoint.layout import (
 from weft.agent.checkpoint.slot import DATA_AT, PER_WORKER, SlotWriter, Stamp, slot_path
 from weft.agent.checkpoint.source import MappedShard, Source, open_source
 from weft.crash import passing
+from weft.train.adoption import adopted
+from weft.train.intake import Intake
 from weft.train.state import Sight, StateBook
 
 log = logging.getLogger(__name__)
@@ -218,52 +220,36 @@ def _move_bytes(moves: Sequence[tuple[int, int, int]]) -> None:
 def load(book: StateBook, place: Path | Sequence[Path]) -> Loaded:
     """Take over the state of a checkpoint, of a slot, or of the slots of one moment."""
     started = time.perf_counter()
-    with open_source(place) as source:
-        wanted = book.fit(source.records())
-        book.check_facts(source.facts)
-        moves = _moves(source, wanted)
+    with open_source(place) as opened:
+        adoption = adopted(opened, book)
+        source = adoption.source
+        intake = Intake(book, source.records(), source.facts, lacking=adoption.lacking)
+        pieces = _pieces(source, intake.wanted)
         for shard in source.shards:
-            pieces = [move.piece for move in moves if move.shard is shard]
-            shard.check(pieces, threads=chunks.default_threads())
-        book.allocate(source.records())
-        _copy(moves, book.tensors())
-        book.load_facts(source.facts)
+            mine = [piece for of, piece in pieces if of is shard]
+            shard.check(mine, threads=chunks.default_threads())
+        intake.make_room()
+        for shard, piece in pieces:
+            held = _tensor_at(shard.memory, shard.data_at + piece.at, piece.record)
+            intake.put(piece.record, held)
+        intake.finish()
     seconds = time.perf_counter() - started
-    return Loaded(source.step, source.cursor, sum(record.bytes for record in wanted), seconds)
+    size = sum(record.bytes for record in intake.wanted.values())
+    return Loaded(source.step, source.cursor, size, seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """A box to be copied out of a piece."""
-
-    shard: MappedShard
-    piece: Piece
-    held: tuple[slice, ...]
-    wanted: tuple[slice, ...]
-
-
-def _moves(source: Source, wanted: Sequence[TensorRecord]) -> list[_Move]:
-    """The pieces that meet what this worker holds, each box once."""
-    mine = {record.name: record for record in wanted}
+def _pieces(source: Source, wanted: Mapping[str, TensorRecord]) -> list[tuple[MappedShard, Piece]]:
+    """Those that meet what this worker holds, each box once."""
     seen: set[tuple[str, layout.Extents]] = set()
-    moves = []
+    found = []
     for shard in source.shards:
         for piece in shard.pieces:
             record = piece.record
-            part = common_part(record, mine[record.name]) if record.elements else None
-            if part is None or (record.name, record.offsets) in seen:
-                continue
-            seen.add((record.name, record.offsets))
-            moves.append(_Move(shard, piece, *part))
-    return moves
-
-
-def _copy(moves: Sequence[_Move], tensors: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        for move in moves:
-            at = move.shard.data_at + move.piece.at
-            held = _tensor_at(move.shard.memory, at, move.piece.record)
-            tensors[move.piece.record.name][move.wanted].copy_(held[move.held])
+            box = (record.name, record.offsets)
+            if record.elements and box not in seen and common_part(record, wanted[record.name]):
+                seen.add(box)
+                found.append((shard, piece))
+    return found
 
 
 def _tensor_at(memory: object, at: int, record: TensorRecord) -> Tensor:

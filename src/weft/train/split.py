@@ -14,6 +14,7 @@ dealing of these pieces depends on the workers: the pieces themselves are always
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from weft.model.errors import InvariantBreach, SpecError
 
@@ -39,8 +40,12 @@ def shares(  # noqa: PLR0917 - the words of a step, in the order in which they a
     rank: int,
     micro: int | None = None,
     logical: int | None = None,
+    together: int = 1,
 ) -> tuple[Share, ...]:
     """What one rank computes in one step, in order; nothing where there are too many workers.
+
+    Ranks that hold a model together all have as many micro-batches, or would wait for each other
+    in vain: one that has fewer samples than its neighbours gets shares of none.
 
     Args:
         step: the optimizer step, counted from 0.
@@ -49,13 +54,15 @@ def shares(  # noqa: PLR0917 - the words of a step, in the order in which they a
         rank: index of this worker among them.
         micro: the largest micro-batch; without it a worker takes its part at once.
         logical: logical workers of the bitwise level, each of them one micro-batch.
+        together: neighbouring ranks that hold one model together; the first has the most samples.
     """
     _check(global_batch, micro)
     if not 0 <= rank < workers:
         raise InvariantBreach(f"rank {rank} of {workers} workers asked for its part of a step")
     if logical is None:
         start, stop = _dealt(global_batch, workers, rank)
-        pieces = -(-(stop - start) // (micro or global_batch))
+        first, beyond = _dealt(global_batch, workers, rank // together * together)
+        pieces = -(-(beyond - first) // (micro or global_batch))
     else:
         _check_logical(global_batch, micro, logical)
         first, beyond = _dealt(logical, workers, rank)
@@ -66,6 +73,30 @@ def shares(  # noqa: PLR0917 - the words of a step, in the order in which they a
     return tuple(
         Share(origin + first, origin + beyond, last=piece == pieces - 1)
         for piece, (first, beyond) in enumerate(cuts)
+    )
+
+
+def fixed_shares(  # noqa: PLR0917 - as above
+    step: int, global_batch: int, workers: int, rank: int, micro: int, together: int = 1
+) -> tuple[Share, ...]:
+    """The same in micro-batches that do not depend on the workers: only who computes which does.
+
+    All have `micro` samples but the last of the step, which has the rest. So a program that is
+    compiled for their sizes meets two at most, at every width. Workers have as many micro-batches
+    at most as with `shares`, but some are larger, and one may have a micro-batch more than another.
+    """
+    _check(global_batch, micro)
+    if not 0 <= rank < workers:
+        raise InvariantBreach(f"rank {rank} of {workers} workers asked for its part of a step")
+    pieces = -(-global_batch // micro)
+    first, beyond = _dealt(pieces, workers, rank)
+    most = _dealt(pieces, workers, rank // together * together)
+    origin, end = step * global_batch, (step + 1) * global_batch
+    cuts = [min(origin + piece * micro, end) for piece in range(first, beyond + 1)]
+    cuts += cuts[-1:] * (most[1] - most[0] - (beyond - first))
+    return tuple(
+        Share(start, stop, last=number == len(cuts) - 2)
+        for number, (start, stop) in enumerate(pairwise(cuts))
     )
 
 

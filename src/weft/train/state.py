@@ -5,6 +5,9 @@ whatever order an optimizer was given its parameters in and under every plan:
 
     model/<parameter or buffer>        optimizer/<parameter>/<key>        extra/<name>/<path>
 
+A parameter that the optimizer moves and no module has is called `outside.<number>`; what an
+optimizer keeps under a key that is no parameter is an object of its own, `extra/optimizer.own`.
+
 A tensor that is sharded (FSDP2) appears as the part that this worker holds, with the box that the
 part is of the whole. All the rest — hyper-parameters, schedulers, what `state_dict()` of further
 objects holds — is JSON. What is neither is an error when it is saved, not when it is needed.
@@ -15,21 +18,25 @@ changes its identity. Objects that gave a copy by `state_dict()` get it back whe
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from weft.agent.checkpoint.document import Json, canonical, plain
 from weft.agent.checkpoint.errors import Damaged, StateMismatch, UnsavableState
 from weft.agent.checkpoint.facts import fold, unfold
 from weft.agent.checkpoint.layout import Extents, TensorRecord, check_record, whole
+from weft.train.progress import Progress
 
 SCHEDULER: Final = "scheduler"
+OWN: Final = "extra/optimizer.own"  # what an optimizer keeps for itself, and for no parameter
 NAMES_SHOWN: Final = 3
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 # Wrappers that put themselves into the names of what they wrap.
@@ -64,7 +71,7 @@ class _Holder:
     write: Callable[[Any], object]
 
 
-_Named = list[tuple[str, Tensor]]
+_Named = list[tuple[str, nn.Parameter]]
 _Objects = dict[str, tuple[Json, dict[str, Tensor]]]
 
 
@@ -76,13 +83,17 @@ class StateBook:
     ) -> None:
         self.model = model
         self.optimizer = optimizer
+        self.progress = Progress()
+        self._found: tuple[int, list[tuple[str, nn.Parameter]]] = (-1, [])
         self._holders: dict[str, _Holder] = {}
+        self._early: list[str] = []
         self._lent: dict[str, Tensor] = {}
         self._made: dict[str, Tensor] = {}
         for name, module in model.named_modules():
             if type(module).get_extra_state is not nn.Module.get_extra_state:
-                path = f"model/{_clean(name)}/_extra_state" if name else "model/_extra_state"
+                path = f"model/{clean(name)}/_extra_state" if name else "model/_extra_state"
                 self._holders[path] = _Holder(module.get_extra_state, module.set_extra_state)
+        self._holders[OWN] = _own_holder(optimizer)
         if scheduler is not None:
             self._holders[f"extra/{SCHEDULER}"] = _scheduler_holder(scheduler)
 
@@ -102,7 +113,22 @@ class StateBook:
                 f"{name} is a {type(thing).__name__}, which has no state_dict()",
                 hint="give it state_dict() and load_state_dict(), or add its tensors",
             )
-        self._holders[path] = _Holder(thing.state_dict, thing.load_state_dict)
+        schedule = isinstance(thing, LRScheduler)
+        held = _Holder(thing.state_dict, thing.load_state_dict)
+        self._holders[path] = _scheduler_holder(thing) if schedule else held
+        if isinstance(thing, GradScaler):
+            self._early.append(path)
+
+    def parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """All by name; looked for again when the optimizer has been given more of them."""
+        count = sum(len(group["params"]) for group in self.optimizer.param_groups)
+        if self._found[0] != count:
+            self._found = count, self._named()
+        return self._found[1]
+
+    def groups(self) -> list[list[str]]:
+        """The parameters of each group of the optimizer, by name and in its order."""
+        return [group["params"] for group in self._groups(self._named())]
 
     def look(self) -> Sight:
         """All of it at once; each object is asked for its state only once."""
@@ -141,11 +167,19 @@ class StateBook:
 
     # ------------------------------------------------------------------------- taking state in
 
-    def fit(self, records: Iterable[TensorRecord]) -> tuple[TensorRecord, ...]:
-        """What this worker would hold of that state; refused unless it is this program's."""
-        mine = {record.name: record for record in self.records()}
+    def fit(
+        self, records: Iterable[TensorRecord], *, lacking: Collection[str] = ()
+    ) -> tuple[TensorRecord, ...]:
+        """What this worker would hold of that state; refused unless it is this program's.
+
+        Tensors that it may be `lacking` stay as they are. An optimizer makes its state for a
+        parameter when that is moved for the first time, so what it has made here and not there is
+        no difference between programs.
+        """
+        mine = {record.name: record for record in self.records() if record.name not in lacking}
         theirs = {record.name: record for record in records}
-        if missing := sorted(mine.keys() - theirs.keys()):
+        missing = sorted(n for n in mine if n not in theirs and not n.startswith("optimizer/"))
+        if missing:
             raise _mismatch(f"it has no {_some(missing)}")
         fitted = {name: mine.get(name) or self._future(theirs[name], mine) for name in theirs}
         if unknown := sorted(name for name, record in fitted.items() if record is None):
@@ -159,6 +193,17 @@ class StateBook:
                     f"and {record.dtype}{list(record.shape)} here"
                 )
         return found
+
+    def forget_all_but(self, kept: Collection[str], facts: Json) -> None:
+        """What the optimizer keeps for a parameter here and not there will be made when needed."""
+        plain_state = facts["optimizer"]["state"]
+        for fqn, parameter in self._optimized(self._named()):
+            state = self.optimizer.state.get(parameter, {})
+            known = plain_state.get(fqn, {})
+            for key in [k for k in state if f"optimizer/{fqn}/{k}" not in kept and k not in known]:
+                del state[key]
+            if not state:
+                self.optimizer.state.pop(parameter, None)
 
     def allocate(self, records: Iterable[TensorRecord]) -> None:
         """Make what that state has and this program lacks, so that it can be received."""
@@ -185,13 +230,17 @@ class StateBook:
             for state in theirs["state"].values():
                 unfold(dict(state))
             unfold(dict(facts["objects"]), str)
+            Progress.from_json(facts.get("progress"))
+            frozen = set(facts.get("frozen", ()))
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
         if kind != type(self.optimizer).__name__:
             raise _mismatch(f"its optimizer is {kind!s:.64}")
         if groups != [group["params"] for group in self._groups(self._named())]:
             raise _mismatch("its parameter groups are made up otherwise")
-        if odd := sorted(objects ^ set(self._holders)):
+        if unknown := sorted(frozen - {name for name, _ in self.parameters()}):
+            raise _mismatch(f"it has frozen {_some(unknown)}")
+        if odd := sorted((objects ^ set(self._holders)) - {OWN}):
             raise _mismatch(f"only one of the two has {_some(odd)}")
 
     def load_facts(self, facts: Json) -> None:
@@ -207,13 +256,37 @@ class StateBook:
             for key, value in facts["optimizer"]["state"].get(fqn, {}).items():
                 self.optimizer.state[parameter][key] = unfold(value)
         for path, holder in self._holders.items():
-            holder.write(unfold(facts["objects"][path], self._returned))
+            if path in facts["objects"]:
+                holder.write(unfold(facts["objects"][path], self._returned))
+        self.progress = Progress.from_json(facts.get("progress"))
+        self.load_early(facts)
         self._lent, self._made = {}, {}
+
+    def load_early(self, facts: Json) -> None:
+        """What a newcomer must know before it sees the sum of its first step.
+
+        Who takes part in it, and by how much it is scaled. Facts of an older form say nothing of
+        what is frozen.
+        """
+        for path in self._early:
+            if path in facts["objects"]:
+                self._holders[path].write(unfold(facts["objects"][path], self._returned))
+        if "frozen" not in facts:
+            return
+        frozen = set(facts["frozen"])
+        for name, parameter in self._named():
+            if parameter.requires_grad is (name in frozen):
+                parameter.requires_grad_(name not in frozen)
 
     # ------------------------------------------------------------------------------ what there is
 
     def _named(self) -> _Named:
-        return [(_clean(name), one) for name, one in self.model.named_parameters()]
+        """The model's own, and what else the optimizer moves, in its order."""
+        named = [(clean(name), one) for name, one in self.model.named_parameters()]
+        known = {id(one) for _, one in named}
+        moved = (one for group in self.optimizer.param_groups for one in group["params"])
+        outside = [one for one in moved if id(one) not in known]
+        return named + [(f"outside.{number}", one) for number, one in enumerate(outside)]
 
     def _objects(self) -> _Objects:
         return {path: self._read(path) for path in sorted(self._holders)}
@@ -236,7 +309,7 @@ class StateBook:
                 passing = name.rpartition(".")[2] in module._non_persistent_buffers_set
                 if not passing and id(buffer) not in seen:
                     seen.add(id(buffer))
-                    yield f"model/{_clean(name)}", buffer
+                    yield f"model/{clean(name)}", buffer
 
     def _of_optimizer(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
         for fqn, parameter in self._optimized(named):
@@ -249,11 +322,6 @@ class StateBook:
         names = {id(one): fqn for fqn, one in named}
         for group in self.optimizer.param_groups:
             for parameter in group["params"]:
-                if id(parameter) not in names:
-                    raise UnsavableState(
-                        f"the optimizer moves a {list(parameter.shape)} tensor of no module",
-                        hint="give it parameters of the prepared model only",
-                    )
                 yield names[id(parameter)], parameter
 
     def _facts(self, named: _Named, objects: _Objects) -> Json:
@@ -264,6 +332,8 @@ class StateBook:
                 "state": self._plain_state(named),
             },
             "objects": {path: tree for path, (tree, _) in objects.items()},
+            "progress": self.progress.to_json(),
+            "frozen": sorted(name for name, one in named if not one.requires_grad),
         }
 
     def _groups(self, named: _Named) -> list[Json]:
@@ -272,7 +342,7 @@ class StateBook:
             {
                 "params": [next(names) for _ in group["params"]],
                 "options": {
-                    key: fold(value, f"optimizer/{key}", _fold_scalar)
+                    key: fold(value, f"optimizer/{key}", fold_scalar)
                     for key, value in group.items()
                     if key != "params"
                 },
@@ -359,6 +429,20 @@ def _make(
     optimizer.state[parameter][key] = made
 
 
+def _own_holder(optimizer: Optimizer) -> _Holder:
+    """As `state_dict()` of torch has it: a key that is no parameter stands as it is."""
+
+    def read() -> dict[object, object]:
+        return {key: value for key, value in optimizer.state.items() if not isinstance(key, Tensor)}
+
+    def write(told: dict[Any, Any]) -> None:
+        for key in read():
+            del optimizer.state[key]  # type: ignore[arg-type]
+        optimizer.state.update(told)
+
+    return _Holder(read, write)
+
+
 def _scheduler_holder(scheduler: Stateful) -> _Holder:
     """As torch does: functions are left out, since they come with the program."""
 
@@ -373,7 +457,7 @@ def _holder_of(name: str, holders: Mapping[str, _Holder]) -> bool:
     return any(name == path or name.startswith(f"{path}/") for path in holders)
 
 
-def _clean(name: str) -> str:
+def clean(name: str) -> str:
     """The name that a parameter has without wrappers around its module."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
@@ -448,7 +532,8 @@ def _bytes(tensor: Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _fold_scalar(path: str, value: object) -> Json:
+def fold_scalar(path: str, value: object) -> Json:
+    """An option that is a tensor of one element."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         raise UnsavableState(
             f"{path} cannot be saved: it is a {type(value).__name__}",

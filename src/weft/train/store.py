@@ -25,15 +25,18 @@ class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
     def __init__(self, contact: Contact, prefix: str, timeout: timedelta) -> None:
         super().__init__()
         self._contact, self._prefix = contact, prefix
+        self.told: list[bytes] = []  # by this member and by the others
         self._seconds = timeout.total_seconds()
         self._wire = Wire(contact, STORE)
 
     def set(self, key: str, value: str | bytes) -> None:
+        self.told.append(b64decode(_text(value)))
         self._done(Ask("set", self._prefix + key, value=_text(value)))
         passing("address-told")
 
     def get(self, key: str) -> bytes:
-        return b64decode(self._found(key, self._seconds).value)
+        self.told.append(b64decode(self._found(key, self._seconds).value))
+        return self.told[-1]
 
     def add(self, key: str, value: int) -> int:
         return self._done(Ask("add", self._prefix + key, amount=value)).amount

@@ -6,18 +6,23 @@ left and its right child. A worker adds up what it can of its own leaves, every 
 handed to all, and all climb to the root alike. (EasyScale, SC 2023, calls the parts logical
 workers.) It moves more data than a sum by buckets does; it is for finding out what changed.
 
-Buffers are treated alike: each part starts from the buffers as they were before the step.
+Buffers are treated alike: each part starts from the buffers as they were before the step. So are
+the weights of parts, if a script gives some.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
+from weft.model.errors import SpecError
+from weft.train.buckets import buckets_of
+from weft.train.buffers import Buffers
+from weft.train.gradients import GradientBook, Named
 from weft.train.group import Group
-from weft.train.reducer import Buffers, Flag, buckets_of
+from weft.train.weighing import Weighing
+from weft.train.word import Flag, Word
 
 Node = list[Tensor]
 
@@ -25,16 +30,17 @@ Node = list[Tensor]
 class TreeReduction:
     """A sum over a binary tree of `parts` leaves."""
 
-    def __init__(
-        self, parameters: Sequence[Parameter], buffers: Iterable[Tensor], parts: int
-    ) -> None:
+    def __init__(self, named: Callable[[], Named], buffers: Iterable[Tensor], parts: int) -> None:
         self.failure: BaseException | None = None
         self.overlap = False
         self.busy_seconds = 0.0
         self.buffers = Buffers(list(buffers))
         self._parts = parts
-        self._buckets = buckets_of(parameters)
-        self._word = torch.zeros(len(Flag))
+        self.gradients = GradientBook(named)
+        self.weighing = Weighing()
+        self.gradients.look()
+        self._buckets = buckets_of(self.gradients.taking_part)
+        self._word = Word.on(self._buckets[0].flat.device)
         self._nodes: dict[int, Node] = {}
         self._group: Group | None = None
 
@@ -42,33 +48,33 @@ class TreeReduction:
         self.failure = None
         self._group = gradients
         self._nodes = {}
-        self._word.zero_()
+        self._word.clear()
+        self.weighing.clear()
+        self.gradients.clear()
+        self._look()
         self.remember()
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
-        for bucket in self._buckets:
-            bucket.flat.zero_()
-            bucket.show()
-        for flag in raised:
-            self._word[flag] = 1
+        self._look()
+        self.gradients.expecting = True
+        self._word.say(raised, self.weighing.total)
 
     def after_backward(self, *, last: bool, weight: float, part: int) -> None:
+        self.gradients.expecting = False
         with torch.no_grad():
             self._keep(self._parts + part, self._leaf(weight))
             self.buffers.restore()
+        self.gradients.take_away()
         if last:
-            return self._meet()
-        for bucket in self._buckets:
-            bucket.hide()
-        return None
+            self._meet()
 
     def contribute_nothing(self, raised: frozenset[Flag]) -> None:
-        for flag in raised:
-            self._word[flag] = 1
+        self._look()
+        self._word.say(raised, self.weighing.total)
         self._meet()
 
     def seen(self, flag: Flag) -> bool:
-        return bool(self._word[flag] > 0)
+        return self._word.seen(flag)
 
     def remember(self) -> None:
         with torch.no_grad():
@@ -78,9 +84,31 @@ class TreeReduction:
         with torch.no_grad():
             self.buffers.restore()
 
-    def _leaf(self, weight: float) -> Node:
+    def _look(self) -> None:
+        """All parts of a step must be of the same parameters, because they are added up."""
+        if not self.gradients.look():
+            return
+        if self._nodes:
+            raise SpecError(
+                "layers were frozen or unfrozen within a step",
+                hint="do it in the first micro-batch of a step, before weft.backward",
+            )
+        self._buckets = buckets_of(self.gradients.taking_part)
+
+    def _leaf(self, share: float) -> Node:
+        unit, weight = self.weighing.take()
+        for bucket in self._buckets:
+            bucket.complete(unit or 1.0)
         leaf = [bucket.flat.clone() for bucket in self._buckets]
-        return [*leaf, self.buffers.packed(weight)] if self.buffers.live else leaf
+        return [*leaf, self._beside(share, weight)]
+
+    def _beside(self, share: float = 0.0, weight: float = 0.0) -> Tensor:
+        """What goes along with the gradients of a part: its buffers, and what it weighs."""
+        weights = torch.tensor([weight], dtype=torch.float64)
+        if not self.buffers.live:
+            return weights
+        packed = self.buffers.packed(share)
+        return torch.cat([packed, weights.to(packed.device)])
 
     def _keep(self, place: int, node: Node) -> None:
         """Put a node in its place; with its sibling it becomes their parent (1 is the root)."""
@@ -96,12 +124,14 @@ class TreeReduction:
         began = time.perf_counter()
         try:
             with torch.no_grad():
-                self._group.sum(self._word).wait()
+                self._group.sum(self._word.numbers).wait()
                 self._exchange(self._group)
-                self._show(self._nodes[1])
+            root = self._nodes[1]  # not there if a part was lost on the way
         except Exception as error:
-            self.failure = error
+            self.failure, root = error, []
         self.busy_seconds = time.perf_counter() - began
+        if self.failure is None:
+            self._show(root, weighed=self._word.weight(self._group.size) is not None)
 
     def _exchange(self, group: Group) -> None:
         """Every node that somebody found goes to all; the tree is then climbed in one order."""
@@ -124,12 +154,16 @@ class TreeReduction:
         return node
 
     def _blank(self) -> Node:
-        blank = [torch.empty_like(bucket.flat) for bucket in self._buckets]
-        return [*blank, self.buffers.packed(0.0)] if self.buffers.live else blank
+        return [*(torch.empty_like(bucket.flat) for bucket in self._buckets), self._beside()]
 
-    def _show(self, root: Node) -> None:
-        for bucket, flat in zip(self._buckets, root, strict=False):
+    @torch.no_grad()
+    def _show(self, root: Node, *, weighed: bool) -> None:
+        *flats, beside = root
+        weight = beside[-1].item()
+        for bucket, flat in zip(self._buckets, flats, strict=True):
             bucket.flat.copy_(flat)
             bucket.show()
+            if weighed and weight:
+                bucket.divide(weight)
         if self.buffers.live:
-            self.buffers.unpack(root[-1])
+            self.buffers.unpack(beside[:-1])

@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import struct
 import sys
@@ -38,15 +39,16 @@ class Birth:
     env: dict[str, str]
     cpus: list[int]
     output: int
+    errors: int
 
     def become(self) -> None:
         """Turn this fresh process into it."""
         if self.cpus:
             os.sched_setaffinity(0, self.cpus)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (self.output, 1), (self.output, 2)):
+        for source, target in ((nothing, 0), (self.output, 1), (self.errors, 2)):
             os.dup2(source, target)
-        for spare in (nothing, self.output):
+        for spare in (nothing, self.output, self.errors):
             os.close(spare)
         os.environ.clear()
         os.environ.update(self.env)
@@ -69,14 +71,15 @@ def main() -> None:
 
 def run(script: str) -> NoReturn:
     """The script, and then the end: as the interpreter's own, but without taking torch apart."""
-    code = 1
+    code, interrupted = 1, False
     try:
         runpy.run_path(script, run_name="__main__")
         code = 0
     except SystemExit as error:
         code = _code(error)
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
+        interrupted = isinstance(error, KeyboardInterrupt)
     finally:
         with suppress(BaseException):
             threading._shutdown()  # type: ignore[attr-defined]  # threads that are not daemons
@@ -85,6 +88,9 @@ def run(script: str) -> NoReturn:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        if interrupted:  # its end shall say so, as the interpreter's own would
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         os._exit(code)
 
 
@@ -101,7 +107,8 @@ def next_birth(line: socket.socket) -> Birth | None:
         pid = _fork_twice()
         if pid == 0:
             return asked
-        os.close(asked.output)
+        for handle in (asked.output, asked.errors):
+            os.close(handle)
         tell(line, {"pid": pid})
     return None
 
@@ -113,15 +120,15 @@ def tell(line: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _asked(line: socket.socket) -> Birth | None:
-    head, handles, _, _ = socket.recv_fds(line, LENGTH.size, 1)
-    if len(head) < LENGTH.size or not handles:
+    head, handles, _, _ = socket.recv_fds(line, LENGTH.size, 2)
+    if len(head) < LENGTH.size or len(handles) < 2:  # noqa: PLR2004 - output and errors
         return None
     (left,) = LENGTH.unpack(head)
     text = b""
     while left and (block := line.recv(left)):
         text += block
         left -= len(block)
-    return None if left else Birth(**json.loads(text), output=handles[0])
+    return None if left else Birth(**json.loads(text), output=handles[0], errors=handles[1])
 
 
 def _fork_twice() -> int:

@@ -112,6 +112,12 @@ class JobDetail:
     def version(self) -> int:
         return self.line.version
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its world has to say about the job file."""
+        noted = (one for one in self.conditions if one.get("type") == "Noted")
+        return tuple(str(one.get("message", "")) for one in noted)
+
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:

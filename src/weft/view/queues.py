@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLine:
-    """A queue. What nobody has reported yet is None; no limit is None as well."""
+    """A queue. What nobody has reported yet is None; no limit is None as well.
+
+    `gpu_hours` is what its jobs have had, `owed_gpu_hours` what their fair part was meanwhile.
+    """
 
     name: str
     uid: str
@@ -23,6 +26,8 @@ class QueueLine:
     waiting: int | None
     ready: bool | None
     message: str | None
+    gpu_hours: float | None = None
+    owed_gpu_hours: float | None = None
 
     def serves(self, namespace: str) -> bool:
         return not self.namespaces or namespace in self.namespaces

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import a_cluster, a_job, a_node, node_table
+from tests.builders import a_cluster, a_node, a_request, node_table
 from tests.model.test_host import curves
 from weft.model.host import HostCurve, PerGpu
 from weft.model.kind import kind_of
@@ -124,6 +124,6 @@ def test_where_cores_are_not_counted_there_is_no_fair_share() -> None:
 
 def test_memory_that_does_not_matter_is_still_needed_as_asked() -> None:
     fair = Fair(FAIR, NODE)
-    kind = kind_of(a_job(cpus_per_gpu=6.0, memory_gib_per_gpu=30.0, host=HUNGRY))
+    kind = kind_of(a_request(cpus_per_gpu=6.0, memory_gib_per_gpu=30.0, host=HUNGRY))
     owed = fair.owed(kind, HUNGRY)
     assert (owed.cpus_per_gpu, owed.memory_gib_per_gpu) == (3.0, 30.0)

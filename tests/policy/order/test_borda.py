@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_cluster, a_snapshot
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.model.snapshot import Floats, Snapshot
 from weft.model.state import State
 from weft.perf.predictability import PREDICTABLE_AFTER
@@ -31,11 +31,11 @@ def score(voters: Voters) -> Floats:
 
 def snapshot(*rows: dict[str, Any], now: float = 1000.0) -> Snapshot:
     """Jobs of 1 to 8 GPUs on the sagging curve, unless they say otherwise."""
-    usual = {"min_gpus": 1, "max_gpus": 8, "asked_gpus": 4, "scale": 1.0, "curve": 1}
+    usual = {"min_gpus": 1, "max_gpus": 8, "asked_gpus": 4, "scale": 1.0, "menu": 1}
     made = a_snapshot(
         *({**usual, **row} for row in rows), now=now, nodes=a_cluster(nodes=1, gpus=8)
     )
-    return replace(made, curves=Curves.of([(LINEAR,) * 3, (SAGGING,) * 3]))
+    return replace(made, menus=Menus.of([(LINEAR,) * 3, (SAGGING,) * 3]))
 
 
 def ordered(order: Borda, given_snapshot: Snapshot) -> list[int]:
@@ -107,7 +107,7 @@ def test_levels_are_thirds_and_equals_stay_together(values: list[float]) -> None
 
 
 def test_costs_are_gpu_seconds_at_a_width() -> None:
-    made = snapshot({"work_total": 80.0}, {"work_total": 80.0, "curve": 0})
+    made = snapshot({"work_total": 80.0}, {"work_total": 80.0, "menu": 0})
     slots = np.arange(2)
     assert costs(made, slots, np.array([4, 4])).tolist() == [80 / 2.3 * 4, 80.0]
     assert costs(made, slots, np.array([0, 8])).tolist() == [0.0, 80.0]
@@ -117,7 +117,7 @@ def test_short_jobs_and_those_that_scale_lose_least() -> None:
     made = snapshot(
         {"work_total": 80.0},
         {"work_total": 40.0},
-        {"work_total": 80.0, "curve": 0},
+        {"work_total": 80.0, "menu": 0},
         {"work_total": 80.0, "asked_gpus": 1},
         {"work_total": np.nan},
     )

@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import a_snapshot
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.model.snapshot import Snapshot
 from weft.policy.order.expected import (
     GUESS_FACTOR,
@@ -17,10 +18,11 @@ from weft.policy.order.expected import (
     places,
     seconds_left,
 )
+from weft.policy.service import HELD_FACTOR
 
 NAN = float("nan")
 SPEEDS = (np.array([0.0, 1.0, 1.5]), np.array([0.0, 4.0, 8.0]))
-CURVES = Curves.of([(row, row, row) for row in SPEEDS])
+MENUS = Menus.of([(row, row, row) for row in SPEEDS])
 
 intervals = st.lists(
     st.tuples(st.floats(0.0, 1e6), st.floats(0.0, 1e6)).map(sorted), min_size=1, max_size=12
@@ -28,10 +30,10 @@ intervals = st.lists(
 services = st.lists(st.floats(0.0, 1e7), min_size=1, max_size=12)
 
 
-def between(low: float, high: float, curve: int = 0, **columns: Any) -> dict[str, Any]:
+def between(low: float, high: float, menu: int = 0, **columns: Any) -> dict[str, Any]:
     """A job that needs no less than `low` and no more than `high`."""
     middle = 0.5 * (low + high)
-    work = {"work_low": low, "work_total": middle, "work_high": high, "curve": curve}
+    work = {"work_low": low, "work_total": middle, "work_high": high, "menu": menu}
     return {"min_gpus": 1, "max_gpus": 2, **work, **columns}
 
 
@@ -44,7 +46,7 @@ def exactly(work: float, **columns: Any) -> dict[str, Any]:
 
 
 def scene(*rows: dict[str, Any]) -> tuple[Snapshot, np.ndarray]:
-    return a_snapshot(*rows, curves=CURVES), np.arange(len(rows))
+    return a_snapshot(*rows, menus=MENUS), np.arange(len(rows))
 
 
 def found(*rows: dict[str, Any]) -> list[float]:
@@ -111,7 +113,7 @@ def test_an_unknown_length_is_guessed_from_the_service_so_far() -> None:
 
 def test_service_goes_on_between_two_events() -> None:
     running = unknown(1000.0, mark=900.0, gpu_rate=4.0)
-    assert middle_seconds(*scene(running)).tolist() == [1400.0]
+    assert middle_seconds(*scene(running)).tolist() == [1400.0 / HELD_FACTOR]
 
 
 @given(services)
@@ -123,6 +125,14 @@ def test_unknown_lengths_rank_by_attained_service(served: list[float]) -> None:
     assert np.allclose(tried, sorted(tried), rtol=1e-9)
     if len(set(served)) == len(served) and min(served) > NEW_SECONDS:
         assert ranked == by_service
+
+
+def test_who_runs_stays_until_it_has_had_twice_as_much() -> None:
+    waiting, running = unknown(1000.0), unknown(1900.0, mark=1000.0, gpu_rate=1.0)
+    snapshot, slots = scene(waiting, running)
+    ranking = ExpectedShortest()(snapshot, slots)
+    assert list(ranking.sorted(snapshot, slots)) == [1, 0]
+    assert ranking.wake == pytest.approx(snapshot.now + 100.0, abs=2.0)
 
 
 def test_a_short_job_of_known_length_goes_before_a_new_one_and_a_long_one_behind() -> None:
@@ -142,7 +152,7 @@ def test_a_job_that_is_being_learnt_moves_as_its_interval_closes() -> None:
 
 
 def test_work_counts_as_seconds_on_one_gpu() -> None:
-    assert order(exactly(100.0), exactly(300.0, curve=1), exactly(90.0, scale=0.5)) == [1, 0, 2]
+    assert order(exactly(100.0), exactly(300.0, menu=1), exactly(90.0, scale=0.5)) == [1, 0, 2]
 
 
 def test_what_is_done_is_not_left() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.builders import a_cluster, a_node, a_snapshot
+from weft.model.samples import Samples
 from weft.model.snapshot import Ints, Snapshot
 from weft.model.state import State
 from weft.policy.order.arrival import by_arrival
@@ -19,6 +20,7 @@ from weft.policy.order.gittins import GittinsOrder
 from weft.policy.order.gittins_index import GittinsTable
 from weft.policy.order.ranking import Order
 from weft.policy.order.shortest import by_remaining_service, by_remaining_time
+from weft.policy.order.turn import ROUNDING_SECONDS
 from weft.policy.service import service_level
 
 Row = dict[str, Any]
@@ -235,14 +237,14 @@ def test_who_has_waited_long_for_its_running_is_promoted(case: Row, promoted: bo
 
 def test_with_few_finished_jobs_the_index_falls_back_on_least_attained() -> None:
     jobs = [{"attained_gpu_seconds": a} for a in (300.0, 0.0, 100.0)]
-    snapshot = replace(a_snapshot(*jobs), finished_gpu_seconds=np.full(99, 50.0))
+    snapshot = replace(a_snapshot(*jobs), finished=Samples(np.full(99, 50.0)))
     assert ordered(GittinsOrder(hold_seconds=0.0), snapshot) == [1, 2, 0]
 
 
 def test_with_enough_of_them_the_job_nearest_its_likely_end_goes_first() -> None:
     jobs = [{"attained_gpu_seconds": a} for a in (0.0, 90.0, 300.0)]
     finished = np.concatenate([np.full(60, 100.0), np.full(60, 10_000.0)])
-    snapshot = replace(a_snapshot(*jobs), finished_gpu_seconds=finished)
+    snapshot = replace(a_snapshot(*jobs), finished=Samples(finished))
     order = GittinsOrder(hold_seconds=0.0)
     expected = GittinsTable.from_samples(finished).index(np.array([0.0, 90.0, 300.0]))
     assert ordered(order, snapshot) == np.argsort(-expected).tolist() == [1, 0, 2]
@@ -255,16 +257,35 @@ def test_a_given_table_needs_no_history() -> None:
     assert ordered(GittinsOrder(table, hold_seconds=0.0), snapshot) == [1, 0]
 
 
-def test_the_table_changes_only_with_every_round_number_of_finished_jobs() -> None:
-    jobs = [{"attained_gpu_seconds": a} for a in (0.0, 90.0)]
-    first = np.concatenate([np.full(400, 100.0), np.full(100, 10_000.0)])
-    more = np.concatenate([first, np.full(499, 91.0)])
-    order = GittinsOrder(hold_seconds=0.0, refresh=500)
-    early, late = (
-        order(replace(a_snapshot(*jobs), finished_gpu_seconds=history), np.arange(2)).keys[0]
-        for history in (first, more)
-    )
-    assert early.tolist() == late.tolist()
+@settings(deadline=None)
+@example([1.0, 3.0], [0.0, 0.0, 2.0], 0.0)
+@given(
+    samples=st.lists(st.floats(1.0, 1e4), min_size=1, max_size=20),
+    attained=st.lists(st.floats(0.0, 2e4), min_size=2, max_size=6),
+    hold=st.sampled_from([0.0, 600.0]),
+)
+def test_an_index_order_says_when_it_next_changes(
+    samples: list[float], attained: list[float], hold: float
+) -> None:
+    """Up to that time whoever runs stays before the first who waits; after it, somebody falls."""
+    order = GittinsOrder(GittinsTable.from_samples(samples), hold_seconds=hold)
+    rows = [
+        {"attained_gpu_seconds": had, "gpu_rate": float(place % 2), "mark": 0.0}
+        for place, had in enumerate(attained)
+    ]
+    runs = np.arange(len(rows)) % 2 > 0
+
+    def falls_behind(at: float) -> set[int]:
+        index = -order(a_snapshot(*rows, now=at), np.arange(len(rows))).keys[0]
+        return set(np.flatnonzero(runs & (index < index[~runs].max())).tolist())
+
+    wake = order(a_snapshot(*rows, now=0.0), np.arange(len(rows))).wake
+    now = falls_behind(0.0)
+    horizon = 3e4 if wake is None else wake - 2.0 * ROUNDING_SECONDS
+    for share in (0.1, 0.5, 0.9, 1.0):
+        assert horizon <= 0.0 or falls_behind(share * horizon) <= now
+    if wake is not None:
+        assert falls_behind(wake - ROUNDING_SECONDS + 1e-6), "a round that nobody needs"
 
 
 def test_running_jobs_are_held() -> None:

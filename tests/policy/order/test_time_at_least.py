@@ -5,26 +5,26 @@ from typing import Any
 import numpy as np
 
 from tests.builders import a_snapshot
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.policy.order.shortest import by_time_at_least
 
 NAN = float("nan")
 SPEEDS = (np.array([0.0, 1.0, 1.5]), np.array([0.0, 4.0, 8.0]))
-CURVES = Curves.of([(row, row, row) for row in SPEEDS])
+MENUS = Menus.of([(row, row, row) for row in SPEEDS])
 
 
 def order(*rows: dict[str, Any]) -> list[int]:
-    snapshot = a_snapshot(*rows, curves=CURVES)
+    snapshot = a_snapshot(*rows, menus=MENUS)
     slots = np.arange(len(rows))
     return list(map(int, by_time_at_least(snapshot, slots).sorted(snapshot, slots)))
 
 
-def a_job(work: float, curve: int = 0, least: int = 1, **columns: Any) -> dict[str, Any]:
-    return {"work_total": work, "curve": curve, "min_gpus": least, "max_gpus": 2, **columns}
+def a_job(work: float, menu: int = 0, least: int = 1, **columns: Any) -> dict[str, Any]:
+    return {"work_total": work, "menu": menu, "min_gpus": least, "max_gpus": 2, **columns}
 
 
 def test_work_counts_at_the_speed_of_the_least_width() -> None:
-    assert order(a_job(100.0), a_job(300.0, curve=1), a_job(120.0, least=2)) == [1, 2, 0]
+    assert order(a_job(100.0), a_job(300.0, menu=1), a_job(120.0, least=2)) == [1, 2, 0]
     assert order(a_job(100.0), a_job(60.0, scale=0.5)) == [0, 1]
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import a_cluster, a_job, a_node, node_table
+from tests.builders import a_cluster, a_node, a_request, node_table
 from weft.model.cluster import Cluster
 from weft.model.kind import Kind, kind_of
 from weft.policy.place.fabric import Fabric
@@ -13,7 +13,7 @@ from weft.policy.place.packing import Offer, best_fit, packed_fit
 from weft.policy.place.room import Room
 
 SIZE = 4
-ANYWHERE = kind_of(a_job(gpus=1))
+ANYWHERE = kind_of(a_request(gpus=1))
 free_gpus = st.lists(st.integers(0, SIZE), min_size=1, max_size=6)
 
 
@@ -48,7 +48,7 @@ def by_hand(free: list[int], width: int, most_nodes: int | None) -> dict[int, in
 def test_one_node_or_whole_nodes_or_none(
     free: list[int], units: int, most_nodes: int | None
 ) -> None:
-    kind = kind_of(a_job(gpus=1, max_nodes=most_nodes))
+    kind = kind_of(a_request(gpus=1, max_nodes=most_nodes))
     for width in {units, units * SIZE} - {5, 6}:
         assert placed(free, width, kind) == by_hand(free, width, most_nodes)
 
@@ -76,7 +76,7 @@ def test_whole_nodes_are_whole() -> None:
 
 
 def test_no_more_nodes_than_allowed() -> None:
-    one_node = kind_of(a_job(gpus=1, max_nodes=1))
+    one_node = kind_of(a_request(gpus=1, max_nodes=1))
     assert placed([4, 4], 8, one_node) is None
     assert placed([4, 4], 4, one_node) == {0: 4}
 
@@ -104,7 +104,7 @@ def test_what_these_nodes_can_never_hold_in_whole_nodes_is_placed_as_it_comes() 
 
 
 def test_a_job_without_gpus_goes_where_fewest_gpus_are_free() -> None:
-    host_only = kind_of(a_job(gpus=0, cpus=2.0))
+    host_only = kind_of(a_request(gpus=0, cpus=2.0))
     assert placed([4, 1, 2], 0, host_only) == {1: 0}
 
 
@@ -119,7 +119,7 @@ def test_avoided_nodes_are_avoided() -> None:
 
 def test_another_type_of_gpu_is_tried_where_the_fastest_has_no_room() -> None:
     cluster = a_cluster(a_node("n0", SIZE, type="fast"), a_node("n1", SIZE, type="slow"))
-    kind = kind_of(a_job(gpus=1, types=[("slow", 1.0), ("fast", 2.0)]))
+    kind = kind_of(a_request(gpus=1, types=[("slow", 1.0), ("fast", 2.0)]))
     assert shares(packed_fit(*a_place([4, 4], cluster), kind, 4)) == {0: 4}
     offer = packed_fit(*a_place([3, 4], cluster), kind, 4)
     assert shares(offer) == {1: 4}
@@ -129,7 +129,7 @@ def test_another_type_of_gpu_is_tried_where_the_fastest_has_no_room() -> None:
 
 def test_cores_limit_what_a_node_offers() -> None:
     cluster = a_cluster(a_node("n0", SIZE, cpus=4.0), a_node("n1", SIZE, cpus=64.0))
-    hungry = kind_of(a_job(gpus=1, cpus_per_gpu=2.0))
+    hungry = kind_of(a_request(gpus=1, cpus_per_gpu=2.0))
     room, fabric = a_place([4, 4], cluster)
     assert shares(packed_fit(room, fabric, hungry, 2)) == {0: 2}
     assert shares(packed_fit(room, fabric, hungry, 3)) == {1: 3}
@@ -137,7 +137,7 @@ def test_cores_limit_what_a_node_offers() -> None:
 
 
 def test_nowhere_at_all() -> None:
-    nothing = kind_of(a_job(gpus=1, types=[("tpu", 1.0)]))
+    nothing = kind_of(a_request(gpus=1, types=[("tpu", 1.0)]))
     assert placed([4, 4], 1, nothing) is None
     cordoned = a_cluster(a_node("n0", SIZE, cordoned=True))
     assert packed_fit(*a_place([4], cordoned), ANYWHERE, 1) is None

@@ -9,17 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import a_cluster, a_job, a_node, node_table
+from tests.builders import a_cluster, a_job, a_node, a_request, node_table
 from weft.model.cluster import Cluster, Node
 from weft.model.ids import NodeId
-from weft.model.job import Job, Locality
+from weft.model.job import Job
 from weft.model.kind import Kind, kind_of
+from weft.model.request import Locality
+from weft.model.suit import PLAIN, UNDEMANDING, Demand, Offering
 from weft.policy.place.fabric import Fabric
 from weft.policy.place.packing import Offer, Place, anywhere, best_fit, first_fit
 from weft.policy.place.patience import Patience
 from weft.policy.place.room import Room
 
 # --- small worlds -------------------------------------------------------------------------------
+
+WIRED = Offering(devices_per_gpu=(("rdma/hca", 1.0),))
+KEPT = Offering(devices_per_gpu=(("rdma/hca", 0.5),), taints=("spot",))
 
 nodes = st.lists(
     st.builds(
@@ -32,18 +37,27 @@ nodes = st.lists(
         cpus=st.sampled_from([None, 4.0, 8.0]),
         memory_gib=st.sampled_from([None, 16.0]),
         cordoned=st.sampled_from([False, False, False, True]),
+        offering=st.sampled_from([PLAIN, PLAIN, WIRED, KEPT]),
     ),
     min_size=1,
     max_size=6,
 ).map(lambda rows: a_cluster(*(replace(n, id=NodeId(f"n{i}")) for i, n in enumerate(rows))))
 
 kinds = st.builds(
-    lambda **fields: kind_of(a_job("job", **fields)),
+    lambda **fields: kind_of(a_request("job", **fields)),
     gpus=st.just(1),
     types=st.sampled_from([(), (("a", 1.0),), (("a", 1.0), ("b", 2.0)), (("tpu", 9.0),)]),
     cpus_per_gpu=st.sampled_from([0.0, 0.0, 2.0]),
     memory_gib_per_gpu=st.sampled_from([0.0, 0.0, 8.0]),
     max_nodes=st.sampled_from([None, None, 1, 2]),
+    demand=st.sampled_from(
+        [
+            UNDEMANDING,
+            UNDEMANDING,
+            Demand(bears=("spot", "other")),
+            Demand((("rdma/hca", 1.0),), ("spot",)),
+        ]
+    ),
     locality=st.sampled_from([Locality(0.0, 0.0), Locality(0.15, 0.1)]),
 )
 
@@ -76,7 +90,12 @@ class World:
         return gpus
 
     def accepts(self, node: Node, kind: Kind) -> bool:
-        return not kind.gpu_types or node.gpu.type in [each.type for each in kind.gpu_types]
+        wired = dict(node.offering.devices_per_gpu)
+        return (
+            (not kind.gpu_types or node.gpu.type in [each.type for each in kind.gpu_types])
+            and set(node.offering.taints) <= set(kind.demand.bears)
+            and all(wired.get(name, 0) >= n for name, n in kind.demand.devices_per_gpu)
+        )
 
     def sets(self, kind: Kind, width: int, *, avoid: set[int] | None = None) -> Iterator[list[int]]:
         """Every set of nodes of one pool and one type that together could hold the job."""
@@ -165,7 +184,7 @@ racked = st.lists(
 @given(racked, st.integers(5, 14), st.sampled_from([None, 2, 3]))
 def test_gangs_over_racks_of_all_sizes(cluster: Cluster, width: int, max_nodes: int | None) -> None:
     """Fewest nodes of one rack, and of such racks the one with least to spare."""
-    world, kind = World(cluster), kind_of(a_job(max_nodes=max_nodes))
+    world, kind = World(cluster), kind_of(a_request(max_nodes=max_nodes))
     possible = list(world.sets(kind, width))
     offer = best_fit(world.room, world.fabric, kind, width)
     assert (offer is not None) == bool(possible)
@@ -204,7 +223,7 @@ def test_of_the_nodes_that_hold_it_alone_the_fullest_of_its_type_is_taken(
 
 
 def nodes_taken(world: World, job: Job) -> dict[int, int]:
-    offer = best_fit(world.room, world.fabric, kind_of(job), job.width.asked_gpus)
+    offer = best_fit(world.room, world.fabric, kind_of(job.request), job.width.asked_gpus)
     assert offer is not None
     return dict(offer.shares)
 
@@ -246,18 +265,20 @@ def test_cpus_and_memory_limit_what_a_node_offers() -> None:
     assert nodes_taken(world, a_job(gpus=5, cpus_per_gpu=4.0)) == {1: 5}
     assert nodes_taken(world, a_job(gpus=4, memory_gib_per_gpu=32.0)) == {1: 4}
     assert nodes_taken(world, a_job(gpus=10, memory_gib_per_gpu=32.0)) == {1: 8, 0: 2}
-    assert best_fit(world.room, world.fabric, kind_of(a_job(gpus=4, cpus_per_gpu=20.0)), 4) is None
+    assert (
+        best_fit(world.room, world.fabric, kind_of(a_request(gpus=4, cpus_per_gpu=20.0)), 4) is None
+    )
 
 
 def test_jobs_without_gpus_go_where_fewest_gpus_are_free() -> None:
     cluster = a_cluster(*(a_node(f"n{i}", 8, cpus=16.0, memory_gib=64.0) for i in range(3)))
     world = World(cluster, [8, 2, 4])
     assert nodes_taken(world, a_job(gpus=0, cpus=4.0)) == {1: 0}
-    world.room.take(kind_of(a_job(gpus=0, cpus=14.0)), [(1, 0)])
+    world.room.take(kind_of(a_request(gpus=0, cpus=14.0)), [(1, 0)])
     assert nodes_taken(world, a_job(gpus=0, cpus=4.0)) == {2: 0}
-    fat = kind_of(a_job(gpus=0, cpus=1.0, memory_gib=65.0))
+    fat = kind_of(a_request(gpus=0, cpus=1.0, memory_gib=65.0))
     assert best_fit(world.room, world.fabric, fat, 0) is None
-    thin = kind_of(a_job(gpus=0, cpus=4.0))
+    thin = kind_of(a_request(gpus=0, cpus=4.0))
     offer = best_fit(world.room, world.fabric, thin, 0, avoid=np.array([False, True, True]))
     assert offer is not None and offer.shares == ((0, 0),)
 
@@ -313,14 +334,14 @@ def test_first_fit_takes_whole_nodes_and_then_the_first_with_room(
     free: list[int], width: int
 ) -> None:
     world = World(a_cluster(nodes=len(free), gpus=4), free)
-    offer = first_fit(world.room, world.fabric, kind_of(a_job(gpus=1)), width)
+    offer = first_fit(world.room, world.fabric, kind_of(a_request(gpus=1)), width)
     assert (None if offer is None else dict(offer.shares)) == first_fit_by_hand(free, width, 4)
 
 
 @given(free_gpus, st.integers(1, 20))
 def test_anywhere_takes_free_gpus_in_node_order(free: list[int], width: int) -> None:
     world = World(a_cluster(nodes=len(free), gpus=4), free)
-    offer = anywhere(world.room, world.fabric, kind_of(a_job(gpus=1)), width)
+    offer = anywhere(world.room, world.fabric, kind_of(a_request(gpus=1)), width)
     slots = [node for node, gpus in enumerate(free) for _ in range(gpus)][:width]
     if len(slots) < width:
         assert offer is None
@@ -333,7 +354,7 @@ def test_anywhere_takes_free_gpus_in_node_order(free: list[int], width: int) -> 
 def test_all_rules_stay_off_avoided_nodes(place: Place) -> None:
     world = World(a_cluster(nodes=2, gpus=4))
     avoid = np.array([True, False])
-    kind = kind_of(a_job(gpus=1))
+    kind = kind_of(a_request(gpus=1))
     offer = place(world.room, world.fabric, kind, 4, avoid=avoid)
     assert offer is not None and offer.shares == ((1, 4),)
     assert place(world.room, world.fabric, kind, 5, avoid=avoid) is None
@@ -348,11 +369,12 @@ def test_the_fewest_nodes_that_could_hold_a_width_when_all_is_empty(
 ) -> None:
     world = World(cluster)
     unbounded = kind_of(
-        a_job(
+        a_request(
             "job",
             types=[(each.type, each.speed) for each in kind.gpu_types],
             cpus_per_gpu=kind.cpus_per_gpu,
             memory_gib_per_gpu=kind.memory_gib_per_gpu,
+            demand=kind.demand,
         )
     )
     possible = [len(rows) for rows in world.sets(unbounded, width)]
@@ -373,7 +395,7 @@ def test_the_widest_gang_is_the_widest_that_best_fit_places(cluster: Cluster, ki
 
 def test_tiers_come_fastest_first() -> None:
     cluster = a_cluster(a_node("n0", 8, type="slow"), a_node("n1", 8, type="fast"))
-    kind = kind_of(a_job(types=[("slow", 1.0), ("fast", 3.0), ("none", 9.0)]))
+    kind = kind_of(a_request(types=[("slow", 1.0), ("fast", 3.0), ("none", 9.0)]))
     assert [tier.speed for tier in World(cluster).fabric.site(kind).tiers] == [3.0, 1.0]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.model.snapshot import Floats, Ints
 from weft.policy.size.climb import Climb
 from weft.policy.size.ladder import Ladders, Ranges, Stride
@@ -38,7 +38,10 @@ class RandomClimb:
         """The jobs in the given order."""
         rows = np.arange(len(self)) if order is None else order
         first = self.first[self.curve[rows]]
-        return Climb(self.ladders, first, self.work[rows], self.attained[rows], self.seq[rows])
+        pool = np.zeros(len(self.ladders.width), np.int64)
+        return Climb(
+            self.ladders, first, self.work[rows], self.attained[rows], self.seq[rows], pool
+        )
 
     def rungs(self) -> list[list[tuple[int, float]]]:
         """Each job's ladder as widths and speeds."""
@@ -53,7 +56,7 @@ def a_climb(
     """One job for each curve, given as speeds from width 1; submitted in this order."""
     widest = np.array([len(curve) for curve in curves])
     rows = [np.array([0.0, *curve]) for curve in curves]
-    speeds = Curves.of([(row, row, row) for row in rows]).likely
+    speeds = Menus.of([(row, row, row) for row in rows]).likely
     count = np.arange(len(curves))
     ladders, first = _ladders(speeds, widest, hull=True)
     served = np.array(attained) if attained else np.zeros(len(curves))
@@ -113,10 +116,11 @@ def _speeds(chance: np.random.Generator, tied: np.ndarray, *, concave: bool) -> 
 
 
 def _ladders(speeds: Floats, widest: Ints, *, hull: bool) -> tuple[Ladders, Ints]:
-    curves = Curves(speeds, speeds, speeds, widest)
+    gpus = np.tile(np.arange(speeds.shape[1]), (len(speeds), 1))
+    menus = Menus(gpus, speeds, speeds, speeds, widest)
     one = np.ones(len(speeds), np.int64)
-    ranges = Ranges(np.arange(len(speeds)), one, widest, -one)
-    return Ladders.of(curves, ranges, Stride(), hull=hull)
+    ranges = Ranges(np.arange(len(speeds)), one, widest, -one, 0 * one)
+    return Ladders.of(menus, ranges, Stride(), hull=hull)[:2]
 
 
 def _part(ladders: Ladders, rungs: slice) -> Ladders:

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.elastic.decision import CURVES, CurveMaker, a_case, plainly, rungs_of
 from benchmarks.elastic.handout_oracle import Rungs, one_by_one
+from tests.builders import a_purse, sized
 from tests.policy.size.random_climbs import RandomClimb, a_climb, random_climbs
 from weft.model.snapshot import Ints
 from weft.policy.size.afs import Afs
@@ -26,7 +27,9 @@ def widths_in(
 ) -> list[int]:
     climb = state.climb(order)
     found = np.empty(len(state), np.int64)
-    found[order] = climb.ladders.width[size.climbed(climb, state.left if left is None else left)]
+    found[order] = climb.ladders.width[
+        size.climbed(climb, a_purse(state.left if left is None else left))
+    ]
     return list(map(int, found))
 
 
@@ -112,14 +115,14 @@ def test_phases_find_what_the_plain_form_finds(
             state.left,
             lengths_known=lengths_known,
         )
-        found = climb.ladders.width[size.climbed(climb, state.left)]
+        found = climb.ladders.width[size.climbed(climb, a_purse(state.left))]
         assert found.tolist() == plain.tolist(), state
 
 
 @pytest.mark.parametrize("curves", CURVES.values())
 def test_the_benchmark_measures_what_the_plain_form_finds(curves: CurveMaker) -> None:
     case = a_case(60, 240, curves, seed=0)
-    widths = Afs()(case.snapshot, case.slots)
+    widths = sized(Afs(), case.snapshot, case.slots)
     assert widths.tolist() == plainly(case, rungs_of(case)).tolist()
     assert widths.sum() == 240
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import a_cluster, a_snapshot
+from tests.builders import a_cluster, a_snapshot, sized
 from weft.model.state import State
 from weft.policy.size.even import Even
 
@@ -14,7 +14,7 @@ ranges = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 7)), max_size=9)
 def widths(spans: list[tuple[int, int]], gpus: int, grain: int = 1) -> list[int]:
     jobs = [{"min_gpus": least, "max_gpus": least + more} for least, more in spans]
     snapshot = a_snapshot(*jobs, nodes=a_cluster(nodes=1, gpus=gpus))
-    return list(map(int, Even(grain)(snapshot, np.arange(len(jobs)))))
+    return list(map(int, sized(Even(grain), snapshot, np.arange(len(jobs)))))
 
 
 @given(ranges, st.integers(1, 40), st.integers(1, 3))
@@ -46,10 +46,10 @@ def test_a_job_that_cannot_be_resized_keeps_what_it_has() -> None:
     stuck = {"min_gpus": 1, "max_gpus": 8, "state": State.RUNNING, "width": 3}
     waiting = {"min_gpus": 1, "max_gpus": 8}
     snapshot = a_snapshot(stuck, waiting, nodes=a_cluster(nodes=1, gpus=8))
-    assert Even()(snapshot, np.array([1, 0])).tolist() == [5, 3]
+    assert sized(Even(), snapshot, np.array([1, 0])).tolist() == [5, 3]
 
 
 def test_the_rest_of_a_level_goes_by_submission_and_not_by_rank() -> None:
     jobs = [{"min_gpus": 1, "max_gpus": 8, "seq": seq} for seq in (1, 0)]
     snapshot = a_snapshot(*jobs, nodes=a_cluster(nodes=1, gpus=5))
-    assert Even()(snapshot, np.arange(2)).tolist() == [2, 3]
+    assert sized(Even(), snapshot, np.arange(2)).tolist() == [2, 3]

@@ -4,7 +4,9 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from weft.policy.size.floors import floors
+from weft.model.snapshot import Ints
+from weft.policy.size.floors import floors_and_more
+from weft.policy.supply import Purse, Supply
 
 claims = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0, 0, 0, 3])), max_size=12)
 
@@ -16,10 +18,20 @@ claims = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0, 0, 0, 3])), m
 def test_floors_are_a_plain_walk_through_the_ranks(rows: list[tuple[int, int]], gpus: int) -> None:
     least = np.array([row[0] for row in rows], np.int64)
     owed = np.array([row[1] for row in rows], np.int64)
-    widths, left = floors(least, owed, gpus)
     expected, expected_left = walked(rows, gpus)
-    assert widths.tolist() == expected
-    assert left == expected_left
+    for pools in (((0,),), ((0,), (0,))):
+        seen: list[Purse] = []
+
+        def fill(widths: Ints, purse: Purse, seen: list[Purse] = seen) -> Ints:
+            seen.append(purse)
+            return widths
+
+        pool = np.arange(len(rows)) % len(pools)
+        nobody = np.zeros(len(rows), bool)
+        supply = Supply(pool, np.ones(len(rows)), nobody, (gpus,), (pools,))
+        widths = floors_and_more(supply, least, owed, fill=fill)
+        assert widths.tolist() == expected
+        assert seen[0].left[0] == expected_left
 
 
 def walked(rows: list[tuple[int, int]], gpus: int) -> tuple[list[int], int]:

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.elastic.handout_oracle import hull
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.model.snapshot import Floats
+from weft.policy.packing import Packing
 from weft.policy.size.ladder import NEVER, Ladders, Ranges, Stride
-from weft.policy.size.requested import is_packed
 
 Span = tuple[int, int]
 
@@ -38,8 +38,9 @@ def build(
     rows: list[Floats] = [np.array([0.0, *curve]) for curve in curves]
     spans = spans or [(1, len(curve)) for curve in curves]
     least, most = np.array(spans, np.int64).T
-    ranges = Ranges(np.arange(len(rows)), stride.least(least, most), most, np.full(len(rows), -1))
-    built, first = Ladders.of(Curves.of([(row, row, row) for row in rows]), ranges, stride)
+    nobody, one_pool = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
+    ranges = Ranges(np.arange(len(rows)), stride.least(least, most), most, nobody, one_pool)
+    built, first, _ = Ladders.of(Menus.of([(row, row, row) for row in rows]), ranges, stride)
     return built, first.tolist()
 
 
@@ -127,7 +128,7 @@ def test_a_packed_ladder_holds_no_other_width_unless_the_range_has_none(
     allowed = [
         width
         for width in range(least, least + more + 1)
-        if is_packed(width, node) and width % grain == 0
+        if Packing.NETWORK.allows(width, node) and width % grain == 0
     ]
     assert [width for width, _ in ladder] == (allowed or [least])
 
@@ -137,12 +138,12 @@ def test_a_packed_ladder_holds_no_other_width_unless_the_range_has_none(
 
 def test_an_unsure_curve_is_read_low_below_the_held_width_and_high_above() -> None:
     likely, low, high = (np.array([0.0, *row]) for row in ([1, 2, 3], [0.5, 1, 2], [1.5, 3, 4]))
-    curves = Curves.of([(likely, low, high)])
+    curves = Menus.of([(likely, low, high)])
     one, three = np.array([1]), np.array([3])
     widths = np.array([1, 2, 3])
-    owner = np.zeros(3, np.int64)
+    owner, none = np.zeros(3, np.int64), np.array([0])
     read = {
-        held: Ranges(np.array([0]), one, three, np.array([held])).speeds(curves, owner, widths)
+        held: Ranges(none, one, three, np.array([held]), none).speeds(curves, owner, widths)
         for held in (-1, 0, 2, 3)
     }
     assert {held: speeds.tolist() for held, speeds in read.items()} == {

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import a_cluster, a_job
+from tests.builders import a_cluster, a_job, sized
 from tests.builders import given as scene
 from weft.model.job import Job
 from weft.policy.recipes import maxmin
@@ -16,7 +16,7 @@ def widths(*jobs: Job, gpus: int, grain: int = 1) -> list[int]:
     """What waiting jobs would get, in the order in which they are given."""
     world = scene(a_cluster(nodes=1, gpus=gpus)).with_recipe(maxmin()).submit(*jobs)
     snapshot = world.brain.state.snapshot(0.0)
-    found: list[int] = MaxMin(grain)(snapshot, np.arange(len(jobs))).tolist()
+    found: list[int] = sized(MaxMin(grain), snapshot, np.arange(len(jobs))).tolist()
     return found
 
 

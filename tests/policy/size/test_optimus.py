@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from tests.builders import a_cluster, a_snapshot
+from tests.builders import a_cluster, a_purse, a_snapshot, sized
 from tests.policy.size.random_climbs import RandomClimb, a_climb, random_climbs
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.policy.size.optimus import Optimus
 
 
 def widths(state: RandomClimb) -> list[int]:
     climb = state.climb()
-    return list(map(int, climb.ladders.width[Optimus().climbed(climb, state.left)]))
+    return list(map(int, climb.ladders.width[Optimus().climbed(climb, a_purse(state.left))]))
 
 
 def test_every_gpu_goes_where_it_saves_most() -> None:
@@ -25,7 +25,7 @@ def test_the_order_of_jobs_does_not_matter() -> None:
         order = chance.permutation(len(state))
         climb = state.climb(order)
         found = np.empty(len(state), np.int64)
-        found[order] = climb.ladders.width[Optimus().climbed(climb, state.left)]
+        found[order] = climb.ladders.width[Optimus().climbed(climb, a_purse(state.left))]
         assert found.tolist() == widths(state), state
 
 
@@ -42,14 +42,19 @@ def test_service_that_was_had_counts_as_time_at_the_least_width() -> None:
     served = ranged | {"work_total": np.nan, "attained_gpu_seconds": 600.0}
     known = ranged | {"work_total": 700.0}
     snapshot = a_snapshot(
-        served, known, nodes=a_cluster(nodes=1, gpus=5), curves=Curves.of([(curve, curve, curve)])
+        served, known, nodes=a_cluster(nodes=1, gpus=5), menus=Menus.of([(curve, curve, curve)])
     )
-    assert Optimus()(snapshot, np.arange(2)).tolist() == [2, 3]
+    assert sized(Optimus(), snapshot, np.arange(2)).tolist() == [2, 3]
 
 
 def test_new_jobs_of_unknown_length_share_evenly() -> None:
     state = a_climb([[1.0, 1.9, 2.7, 3.4]] * 2, [np.nan] * 2, left=4)
     assert widths(state) == [3, 3]
+
+
+def test_work_without_end_is_no_reason_to_climb_what_saves_nothing() -> None:
+    state = a_climb([[1.0, 1.0], [1.0, 1.5]], [np.inf, 10.0], left=1)
+    assert widths(state) == [1, 2]
 
 
 def greedily(state: RandomClimb) -> list[int]:

@@ -7,16 +7,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 import weft
+from tests.train.dawdling import DAWDLING
 from weft import crash
-from weft.train import transfer
+from weft.train import backend, transfer
 from weft.train.api import current
 
 worker = os.environ.get("WEFT_WORKER", "alone")
@@ -38,7 +39,14 @@ parser.add_argument("--clip", type=float, default=0.0)
 parser.add_argument("--fault", help="what to do once, before the step of --at: hang, stop, fail")
 parser.add_argument("--at", type=int, default=10)
 parser.add_argument("--late", type=float, default=0.0, help="seconds by which state comes late")
+parser.add_argument("--rate", type=float, default=0.0, help="bytes of state in a second")
+parser.add_argument("--tear", type=int, default=0, help="which message of the state fails, once")
+parser.add_argument("--dawdle", action="store_true", help="sum as a GPU would")
 parser.add_argument("--watch", action="store_true", help="look out for what should not happen")
+parser.add_argument("--processes", type=int, default=0, help="that read samples")
+parser.add_argument("--stream", action="store_true", help="samples can be read in turn only")
+parser.add_argument("--compile", action="store_true", help="for the sizes that it meets")
+parser.add_argument("--fixed", action="store_true", help="micro-batches of one size")
 options = parser.parse_args()
 folder = Path(os.environ.get("WEFT_TEST_OUT", "."))
 
@@ -56,6 +64,20 @@ class Table(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         return self.x[index], self.y[index]
+
+
+class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """The same in turn, with a count of what was read."""
+
+    def __init__(self, samples: int) -> None:
+        self.table = Table(samples)
+        self.opened = self.given = 0
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        self.opened += 1
+        for index in range(len(self.table)):
+            self.given += 1
+            yield self.table[index]
 
 
 def network() -> nn.Module:
@@ -85,13 +107,20 @@ def misbehave(step: int) -> None:
         raise SystemExit(3)
 
 
-def unpack_late(packed: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    """As on a slow network: the step is summed long before its newcomers have the state."""
-    time.sleep(options.late)
-    unpack(packed, tensors)
+failing = [options.tear] if worker == "0" else []
 
 
-unpack, transfer._unpack = transfer._unpack, unpack_late
+def send_late(self: transfer.Sending, joiner: int, raw: torch.Tensor, flights: object) -> None:
+    """As on a slow network: the step is computed long before its newcomers have the state."""
+    if failing and len(current()._groups.members) > 1 and current().step >= 0:
+        failing[0] -= 1
+        if failing[0] == 0:
+            raise RuntimeError("the cable was pulled")
+    time.sleep(options.late + (raw.numel() / options.rate if options.rate else 0.0))
+    send(self, joiner, raw, flights)  # type: ignore[arg-type]
+
+
+send, transfer.Sending._send = transfer.Sending._send, send_late  # type: ignore[method-assign]
 
 
 class Watch:
@@ -114,14 +143,35 @@ class Watch:
             self.unpickled.append(str(arguments))
 
 
+if options.dawdle:
+    backend.BY_DEVICE["cpu"] = DAWDLING
+graphs: list[torch.fx.GraphModule] = []
+
+
+def counted(graph: torch.fx.GraphModule, example: object) -> Callable[..., object]:
+    graphs.append(graph)
+    return graph.forward
+
+
+net = network()
+if options.compile:
+    net.compile(backend=counted, dynamic=False)
 table = Table(options.samples)
 model, opt, sched = weft.prepare(
-    network(),
+    net,
     lambda parameters: torch.optim.AdamW(parameters, 1e-2),
     lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99),
     determinism=options.level,
 )
-loader = weft.loader(table, options.batch, seed=3, micro=options.micro)
+stream = Stream(options.samples)
+loader = weft.loader(
+    stream if options.stream else table,
+    options.batch,
+    seed=3,
+    micro=options.micro,
+    num_workers=options.processes,
+    fixed=options.fixed,
+)
 log = (folder / f"steps-{worker}.jsonl").open("a", buffering=1)
 
 
@@ -144,7 +194,11 @@ for mb in weft.steps(loader, total=options.total):
         nn.utils.clip_grad_norm_(model.parameters(), options.clip)
     if options.pause and not (folder / "hurry").exists():
         time.sleep(options.pause)
-    write(took=[] if idle else list(mb.ids), of=mb.step, epoch=epoch)
+    write(
+        took=[] if idle else [number % options.samples for number in mb.ids],
+        of=mb.step,
+        epoch=epoch,
+    )
     opt.step()
     opt.zero_grad()
     sched.step()
@@ -165,8 +219,16 @@ for mb in weft.steps(loader, total=options.total):
 
 if watch:
     write(late=watch.late, unpickled=watch.unpickled)
+compiled = len(graphs)
 digest = current().book.digest()  # of a sharded model, before a forward pass gathers it
 model.eval()
 with torch.no_grad():
     loss = nn.functional.mse_loss(model(table.x), table.y)
-write(final=True, digest=digest, loss=loss.item())
+write(
+    final=True,
+    digest=digest,
+    loss=loss.item(),
+    opened=stream.opened,
+    given=stream.given,
+    compiled=compiled,
+)

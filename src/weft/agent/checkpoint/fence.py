@@ -60,16 +60,25 @@ def _take(descriptor: int, deadline: float) -> None:
 
 def read(root: int, job: str) -> int | None:
     """The number of the newest incarnation that has been here; None where none has."""
+    found = told(root)
+    if found is None:
+        return None
+    owner, incarnation = found
+    if owner != job:
+        raise VaultError(
+            f"these checkpoints belong to the job {owner!r}",
+            hint="give each job a folder of its own",
+        )
+    return incarnation
+
+
+def told(root: int) -> tuple[str, int] | None:
+    """Whose checkpoints these are, and the newest incarnation that has been here."""
     if not os.access(NAME, os.F_OK, dir_fd=root, follow_symlinks=False):
         return None
     fields = Fields(unseal(beneath.read(NAME, root, most=_MOST_BYTES), NAME), NAME)
     fields.only("job", "incarnation")
-    if fields.text("job", most=MOST_TEXT) != job:
-        raise VaultError(
-            f"these checkpoints belong to the job {fields.text('job', most=MOST_TEXT)!r}",
-            hint="give each job a folder of its own",
-        )
-    return fields.count("incarnation")
+    return fields.text("job", most=MOST_TEXT), fields.count("incarnation")
 
 
 def advance(root: int, job: str, incarnation: int, *, present: int) -> None:

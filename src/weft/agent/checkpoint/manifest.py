@@ -15,7 +15,7 @@ from weft.agent.checkpoint.layout import MOST_RECORDS, Piece, check_alike, packe
 
 VERSION: Final = 1
 NAME: Final = "manifest.json"
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 512 << 20  # 70 billion parameters in 128 shards need 65 MiB
 MOST_SHARDS: Final = 65_536
 MOST_CHUNKS: Final = 1 << 22
 MOST_TEXT: Final = 253

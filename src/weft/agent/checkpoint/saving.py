@@ -102,7 +102,7 @@ class Saving:
             return None
         shards = tuple(entries[index].shard for index in range(self._count))
         made = Manifest(self.head, written_seconds, shards, entries[0].facts)
-        self._describe(_readable(manifest.encode(made)))
+        self._describe(readable(manifest.encode(made)))
         for index in range(self._count):
             beneath.remove(entry_file(index, self._count), self._within)
         os.fsync(self._within)
@@ -168,7 +168,7 @@ class Saving:
         os.fsync(file)
 
 
-def _readable(data: bytes) -> bytes:
+def readable(data: bytes) -> bytes:
     """What could not be read again is not written."""
     try:
         if len(data) > manifest.MOST_BYTES:

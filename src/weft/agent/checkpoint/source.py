@@ -6,7 +6,7 @@ also when an agent has verified all of it before.
 """
 
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +29,11 @@ class MappedShard:
     data_at: int
     digests: tuple[str, ...] = ()
 
-    def check(self, pieces: Iterable[Piece], threads: int) -> None:
-        """Compare the chunks in which these lie with their digests."""
+    def check(self, pieces: Iterable[Piece], threads: int, but: Collection[int] = ()) -> None:
+        """Compare the chunks in which these lie with their digests, but those that are known."""
         if not self.digests:
             return
-        indices = sorted({index for piece in pieces for index in _chunks_of(piece)})
+        indices = sorted({index for piece in pieces for index in chunks_of(piece)} - set(but))
         view = memoryview(self.memory)[self.data_at :]
         chunks.check_some(view, indices, self.digests, self.name, threads=threads)
 
@@ -101,7 +101,8 @@ def _mapped(file: int, size: int) -> mmap.mmap | bytearray:
     return mmap.mmap(file, size, access=mmap.ACCESS_COPY) if size else bytearray()
 
 
-def _chunks_of(piece: Piece) -> range:
+def chunks_of(piece: Piece) -> range:
+    """The numbers of the chunks in which it lies."""
     if piece.end == piece.at:
         return range(0)
     return range(piece.at // CHUNK_BYTES, (piece.end - 1) // CHUNK_BYTES + 1)

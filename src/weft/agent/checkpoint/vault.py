@@ -84,6 +84,8 @@ class Newest:
 class Vault:
     """The checkpoints of one job, as seen by one of its incarnations."""
 
+    local = True
+
     def __init__(
         self,
         root: Path,
@@ -106,6 +108,15 @@ class Vault:
         with self._open() as root, fence.locked(root):
             self._claim(root)
 
+    def latest(self) -> int:
+        """The newest incarnation that has been here; `UNFENCED` where none has."""
+        with self._open() as root:
+            with suppress(Damaged):
+                present = fence.read(root, self.job)
+                if present is not None:
+                    return present
+            return max((folder.incarnation for folder in listing(root)), default=UNFENCED)
+
     def write(
         self,
         step: int,
@@ -115,19 +126,23 @@ class Vault:
         run: Run | None = None,
         first: int = 0,
         shards: int | None = None,
+        replace: bool = False,
     ) -> Path | None:
         """Make sealed slots durable, and return the folder.
 
-        Where other agents hold further parts, `shards` is the number of all and `first` that of our
-        first slot; the one who completes the set gets the folder, the others None.
+        A step that is there already is not overwritten, unless it is to be replaced. Where other
+        agents hold further parts, `shards` is the number of all and `first` that of our first slot;
+        the one who completes the set gets the folder, the others None.
         """
         with ExitStack() as held, self._open() as root:
             opened = [held.enter_context(Slot(path)) for path in slots]
-            head = self._head(opened, step, cursor, run or Run())
+            head = head_of(
+                self.job, self.incarnation, opened, step=step, cursor=cursor, run=run or Run()
+            )
             saving = Saving(head, opened, first=first, count=shards or len(opened))
             held.callback(saving.close)
             try:
-                folder = self._save(saving, root)
+                folder = self._save(saving, root, replace=replace)
             except OSError as error:
                 saving.give_up(root)
                 raise NotWritten(
@@ -196,50 +211,29 @@ class Vault:
             present = max((n for n in numbers if n > self.incarnation), default=UNFENCED)
         fence.advance(root, self.job, self.incarnation, present=present)
 
-    def _head(self, slots: Sequence[Slot], step: int, cursor: int, run: Run) -> Head:
-        stamps = [slot.sealed.stamp for slot in slots]
-        moments = {(stamp.job, stamp.moment, stamp.step, stamp.cursor) for stamp in stamps}
-        if len(moments) != 1 or (stamps[0].step, stamps[0].cursor) != (step, cursor):
-            raise NotWritten(
-                f"the slots are not all of step {step} of one epoch",
-                hint="they were overwritten meanwhile; ask newest_slots() again",
-            )
-        if stamps[0].job != self.job or stamps[0].incarnation > self.incarnation:
-            raise NotWritten(
-                f"the slots belong to incarnation {stamps[0].incarnation} of {stamps[0].job!r}",
-                hint="each incarnation of a job has a folder of slots of its own",
-            )
-        return Head(
-            job=self.job,
-            incarnation=self.incarnation,
-            epoch=stamps[0].epoch,
-            step=step,
-            cursor=cursor,
-            world=run.world,
-            plan=run.plan,
-            code=run.code,
-            torch=run.torch,
-        )
-
-    def _save(self, saving: Saving, root: int) -> Folder | None:
+    def _save(self, saving: Saving, root: int, *, replace: bool) -> Folder | None:
         with fence.locked(root):
             self._claim(root)
-            self._check_absent(root, saving.head.step)
+            if not replace:
+                self._check_absent(root, saving.head.step)
             passing("save-claimed")
             saving.begin(root)
         saving.fill(self._threads)
         with fence.locked(root):
             self._claim(root)
+            for folder in self._written_of(root, saving.head.step) if replace else ():
+                _set_aside(folder, root)
             self._check_absent(root, saving.head.step)
             return saving.finish(root, self._clock())
 
     def _check_absent(self, root: int, step: int) -> None:
-        for folder in listing(root):
-            same = folder.kind is Kind.WHOLE and folder.step == step
-            if same and folder.incarnation >= self.incarnation:
-                raise StepExists(
-                    f"{folder.name} exists already", hint="go on: that step is durable"
-                )
+        for folder in self._written_of(root, step):
+            raise StepExists(f"{folder.name} exists already", hint="go on: that step is durable")
+
+    def _written_of(self, root: int, step: int) -> list[Folder]:
+        """What has been written of that step, and not by an incarnation that is over."""
+        whole = (folder for folder in listing(root) if folder.kind is Kind.WHOLE)
+        return [f for f in whole if f.step == step and f.incarnation >= self.incarnation]
 
     def _limit(self, root: int, refused: list[Refused]) -> int:
         """The newest incarnation that may have left something here."""
@@ -302,6 +296,35 @@ class Vault:
         newest = max((other for other in listing(root) if other.kind is Kind.WHOLE), default=None)
         overtaken = newest is not None and newest.step > folder.step
         return overtaken or now - changed > ABANDONED_SECONDS
+
+
+def head_of(
+    job: str, incarnation: int, slots: Sequence[Slot], *, step: int, cursor: int, run: Run
+) -> Head:
+    """What all shards of these slots have in common; refused if they are not of one moment."""
+    stamps = [slot.sealed.stamp for slot in slots]
+    moments = {(stamp.job, stamp.moment, stamp.step, stamp.cursor) for stamp in stamps}
+    if len(moments) != 1 or (stamps[0].step, stamps[0].cursor) != (step, cursor):
+        raise NotWritten(
+            f"the slots are not all of step {step} of one epoch",
+            hint="they were overwritten meanwhile; ask newest_slots() again",
+        )
+    if stamps[0].job != job or stamps[0].incarnation > incarnation:
+        raise NotWritten(
+            f"the slots belong to incarnation {stamps[0].incarnation} of {stamps[0].job!r}",
+            hint="each incarnation of a job has a folder of slots of its own",
+        )
+    return Head(
+        job=job,
+        incarnation=incarnation,
+        epoch=stamps[0].epoch,
+        step=step,
+        cursor=cursor,
+        world=run.world,
+        plan=run.plan,
+        code=run.code,
+        torch=run.torch,
+    )
 
 
 def _set_aside(folder: Folder, root: int) -> None:

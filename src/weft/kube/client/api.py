@@ -8,6 +8,7 @@ later, which is before anybody else can lead (see `lease`).
 
 import asyncio
 import socket
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -62,6 +63,7 @@ class Api:
         self.context = credentials.context
         self.write_gate: Callable[[], None] | None = None
         self.calls: Counter[tuple[str, str]] = Counter()
+        self.took: Callable[[str, float], None] | None = None  # told of each answer: verb, seconds
         self._credentials = credentials
         self._free = asyncio.Semaphore(POOL)
         self._session = _session(user_agent)
@@ -163,6 +165,7 @@ class Api:
                 headers = await self._headers(content_type if body else "")
                 if writes and self.write_gate is not None:
                     self.write_gate()
+                began = time.monotonic()
                 answer = await self._call(
                     method,
                     self._url(path, params),
@@ -171,6 +174,8 @@ class Api:
                     writes=writes,
                     timeout_seconds=timeout_seconds,
                 )
+                if self.took is not None:
+                    self.took(verb, time.monotonic() - began)
         except ApiError as error:
             self._count(verb, error)
             raise

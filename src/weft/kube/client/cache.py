@@ -58,7 +58,10 @@ class Cache(Generic[T]):
         self.synced = asyncio.Event()
         self.heard_at = float("-inf")  # on the monotonic clock: when the server last spoke
         self.trouble: ApiError | None = None  # why it is not followed just now
+        self.unreadable: dict[str, str] = {}  # what is wrong with objects that cannot be trimmed
+        self.kind = path.rsplit("/", 1)[-1].replace("trainingjobs", "jobs")
         self.name = name or path.rsplit("/", 1)[-1]
+        self.restarted: Callable[[], None] = _nobody_counts
         self._api = api
         self._path = path
         self._params = dict(params or {})
@@ -119,17 +122,19 @@ class Cache(Generic[T]):
         if kind == "BOOKMARK":
             self.version = max(self.version, int(raw["metadata"]["resourceVersion"]))
             return
-        item = self._trim(raw)
-        if item.version <= self.version:
+        version, key = int(raw["metadata"]["resourceVersion"]), key_of(raw)
+        if version <= self.version:
             return
-        self.version = item.version
-        key = key_of(raw)
+        self.version = version
         old = self.items.get(key)
         if kind == "DELETED":
-            if old is not None and old.version <= item.version:
+            self.unreadable.pop(key, None)
+            if old is not None and old.version <= version:
                 self._drop(key, old)
-        elif old is None or old.version < item.version:
-            self._set(key, old, item)
+        elif old is None or old.version < version:
+            item = self._trimmed(key, raw)
+            if item is not None:
+                self._set(key, old, item)
 
     async def _list(self) -> tuple[int, dict[str, T]]:
         try:
@@ -139,15 +144,33 @@ class Cache(Generic[T]):
 
     async def _pages(self, size: int | None) -> tuple[int, dict[str, T]]:
         listed: dict[str, T] = {}
+        self.unreadable.clear()
         params = {**self._params, "limit": str(size)} if size else dict(self._params)
         while True:
             page = await self._api.get(self._path, params, timeout_seconds=LIST_SECONDS)
             for raw in page.get("items") or ():
-                listed[key_of(raw)] = self._trim(raw)
+                item = self._trimmed(key_of(raw), raw)
+                if item is not None:
+                    listed[key_of(raw)] = item
             about = page["metadata"]
             if not about.get("continue"):
                 return int(about["resourceVersion"]), listed
             params["continue"] = about["continue"]
+
+    def _trimmed(self, key: str, raw: dict[str, Any]) -> T | None:
+        """What is kept of it; of one that cannot be read, what was kept before, if anything.
+
+        One object that nobody expected must not keep all others from being followed.
+        """
+        try:
+            item = self._trim(raw)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            if key not in self.unreadable:
+                logger.error("%s: %s cannot be read: %r", self.name, key, error)
+            self.unreadable[key] = repr(error)
+            return self.items.get(key)
+        self.unreadable.pop(key, None)
+        return item
 
     async def _follow(self) -> None:
         """Watch from where we are, again and again; `Gone` ends it."""
@@ -155,9 +178,12 @@ class Cache(Generic[T]):
             started_at = time.monotonic()
             try:
                 await self._watch()
+                self.restarted()
             except Gone:
+                self.restarted()
                 raise
             except ApiError as error:
+                self.restarted()
                 await self._pause(error)
                 continue
             if time.monotonic() - started_at < SHORT_WATCH_SECONDS:
@@ -199,6 +225,10 @@ class Cache(Generic[T]):
     def _drop(self, key: str, old: T) -> None:
         del self.items[key]
         self._on_change(key, old, None)
+
+
+def _nobody_counts() -> None:
+    """A watch was begun again."""
 
 
 def key_of(raw: Mapping[str, Any]) -> str:

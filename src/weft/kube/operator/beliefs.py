@@ -1,20 +1,23 @@
 """What the brain believes of one job, in the words of a step and of a status."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from weft.brain.brain import Brain
 from weft.brain.event import Past
 from weft.brain.instruction import Preempt, Resize, Start, Stop
-from weft.brain.state import BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.kube.operator.progress import Told
 from weft.kube.operator.sight import PodSight
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Belief, Resizing
 from weft.model.ids import JobId
 from weft.model.placement import Seat
+from weft.model.reason import Reason
 from weft.model.state import State
 
 WAITING = (State.QUEUED, State.ADMITTED)
+HOLDER, NOBODY = "holder", "nobody"
 
 
 def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
@@ -27,7 +30,7 @@ def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
     return Belief(
         state=where,
         epoch=int(state.jobs.epoch[slot]),
-        assignment=state.assignments[slot],
+        assignment=state.seating.assignments[slot],
         cancelling=where is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
         work_done=work_done(state, slot, now),
         why=why,
@@ -44,7 +47,7 @@ def is_counted(state: BrainState, pod: PodSight) -> bool | None:
         return False if job in state.closed else None
     if not state.state_of(slot).holds_seats or int(state.jobs.epoch[slot]) != pod.epoch:
         return False
-    assignment = state.assignments[slot]
+    assignment = state.seating.assignments[slot]
     return assignment is not None and _has_seat(assignment.placement.seats, pod.seat)
 
 
@@ -63,7 +66,7 @@ def work_done(state: BrainState, slot: int, now: float) -> float:
 
 
 def _resizing(state: BrainState, slot: int) -> Resizing | None:
-    under_way = state.resizes.get(slot)
+    under_way = state.seating.resizes.get(slot)
     if under_way is None or state.state_of(slot) is not State.RESIZING:
         return None
     target = under_way.target.placement
@@ -71,12 +74,28 @@ def _resizing(state: BrainState, slot: int) -> Resizing | None:
 
 
 def why_of(instruction: Start | Stop | Preempt | Resize) -> str:
-    """What is said about it in logs, and to the owner of a job that is stopped."""
+    """What is said about it to the owner of the job: of other namespaces no names."""
     if isinstance(instruction, Preempt):
-        return f"preempted for {instruction.beneficiary}"
+        return f"preempted for {known_as(instruction.beneficiary, instruction.job)}"
     if isinstance(instruction, Resize):
         return f"resized to {instruction.assignment.width} GPUs"
     return instruction.why if isinstance(instruction, Stop) else ""
+
+
+def known_as(other: str, job: JobId) -> str:
+    """How the owner of a job may hear of another one."""
+    namespace = job.partition("/")[0]
+    return other if other.partition("/")[0] == namespace else "a job of another namespace"
+
+
+def _discreet(reasons: Sequence[Reason], job: JobId) -> list[Reason]:
+    """Who a reservation is for is nobody's business in another namespace."""
+    return [
+        replace(one, numbers={**one.numbers, HOLDER: known_as(str(one.numbers[HOLDER]), job)})
+        if HOLDER in one.numbers and one.numbers[HOLDER] != NOBODY
+        else one
+        for one in reasons
+    ]
 
 
 def standing_of(
@@ -88,7 +107,7 @@ def standing_of(
     return Standing(
         state=state,
         gpus=0 if slot is None or state in WAITING else int(brain.state.jobs.width[slot]),
-        reasons=brain.explain(job) if state in WAITING else (),
+        reasons=_discreet(brain.explain(job), job) if state in WAITING else (),
         message=message,
         past=past_of(brain, job),
         progress=told.percent if told else None,
@@ -114,6 +133,7 @@ def past_of(brain: Brain, job: JobId) -> Past | None:
         int(jobs.failures[slot]),
         int(jobs.refusals[slot]),
         int(jobs.preemptions[slot]),
+        int(jobs.losses[slot]),
     )
 
 

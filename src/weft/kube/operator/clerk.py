@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.brain.state import REASON_ROW, BrainState
+from weft.brain.state.brain_state import REASON_ROW, BrainState
 from weft.kube.client.api import Api
 from weft.kube.client.errors import ApiError, Conflict, NotFound
 from weft.kube.metrics import Metrics
@@ -61,6 +61,7 @@ class Office(Protocol):
     def took_job(self, raw: dict[str, Any]) -> None: ...
     def is_busy(self, key: str) -> bool: ...
     def backlog(self) -> int: ...
+    def contain(self, key: str, error: Exception) -> bool: ...
 
 
 class Clerk:
@@ -157,6 +158,10 @@ class Clerk:
                 self._metrics.status_written("failed")
                 await asyncio.sleep(max(error.retry_after_seconds, 1.0))
                 return
+            except Exception as error:
+                spec = self._office.brain_state.specs[slot]
+                if spec is None or not self._office.contain(spec.id, error):
+                    raise
 
     async def _write(self, slot: int, seq: int) -> None:
         office, state = self._office, self._office.brain_state

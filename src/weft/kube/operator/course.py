@@ -26,7 +26,10 @@ from weft.brain.event import (
     Phase,
     Verb,
 )
+from weft.kube.gpu_names import short_name
 from weft.kube.names import HEAD_SEAT
+from weft.kube.node_rules import type_taint
+from weft.kube.operator.leaving import fenced
 from weft.kube.operator.patience import patience
 from weft.kube.operator.running import run
 from weft.kube.operator.sight import NO_PAST, JobSight, PodSight
@@ -47,7 +50,6 @@ from weft.kube.operator.workers import (
     asked_to_leave,
     divided,
     failed,
-    fenced,
     have_finished,
     is_guilty,
     to_delete,
@@ -55,8 +57,11 @@ from weft.kube.operator.workers import (
 )
 from weft.model.errors import ProtocolError, SpecError
 from weft.model.ids import TenantId
+from weft.model.request import JobRequest, Width
 from weft.model.state import State
-from weft.spec.job import to_job
+from weft.model.suit import Demand
+from weft.spec.job_file import JobSpec
+from weft.spec.request import to_request
 
 NO_IMAGE = "the job names no image and the operator has no default one: add image to the job file"
 
@@ -65,7 +70,7 @@ def next_step(look: Look) -> Step:
     """The one thing to do now."""
     job, state = look.job, look.belief.state
     if job is None:
-        return _without_object(look)
+        return look.waiting() if look.unreadable else _without_object(look)
     if state is not None and not state.final:
         return _work_on(look, job, state)
     if job.final:
@@ -81,7 +86,7 @@ def phase_seen(job: JobSight, pods: Sequence[PodSight], *, has_pods: bool = True
     live = any(pod.live for pod in mine)
     if job.state == "Starting":
         return Phase.STARTING
-    if job.state in ("Running", "Resizing", "Migrating") and (
+    if job.state in ("Running", "Resizing") and (
         not has_pods or _are_there(job, {pod.seat for pod in mine})
     ):
         return Phase.RUNNING
@@ -120,17 +125,17 @@ def _without_object(look: Look) -> Step:
 
 
 def _introduce(look: Look, job: JobSight) -> Step:
-    """Tell the brain of a job, and of what is on record and runs already."""
-    if job.spec is None:
-        return look.deeds(Settle(State.FAILED, job.fault))
-    if look.rules.pods and not (job.spec.image or look.rules.default_image):
-        return look.deeds(Settle(State.FAILED, NO_IMAGE))
-    try:
-        asked = to_job(
-            job.spec, id=look.id, tenant=TenantId(job.namespace), submit_seconds=job.created
-        )
-    except SpecError as error:
-        return look.deeds(Settle(State.FAILED, str(error)))
+    """Tell the brain of a job, and of what is on record and runs already.
+
+    A job that was taken in before is never refused for what this version, or another setting of the
+    operator, cannot make of it: it may be training.
+    """
+    why = "" if job.accepted else job.fault or hindrance(look, job)
+    asked, fault = (None, why) if why else _request(look, job)
+    if asked is None and job.accepted:
+        asked = _request_on_record(look, job)
+    if asked is None:
+        return look.deeds(Settle(State.FAILED, fault or job.fault))
     events: list[Event] = [JobSubmitted(look.now, asked)]
     if job.epoch or job.past != NO_PAST:
         phase = phase_seen(job, look.pods, has_pods=look.rules.pods)
@@ -147,9 +152,43 @@ def _introduce(look: Look, job: JobSight) -> Step:
                 serial=job.serial,
                 next_seat=job.next_seat,
                 live=job.is_live,
+                plan=job.plan,
             )
         )
     return look.events(*events)
+
+
+def _request(look: Look, job: JobSight) -> tuple[JobRequest | None, str]:
+    """What the spec asks for, or why it cannot be asked for."""
+    if job.spec is None:
+        return None, job.fault
+    tenant, submitted = TenantId(job.namespace), min(job.created, look.now)
+    try:
+        asked = to_request(job.spec, id=look.id, tenant=tenant, submit_seconds=submitted)
+        return replace(asked, demand=_demand(job.spec)), ""
+    except SpecError as error:
+        return None, str(error)
+
+
+def _demand(spec: JobSpec) -> Demand:
+    """What its nodes must have, and which it may go to that are not for everybody."""
+    types = (type_taint(short_name(name)) for name in spec.resources.gpu_type or ())
+    devices = spec.resources.devices_per_gpu or {}
+    return Demand(tuple(devices.items()), (*spec.tolerations, *types))
+
+
+def _request_on_record(look: Look, job: JobSight) -> JobRequest | None:
+    """What it has, where nobody can read what it asked for: to be left alone as it is."""
+    if job.placement is None or not job.placement.width:
+        return None
+    width = job.placement.width
+    return JobRequest(
+        id=look.id,
+        width=Width(width, width, width),
+        submit_seconds=min(job.created, look.now),
+        tenant=TenantId(job.namespace),
+        preemptible=False,
+    )
 
 
 def _epitaph(look: Look, state: State) -> str:
@@ -174,20 +213,27 @@ def _afterlife(look: Look, job: JobSight) -> Step:
 
 
 def _expire(look: Look, job: JobSight) -> Step:
-    ended, spec = job.ended, job.spec
-    if spec is None or ended is None:
+    if job.ended is None:
         return look.waiting()
-    due = None
-    if look.pods and job.state == "Failed" and spec.keep_on_failure_seconds is not None:
-        due = ended + spec.keep_on_failure_seconds
-        if due <= look.now:
-            return look.deeds(DeletePods(look.pods))
-    if spec.ttl_seconds is not None:
-        gone = ended + spec.ttl_seconds
+    due = _pods_go_at(look, job)
+    if due is not None and due <= look.now:
+        return look.deeds(DeletePods(look.pods))
+    kept = None if job.spec is None else job.spec.ttl_seconds
+    kept_seconds = look.rules.keep_seconds if kept is None else kept
+    if kept_seconds is not None:
+        gone = job.ended + kept_seconds
         if gone <= look.now:
             return look.deeds(DeleteJob())
         due = gone if due is None else min(due, gone)
     return look.waiting(due)
+
+
+def _pods_go_at(look: Look, job: JobSight) -> float | None:
+    """When what a failed job has left for its logs is taken away."""
+    kept = None if job.spec is None else job.spec.keep_on_failure_seconds
+    if not look.pods or job.state != "Failed" or kept is None or job.ended is None:
+        return None
+    return job.ended + kept
 
 
 # --- jobs that the brain works on -------------------------------------------------------------
@@ -228,7 +274,9 @@ def _start(look: Look, job: JobSight) -> Step:
     mine, strays = divided(look, job)
     if live_strays := [pod for pod in strays if pod.live]:
         leaving = to_delete(live_strays)
-        return look.waiting() if leaving is None else look.deeds(leaving)
+        return fenced(look, live_strays) if leaving is None else look.deeds(leaving)
+    if (why := hindrance(look, job)) and set(mine) < set(assignment.placement.numbers):
+        return _refuse(look, mine, why)
     if job.epoch < epoch:
         record = Record(epoch, assignment)
         bare = look.rules.pods and not job.finalizer
@@ -328,12 +376,22 @@ _STEPS: dict[State, Callable[[Look, JobSight], Step]] = {
     State.STARTING: _start,
     State.RUNNING: _run,
     State.RESIZING: _run,
-    State.MIGRATING: _run,
     State.STOPPING: _stop,
 }
 
 
 # --- helpers ----------------------------------------------------------------------------------
+
+
+def hindrance(look: Look, job: JobSight) -> str:
+    """Why no worker of the job could be made now; empty where one could."""
+    if not look.rules.pods:
+        return ""
+    if job.spec is None:
+        return job.fault
+    if not (job.spec.image or look.rules.default_image):
+        return NO_IMAGE
+    return look.rules.allowance.refusal(job.spec)
 
 
 def _refuse(look: Look, mine: Mapping[int, PodSight], why: str) -> Step:

@@ -29,8 +29,14 @@ from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
 from weft.kube.operator import crash
 from weft.kube.operator.course import next_step
 from weft.kube.operator.events import tell
-from weft.kube.operator.sight import JobSight, PodSight
-from weft.kube.operator.status import Standing, decision_patch, seats_patch, standing_patch
+from weft.kube.operator.sight import JobSight, PodSight, controller_of
+from weft.kube.operator.status import (
+    Standing,
+    aside_patch,
+    decision_patch,
+    seats_patch,
+    standing_patch,
+)
 from weft.kube.operator.step import (
     AddFinalizer,
     CreatePods,
@@ -40,13 +46,14 @@ from weft.kube.operator.step import (
     Look,
     Note,
     Record,
+    RecordHeldUp,
     RecordSeats,
     RecordStopping,
     RemoveFinalizer,
     Settle,
     Step,
 )
-from weft.kube.pods import PodMaker, WorkerSettings
+from weft.kube.pods import PodMaker, WorkerSettings, service_name
 from weft.model.state import State
 
 log = Log("hands")
@@ -70,6 +77,11 @@ class Scene(Protocol):
     def took_pod(self, raw: dict[str, Any]) -> None: ...
     def standing(self, key: str, state: State, message: str) -> Standing: ...
     def changes(self, key: str) -> int: ...
+    def sight(self, key: str) -> JobSight | None: ...
+    def aside(self, key: str) -> tuple[str, float] | None: ...
+    def contain(self, key: str, error: Exception) -> bool: ...
+    def now(self) -> float: ...
+    def gpu_resource(self, node: str) -> str: ...
     @property
     def leader(self) -> int: ...
     @property
@@ -152,12 +164,19 @@ class Hands:
                 continue
             self._busy.add(key)
             try:
-                if await self._attend(key):
+                aside = self._scene.aside(key)
+                if aside is not None:
+                    await self._leave_alone(key, *aside)
+                elif await self._attend(key):
                     self._backoffs.pop(key, None)
                 else:
                     self.touch_at(key, self._backoff(key).next_seconds())
             except ApiError as error:
                 self._try_later(key, error)
+            except Exception as error:
+                if not self._scene.contain(key, error):
+                    raise
+                self.touch(key)
             finally:
                 self._busy.discard(key)
 
@@ -173,6 +192,7 @@ class Hands:
             if step.look_at is not None:
                 self.touch_at(key, step.look_at - look.now)
             if not step.deeds:
+                await self._take_back(look.job, look.now)
                 return True
             before = self._scene.changes(key)
             for deed in step.deeds:
@@ -185,6 +205,21 @@ class Hands:
                 self.touch(key)
                 return True  # who else must go is on record before anybody's pods are deleted
         return False
+
+    async def _leave_alone(self, key: str, why: str, seconds: float) -> None:
+        """Until then nothing is done about it; what it has, it keeps."""
+        self.touch_at(key, seconds)
+        job = self._scene.sight(key)
+        if job is None or job.set_aside == why:
+            return
+        now = self._scene.now()
+        if await self._patch_status(job, aside_patch(job, why, now)):
+            await self._tell_of(job, "SetAside", why, now, bad=True)
+
+    async def _take_back(self, job: JobSight | None, now: float) -> None:
+        """It is looked after again: what was said of its being set aside holds no more."""
+        if job is not None and job.set_aside:
+            await self._patch_status(job, aside_patch(job, "", now))
 
     def _remember(self, key: str, note: Note) -> None:
         if note == Note():
@@ -246,6 +281,13 @@ class Hands:
         if written:
             await self._tell(look, "Stopping", deed.why, bad=False)
 
+    async def _record_held_up(self, look: Look, deed: RecordHeldUp) -> None:
+        job, state = self._job(look), look.belief.state
+        assert state is not None
+        standing = replace(self._scene.standing(look.key, state, deed.why), held_up=deed.why)
+        if await self._patch_status(job, standing_patch(job, standing, look.now)):
+            await self._tell(look, "WorkersStay", deed.why, bad=True)
+
     async def _settle(self, look: Look, deed: Settle) -> None:
         job = self._job(look)
         crash.passing("before-final")
@@ -256,15 +298,13 @@ class Hands:
             await self._tell(look, "Failed", deed.message, bad=True)
 
     async def _tell(self, look: Look, reason: str, note: str, *, bad: bool) -> None:
-        await tell(
-            self._api,
-            self._job(look),
-            reason=reason,
-            note=note,
-            now=look.now,
-            instance=self._scene.identity,
-            bad=bad,
-        )
+        await self._tell_of(self._job(look), reason, note, look.now, bad=bad)
+
+    async def _tell_of(
+        self, job: JobSight, reason: str, note: str, now: float, *, bad: bool
+    ) -> None:
+        instance = self._scene.identity
+        await tell(self._api, job, reason=reason, note=note, now=now, instance=instance, bad=bad)
 
     async def _patch_status(self, job: JobSight, patch: dict[str, Any]) -> bool:
         """Under a version; on a conflict the newest view is fetched and the next look decides."""
@@ -282,12 +322,20 @@ class Hands:
         job = self._job(look)
         maker = self._maker(job)
         seats = deed.placement.seats
-        if maker.is_named(seats):
-            await self._create_service(job, maker)
+        if maker.is_named(seats) and (why := await self._create_service(job, maker)):
+            self._notes[look.key] = Note(refusal=(deed.epoch, deed.serial, why))
+            return
         leader = self._scene.leader
         bodies = {
-            number: maker.pod(epoch=deed.epoch, seats=seats, number=number, leader=leader)
-            for number in deed.numbers
+            seat.number: maker.pod(
+                epoch=deed.epoch,
+                seats=seats,
+                number=seat.number,
+                leader=leader,
+                gpu_resource=self._scene.gpu_resource(seat.node),
+            )
+            for seat in seats
+            if seat.number in deed.numbers
         }
         refusals = await self._all(
             self._create_pod(job, pod_name(job.name, deed.epoch, number), body)
@@ -313,15 +361,29 @@ class Hands:
         crash.passing("created")
         return None
 
-    async def _create_service(self, job: JobSight, maker: PodMaker) -> None:
-        """Workers of a gang find each other by name; the job needs its name only once."""
+    async def _create_service(self, job: JobSight, maker: PodMaker) -> str | None:
+        """Workers of a gang find each other by name; what speaks against it, if somebody has it.
+
+        That of an earlier job of the same name goes with its job, which may take a while.
+        """
+        path = f"/api/v1/namespaces/{job.namespace}/services"
         try:
-            await self._api.create(f"/api/v1/namespaces/{job.namespace}/services", maker.service())
+            await self._api.create(path, maker.service())
+            return None
         except AlreadyExists:
-            return
+            name = service_name(job.name)
+            owner = controller_of((await self._api.get(f"{path}/{name}"))["metadata"])
+        if not owner:
+            return f"there is a Service {name} that Weft has not made: remove it"
+        if owner != job.uid:
+            raise Conflict(f"the Service {name} is still that of a job that is gone")
+        return None
 
     async def _delete_pods(self, look: Look, deed: DeletePods) -> None:
         await self._all(self._delete_pod(pod, now=deed.now) for pod in deed.pods)
+        if deed.now and look.job is not None:
+            named = ", ".join(sorted(pod.name for pod in deed.pods))
+            await self._tell(look, "GivenUp", f"{named}: {deed.why}", bad=True)
 
     async def _delete_pod(self, pod: PodSight, *, now: bool) -> None:
         path = pods_path(pod.namespace, pod.name)
@@ -400,6 +462,7 @@ _DEEDS: dict[type, Callable[[Hands, Look, Any], Awaitable[None]]] = {
     Record: Hands._record,
     RecordSeats: Hands._record_seats,
     RecordStopping: Hands._record_stopping,
+    RecordHeldUp: Hands._record_held_up,
     Settle: Hands._settle,
     CreatePods: Hands._create_pods,
     DeletePods: Hands._delete_pods,

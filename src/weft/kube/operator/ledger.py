@@ -6,21 +6,9 @@ owner who took the finalizer away). What the brain has given out itself is not c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from weft.kube.operator.sight import PodSight
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """GPUs, CPUs and memory."""
-
-    gpus: int = 0
-    cpus: float = 0.0
-    memory_gib: float = 0.0
-
-
-NOTHING = Held()
+from weft.kube.pod_requests import NOTHING, PodRequests
 
 
 class Ledger:
@@ -41,15 +29,10 @@ class Ledger:
             touched.add(new.node)
         return touched
 
-    def others(self, node: str) -> Held:
+    def others(self, node: str) -> PodRequests:
         """What is held there by pods that no decision stands behind."""
-        strangers = [
-            pod for pod in self._by_node.get(node, {}).values() if not self._stands_behind(pod)
-        ]
-        if not strangers:
-            return NOTHING
-        return Held(
-            sum(pod.gpus for pod in strangers),
-            sum(pod.cpus for pod in strangers),
-            sum(pod.memory_gib for pod in strangers),
-        )
+        held = NOTHING
+        for pod in self._by_node.get(node, {}).values():
+            if not self._stands_behind(pod):
+                held = held.plus(pod.takes)
+        return held

@@ -18,7 +18,11 @@ from weft.kube.client.backoff import Backoff
 from weft.kube.client.lease import Leadership
 from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
+from weft.kube.node_rules import NodeRules
+from weft.kube.operator.allowance import Allowance
+from weft.kube.operator.faults import Faults
 from weft.kube.operator.options import OperatorOptions
+from weft.kube.operator.scale_up import ScaleUp
 from weft.kube.operator.signpost import point_to
 from weft.kube.operator.status import title
 from weft.kube.operator.step import Rules
@@ -27,13 +31,18 @@ from weft.kube.pods import WorkerSettings
 from weft.kube.reports.listener import Address, TlsFiles
 from weft.kube.reports.meeting import Meetings
 from weft.kube.reports.payload import Report
-from weft.kube.reports.server import ReportServer, WorkerIdentity
+from weft.kube.reports.refusal import Refusal
+from weft.kube.reports.server import Probes, ReportServer, WorkerIdentity
 from weft.kube.reports.tokens import Tokens
-from weft.model.errors import NotLeading, WeftError
+from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.state import State
 
 FORGET_SECONDS = 5.0
+DAY_SECONDS = 86_400.0
+STUCK_SECONDS = 60.0
+"""A replica in which something has been due for so long is to be restarted."""
+
 HOLDING = frozenset(title(state) for state in State if state.holds_seats)
 
 log = Log("operator")
@@ -53,6 +62,7 @@ class Operator:
         self._open_journal = open_journal
         self._metrics = Metrics()
         self._term: Term | None = None
+        self._faults = Faults()
         self._meetings = Meetings()
         self._stop = asyncio.Event()
 
@@ -66,6 +76,7 @@ class Operator:
         )
         api = await Api.connect(kubeconfig=options.kubeconfig)
         api.write_gate = leadership.check
+        api.took = self._metrics.api_call_took
         server = self._server(api, leadership)
         leadership.start()
         try:
@@ -97,8 +108,8 @@ class Operator:
                 backoff.reset()
             except NotLeading:
                 log.warning("term_over", ending="leadership lost in the middle of a write")
-            except WeftError as error:
-                log.error("term_broken", trace=error, hint=error.hint)
+            except Exception as error:
+                log.error("term_broken", trace=error, hint=getattr(error, "hint", ""))
                 await asyncio.sleep(backoff.next_seconds(at_least=1.0))
             finally:
                 self._metrics.lease_is_held(leadership.leading)
@@ -110,6 +121,7 @@ class Operator:
             settings_of(self._options),
             metrics=self._metrics,
             open_journal=self._open_journal,
+            faults=self._faults,
         )
         self._term = term
         try:
@@ -147,7 +159,10 @@ class Operator:
     def pod(self, namespace: str, pod_name: str, pod_uid: str) -> WorkerIdentity | None:
         term = self._term
         sight = None if term is None else term.pods.items.get(f"{namespace}/{pod_name}")
-        if sight is None or sight.uid != pod_uid:
+        if term is None or sight is None or sight.uid != pod_uid:
+            return None
+        job = term.jobs.items.get(sight.key)
+        if job is not None and job.uid != sight.owner:
             return None
         return WorkerIdentity(namespace, sight.job, sight.epoch, sight.seat, sight.owner)
 
@@ -161,6 +176,14 @@ class Operator:
         term = self._term
         if term is None:
             return
+        try:
+            self._take_in(term, worker, report)
+        except BadEvent as error:
+            raise Refusal(
+                422, f"a number of the report cannot be: {error}", hint="Send what was measured."
+            ) from error
+
+    def _take_in(self, term: Term, worker: WorkerIdentity, report: Report) -> None:
         key, now = f"{worker.namespace}/{worker.job}", term.now()
         before = term.progress.live(key, worker.epoch)
         told = term.progress.hear(key, worker, report, now)
@@ -193,9 +216,13 @@ class Operator:
             self.hear,
             lambda: leadership.leading and self._term is not None and self._term.begun,
             metrics=self._metrics,
+            probes=Probes(healthy=self._is_healthy),
         )
         self._meetings = server.meetings
         return server
+
+    def _is_healthy(self) -> bool:
+        return self._term is None or self._term.late_seconds < STUCK_SECONDS
 
     async def _listen(self, server: ReportServer) -> None:
         options = self._options
@@ -227,13 +254,20 @@ def _anywhere(port: int) -> Address | None:
 
 def settings_of(options: OperatorOptions) -> TermSettings:
     """What the options say, in the words of a term."""
+    nodes = node_rules(options)
     return TermSettings(
         identity=options.identity,
         recipe=options.recipe,
         rules=Rules(
             pods=options.workers == "pods",
             default_image=options.default_image,
+            allowance=Allowance(
+                lending=options.lending,
+                priority_classes=options.priority_class,
+                tolerations=nodes.job_tolerations,
+            ),
             fence_seconds=options.fence_seconds,
+            keep_seconds=options.keep_days * DAY_SECONDS or None,
         ),
         workers=WorkerSettings(
             scheduler_name=options.scheduler_name,
@@ -241,9 +275,28 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             run_as_user=options.run_as_user,
             report_url=options.report_url,
             report_ca_path=options.report_ca,
+            nodes=nodes,
         ),
         brain=Settings(backoff_seconds=options.backoff_seconds),
+        scale_up=ScaleUp(options.scale_up_pods, options.scale_up_class),
     )
+
+
+def node_rules(options: OperatorOptions) -> NodeRules:
+    """Which nodes are Weft's, and how they are read."""
+    usual = NodeRules()
+    return NodeRules(
+        selector=tuple(_pair(text) for text in options.node_selector),
+        gpu_resources=options.gpu_resource or usual.gpu_resources,
+        rack_labels=options.rack_label or usual.rack_labels,
+        tolerations=options.toleration,
+        job_tolerations=options.job_toleration,
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key, value
 
 
 def _holds_seats(term: Term, job: str, epoch: int) -> bool:

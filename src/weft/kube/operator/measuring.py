@@ -4,6 +4,10 @@ The head of a job that is resized live measures its speed itself, at one width. 
 that tells its steps two reports of the same worker make a measurement, because its width cannot
 change within an epoch. A speed belongs to the seats that trained: while a resize is under way
 nobody can say which those are, and nothing is passed on.
+
+Whoever is faster on more GPUs gets more of them, so a claim is worth something and is not taken at
+its word. The operator has a clock and the job's counter of steps: a speed is passed on when it has
+seen the counter go on for a while at that width, and no faster than it went.
 """
 
 from dataclasses import dataclass
@@ -14,13 +18,16 @@ from weft.kube.names import HEAD_SEAT
 from weft.kube.operator.sight import JobSight
 from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import WorkerIdentity
-from weft.model.job import Job
 from weft.model.placement import Placement
+from weft.model.request import JobRequest
 from weft.spec.counted import stated_by_script, work_in_steps
 
 APART_SECONDS: Final = 10.0
 FEWEST_STEPS: Final = 5.0
 LOSS: Final = "loss"
+CONFIRM_SECONDS: Final = 5.0
+PAUSES: Final = 1.5
+"""A head leaves out of its measurements what the clock cannot: saving, evaluating."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,7 @@ class _Mark:
     seat: int
     steps: float
     at: float
+    width: int = 0
 
 
 class Speeds:
@@ -39,9 +47,10 @@ class Speeds:
     def __init__(self) -> None:
         self._numbers: dict[str, tuple[int, int]] = {}
         self._marks: dict[str, _Mark] = {}
+        self._counted: dict[str, _Mark] = {}
 
     def hear(
-        self, job: Job, sight: JobSight, worker: WorkerIdentity, report: Report, now: float
+        self, job: JobRequest, sight: JobSight, worker: WorkerIdentity, report: Report, now: float
     ) -> JobMeasured | None:
         """What this report adds to what is known of the job's speed, if anything."""
         seats = sight.placement
@@ -74,21 +83,40 @@ class Speeds:
     def forget(self, key: str) -> None:
         self._numbers.pop(key, None)
         self._marks.pop(key, None)
+        self._counted.pop(key, None)
 
     def _measured(
         self, key: str, seats: Placement, worker: WorkerIdentity, report: Report, now: float
     ) -> tuple[float, float] | None:
         """Steps per second, and over how many seconds."""
-        speed = report.speed
-        if speed is None:
-            return None if report.live else self._between(key, worker, report.done or 0.0, now)
-        known = (worker.epoch, speed.number)
-        if worker.seat != HEAD_SEAT or self._numbers.get(key) == known:
+        speed, steps = report.speed, report.done or 0.0
+        if speed is None and not report.live:
+            return self._between(key, worker, steps, now)
+        if worker.seat != HEAD_SEAT:
             return None
-        if speed.width != max(seats.width, 1):
+        counted = self._counted_speed(key, worker, seats.width, steps, now)
+        if speed is None or counted is None or speed.width != max(seats.width, 1):
+            return None
+        known = (worker.epoch, speed.number)
+        if self._numbers.get(key) == known:
             return None
         self._numbers[key] = known
-        return speed.steps_per_second, speed.seconds
+        return min(speed.steps_per_second, PAUSES * counted), speed.seconds
+
+    def _counted_speed(
+        self, key: str, worker: WorkerIdentity, width: int, steps: float, now: float
+    ) -> float | None:
+        """How fast the counter has gone on by the operator's clock while the width stood still."""
+        first = self._counted.get(key)
+        here = _Mark(worker.epoch, worker.seat, steps, now, width)
+        if first is None or (first.epoch, first.width) != (here.epoch, here.width):
+            self._counted[key] = first = here
+        if steps < first.steps:
+            self._counted[key] = here
+            return None
+        if now - first.at < CONFIRM_SECONDS or steps <= first.steps:
+            return None
+        return (steps - first.steps) / (now - first.at)
 
     def _between(
         self, key: str, worker: WorkerIdentity, steps: float, now: float

@@ -10,7 +10,8 @@ from weft.kube.names import LEASE
 class OperatorOptions:
     """Options of one replica; a port of 0 means that nobody listens there.
 
-    `pod_ip` is empty outside of a pod, where nothing can be pointed to it.
+    `pod_ip` is empty outside of a pod, where nothing can be pointed to it. What was named several
+    times is a tuple; an empty one means what Weft does by itself.
     """
 
     namespace: str
@@ -33,4 +34,14 @@ class OperatorOptions:
     workers: Literal["pods", "none"] = "pods"
     backoff_seconds: float = 60.0
     fence_seconds: float = 60.0
+    keep_days: float = 30.0
+    node_selector: tuple[str, ...] = ()
+    gpu_resource: tuple[str, ...] = ()
+    rack_label: tuple[str, ...] = ()
+    toleration: tuple[str, ...] = ()
+    job_toleration: tuple[str, ...] = ()
+    priority_class: tuple[str, ...] = ()
+    lending: bool = False
+    scale_up_pods: int = 0
+    scale_up_class: str = ""
     log_level: str = "INFO"

@@ -8,7 +8,7 @@ from weft.kube.names import HEAD_SEAT
 from weft.kube.operator.status import stamp
 from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import WorkerIdentity
-from weft.model.job import Work
+from weft.model.claim import WorkClaim
 from weft.spec.counted import work_in_steps
 
 MOST_METRICS: Final = 32
@@ -36,9 +36,9 @@ class Told:
     def percent(self) -> str | None:
         return None if self.fraction is None else f"{self.fraction:.0%}"
 
-    def work_done(self, work: Work) -> float | None:
+    def work_done(self, work: WorkClaim | None) -> float | None:
         """In the unit of the job's work; percent alone say nothing of a job that counts steps."""
-        if "done" not in self.work or (self.work["unit"] != Unit.STEPS and not work.known):
+        if "done" not in self.work or (self.work["unit"] != Unit.STEPS and work is None):
             return None
         return work_in_steps(work, self.work["done"], self.work.get("total"))
 

@@ -3,16 +3,14 @@
 from collections import Counter
 from typing import Any
 
-from weft.brain.state import BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.kube.client.api import Api
 from weft.kube.client.cache import Cache
 from weft.kube.client.errors import ApiError
 from weft.kube.logs import Log
-from weft.kube.metrics import Metrics
 from weft.kube.names import queues_path
-from weft.kube.operator.nodebook import NodeBook
 from weft.kube.operator.sight import QueueSight
-from weft.kube.operator.status import stamp, title
+from weft.kube.operator.status import stamp
 from weft.model.ids import QueueId
 from weft.model.state import State
 from weft.policy.tenancy.quota import NO_LIMIT
@@ -68,28 +66,6 @@ class QueueBook:
         rows = jobs.queue[:size][active].tolist()
         waits = (jobs.state[:size][active] <= State.ADMITTED).tolist()
         return Counter(zip(rows, waits, strict=True))
-
-
-def measure(state: BrainState, nodebook: NodeBook, metrics: Metrics) -> None:
-    """Jobs by state and queue, GPUs by what holds them."""
-    size, jobs = state.size, state.jobs
-    active = jobs.active[:size]
-    names = state.quota.ids
-    pairs = zip(jobs.state[:size][active].tolist(), jobs.queue[:size][active].tolist(), strict=True)
-    counts = Counter(
-        (title(State(where)), str(names[row]) if row >= 0 else "") for where, row in pairs
-    )
-    metrics.jobs_are(counts)
-    rows = len(state.node_ids)
-    present = state.nodes.present[:rows]
-    total = int(state.nodes.gpus[:rows][present].sum())
-    held = sum(sum(seats.values()) for seats in state.held_on)
-    metrics.gpus_are(
-        free=max(total - held, 0),
-        held=held,
-        foreign=nodebook.foreign_gpus(),
-        lost=int(state.nodes.gpus[:rows][~present].sum()),
-    )
 
 
 def _ready(sight: QueueSight, fault: str, now: float) -> dict[str, Any]:

@@ -8,12 +8,13 @@ own status, and is taken in as soon as it fits.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from weft.brain.state.brain_state import BrainState
 from weft.kube.gpu_names import short_name
-from weft.kube.operator.sight import QueueSight
+from weft.kube.operator.sight import JobSight, QueueSight
 from weft.model.errors import SpecError
-from weft.model.ids import GpuType, QueueId
-from weft.model.job import GpuSpeed, Job
+from weft.model.ids import GpuType, JobId, QueueId, TenantId
 from weft.model.queue import Queue, QueueTree
+from weft.model.request import GpuSpeed, JobRequest
 
 
 def build_tree(sights: Mapping[str, QueueSight]) -> tuple[QueueTree, dict[str, str]]:
@@ -64,11 +65,38 @@ def admits(sight: QueueSight | None, namespace: str) -> bool:
     return namespace in sight.spec.namespaces
 
 
-def as_meant(job: Job, queues: Mapping[str, QueueSight]) -> Job:
+def as_meant(job: JobRequest, queues: Mapping[str, QueueSight]) -> JobRequest:
     """GPU types by their short names; a queue closed to the namespace is no queue for it."""
     if job.gpu_types:
         short = dict.fromkeys(GpuType(short_name(accepted.type)) for accepted in job.gpu_types)
         job = replace(job, gpu_types=tuple(GpuSpeed(name) for name in short))
-    if admits(queues.get(job.queue), job.tenant):
-        return job
-    return replace(job, queue=QueueId(f"{job.queue} for {job.tenant}"))
+    return replace(job, queue=queue_for(job.queue, job.tenant, job.priority, queues))
+
+
+def queue_for(
+    asked: QueueId, tenant: TenantId, priority: int, queues: Mapping[str, QueueSight]
+) -> QueueId:
+    """The queue itself, or the name of none where it is closed to the namespace or the priority.
+
+    Who may use a queue can change at any time, so this is asked again whenever a queue changes.
+    """
+    sight = queues.get(asked)
+    if not admits(sight, tenant):
+        return QueueId(f"{asked} for {tenant}")
+    most = None if sight is None or sight.spec is None else sight.spec.max_priority
+    if most is not None and priority > most:
+        return QueueId(f"{asked} for priority {priority} (at most {most})")
+    return asked
+
+
+def misplaced(
+    state: BrainState, jobs: Mapping[str, JobSight], queues: Mapping[str, QueueSight]
+) -> bool:
+    """Whether some job is in a queue that its namespace may not use, or out of one it may."""
+    known = ((job, state.slot_of.get(JobId(key))) for key, job in jobs.items() if job.spec)
+    return any(
+        state.spec(slot).queue
+        != queue_for(QueueId(job.spec.queue), TenantId(job.namespace), job.spec.priority, queues)
+        for job, slot in known
+        if slot is not None and job.spec is not None
+    )

@@ -24,13 +24,14 @@ from weft.brain.event import (
     WorkerLost,
 )
 from weft.kube.names import HEAD_SEAT, pod_name
+from weft.kube.operator.leaving import fenced
 from weft.kube.operator.patience import patience
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.kube.operator.step import CreatePods, Look, Note, RecordSeats, Step
 from weft.kube.operator.workers import (
     divided,
     failed,
-    fenced,
+    failure_of,
     have_finished,
     is_guilty,
     to_delete,
@@ -189,7 +190,7 @@ def _worker_lost(look: Look, crew: _Crew, numbers: Collection[int]) -> Step:
     pod = crew.settled.get(number)
     (seat,) = crew.seats.only({number}).seats
     node = NodeId(pod.node) if pod is not None and pod.node else seat.node
-    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node))
+    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node, failure_of(pod)))
 
 
 def _named(look: Look, crew: _Crew, numbers: Collection[int]) -> str:

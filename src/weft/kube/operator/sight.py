@@ -11,42 +11,51 @@ from datetime import datetime
 from typing import Any
 
 from weft.brain.event import Past
-from weft.kube.gpu_names import short_name
 from weft.kube.names import (
     CANCEL_ANNOTATION,
     EPOCH_LABEL,
     FINALIZER,
-    GPU_MEMORY_LABEL,
     GPU_RESOURCE,
-    GPU_TYPE_LABEL,
     JOB_LABEL,
     POOL_LABEL,
-    RACK_LABEL,
     RANK_LABEL,
 )
+from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type, is_mig
+from weft.kube.operator.stored_spec import read_stored
+from weft.kube.pod_requests import NOTHING, PodRequests, pod_requests
 from weft.kube.quantity import gib, parse_quantity
 from weft.kube.reports.payload import Unit
 from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.cluster import Gpu, Node
 from weft.model.errors import SpecError
-from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
+from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
 from weft.model.placement import Placement, Seat
+from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.suit import Offering
 from weft.spec.quantity import duration_seconds
 from weft.spec.reading import validated
 
 Raw = Mapping[str, Any]
 
 LIVE_PHASES = frozenset({"", "Pending", "Running", "Unknown"})
-TOLERATED_TAINTS = frozenset({GPU_RESOURCE})
-EXCLUDING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 OUT_OF_REACH = "node.kubernetes.io/unreachable"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+SET_ASIDE = "SetAside"
+"""A condition of a job that the operator cannot look after for now."""
+
+HELD_UP = "HeldUp"
+"""A condition of a job whose workers should be gone and are not."""
+OUT_OF_MEMORY = "OOMKilled"
 NO_PAST = Past()
 
 
 @dataclass(frozen=True, slots=True)
 class PodSight:
-    """One pod. `job` is empty for a pod that is not of Weft's making."""
+    """One pod. `job` is empty for a pod that is not of Weft's making.
+
+    `leaves_by` is when one that was asked to leave has to be gone.
+    """
 
     uid: str
     version: int
@@ -63,14 +72,19 @@ class PodSight:
     exit_code: int | None
     stuck: str
     unschedulable: str
-    gpus: int
-    cpus: float
-    memory_gib: float
+    takes: PodRequests
+    leaves_by: float | None = None
 
     @property
     def key(self) -> str:
         """The job it belongs to."""
         return f"{self.namespace}/{self.job}"
+
+    @property
+    def gpus(self) -> int:
+        """Of any make, whole or in part; network cards and the like are no GPUs."""
+        named = (n for name, n in self.takes.devices if name.endswith("gpu") or is_mig(name))
+        return int(sum(named))
 
     @property
     def live(self) -> bool:
@@ -92,7 +106,11 @@ class PodSight:
 
 @dataclass(frozen=True, slots=True)
 class NodeSight:
-    """One node as the API server knows it; what others use of it is the ledger's to subtract."""
+    """One node as the API server knows it; what others use of it is the ledger's to subtract.
+
+    One that is `outside` is not Weft's to use. `taints` keep jobs away that do not bear them.
+    `out_of_service` is the word of whoever keeps it that it is off.
+    """
 
     uid: str
     version: int
@@ -106,18 +124,35 @@ class NodeSight:
     gpu_memory_gib: float | None
     rack: str
     pool: str
+    out_of_service: bool = False
+    outside: bool = False
+    gpu_resource: str = GPU_RESOURCE
+    devices: tuple[tuple[str, float], ...] = ()
+    taints: tuple[str, ...] = ()
 
-    def beside(self, gpus: int, cpus: float, memory_gib: float) -> Node:
+    def beside(self, held: PodRequests = NOTHING) -> Node:
         """The node as the brain sees it when others hold so much of it."""
+        gpus = max(self.gpus - int(held.of(self.gpu_resource)), 0)
         return Node(
             id=NodeId(self.name),
-            gpus=max(self.gpus - gpus, 0),
+            gpus=gpus,
             gpu=Gpu(GpuType(self.gpu_type), self.gpu_memory_gib),
-            cpus=max(self.cpus - cpus, 0.0),
-            memory_gib=max(self.memory_gib - memory_gib, 0.0),
+            cpus=max(self.cpus - held.cpus, 0.0),
+            memory_gib=max(self.memory_gib - held.memory_gib, 0.0),
             rack=RackId(self.rack),
             pool=PoolId(self.pool),
-            cordoned=self.closed,
+            cordoned=self.closed or self.outside,
+            offering=Offering(self._devices_per_gpu(held, gpus), self.taints),
+        )
+
+    def _devices_per_gpu(self, held: PodRequests, gpus: int) -> tuple[tuple[str, float], ...]:
+        """Of the whole node, or of what others leave, whichever is less."""
+        if not gpus:
+            return ()
+        return tuple(
+            (name, min(amount / self.gpus, max(amount - held.of(name), 0.0) / gpus))
+            for name, amount in self.devices
+            if name != self.gpu_resource
         )
 
     def same_but_for_version(self, other: "NodeSight") -> bool:
@@ -128,7 +163,8 @@ class NodeSight:
 class JobSight:
     """One training job: what was asked, what is recorded of the decision, and its owner's wish.
 
-    `fault` says why a spec cannot be used; `spec` is None then.
+    `fault` says what is wrong with a spec. Fields that this version does not know are left out
+    then, since a newer one may have stored them; `spec` is None where even that does not help.
     """
 
     uid: str
@@ -157,6 +193,11 @@ class JobSight:
         return self.state in ("Succeeded", "Failed", "Cancelled")
 
     @property
+    def accepted(self) -> bool:
+        """Whether an operator has taken it in before: it is not refused any more."""
+        return bool(self.state)
+
+    @property
     def epoch(self) -> int:
         """Of the last decision on record; 0 before the first."""
         return int(self.status.get("decision", {}).get("epoch", 0))
@@ -167,6 +208,12 @@ class JobSight:
         seats = self.status.get("decision", {}).get("seats", ())
         found = tuple(_seat(seat, place) for place, seat in enumerate(seats))
         return Placement(found) if found else None
+
+    @property
+    def plan(self) -> ExecutionPlan | None:
+        """How the last decision on record lets it compute; None before the first."""
+        decision = self.status.get("decision")
+        return None if decision is None else _plan(decision.get("plan") or {})
 
     @property
     def serial(self) -> int:
@@ -191,6 +238,22 @@ class JobSight:
         return None if found is None else bool(found)
 
     @property
+    def held_up(self) -> str:
+        """What is on record of workers that should be gone and are not."""
+        return self._condition(HELD_UP)
+
+    @property
+    def set_aside(self) -> str:
+        """What is on record of why the operator leaves it alone."""
+        return self._condition(SET_ASIDE)
+
+    def _condition(self, kind: str) -> str:
+        for condition in self.status.get("conditions") or ():
+            if condition.get("type") == kind:
+                return str(condition.get("message", ""))
+        return ""
+
+    @property
     def past(self) -> Past:
         found = self.status.get("past")
         if not found:
@@ -200,6 +263,7 @@ class JobSight:
             int(found.get("failures", 0)),
             int(found.get("refusals", 0)),
             int(found.get("preemptions", 0)),
+            int(found.get("losses", 0)),
         )
 
     @property
@@ -225,6 +289,13 @@ class JobSight:
         text = self.status.get("endedAt")
         return None if text is None else parse_time(text)
 
+    def check(self) -> None:
+        """Whatever will be asked of its status can be answered; else this raises, here and now."""
+        decided = (self.epoch, self.placement, self.plan, self.serial, self.joining, self.next_seat)
+        told = (self.held_up, self.past, self.work_saved)
+        others = (self.is_live, told, self.execution, self.ended)
+        hash((decided, others))
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSight:
@@ -243,7 +314,6 @@ def see_pod(raw: Raw) -> PodSight:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     labels = meta.get("labels") or {}
     worker = _worker(status)
-    gpus, cpus, memory_gib = _requests(spec)
     return PodSight(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
@@ -252,39 +322,45 @@ def see_pod(raw: Raw) -> PodSight:
         job=labels.get(JOB_LABEL, ""),
         epoch=_number(labels.get(EPOCH_LABEL)),
         seat=_number(labels.get(RANK_LABEL)),
-        owner=_owner(meta),
+        owner=controller_of(meta),
         node=spec.get("nodeName", ""),
         phase=status.get("phase", ""),
-        reason=status.get("reason", ""),
+        reason=status.get("reason", "") or _out_of_memory(worker),
         deleting="deletionTimestamp" in meta,
+        leaves_by=parse_time(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
         exit_code=worker.get("terminated", {}).get("exitCode"),
         stuck=worker.get("waiting", {}).get("reason", ""),
         unschedulable=_unschedulable(status),
-        gpus=gpus,
-        cpus=cpus,
-        memory_gib=memory_gib,
+        takes=pod_requests(spec),
     )
 
 
-def see_node(raw: Raw) -> NodeSight:
+def see_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> NodeSight:
     meta, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
     labels = meta.get("labels") or {}
     room = status.get("allocatable") or {}
     taints = spec.get("taints") or ()
-    memory = labels.get(GPU_MEMORY_LABEL)
+    resource = rules.gpu_resource(room)
+    kind = gpu_type(labels, resource)
+    barring = rules.barring(taints)
     return NodeSight(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
         name=meta["name"],
         ready=_is_ready(status) and not any(taint["key"] == OUT_OF_REACH for taint in taints),
-        closed=bool(spec.get("unschedulable")) or any(_excludes(taint) for taint in taints),
-        gpus=int(parse_quantity(room.get(GPU_RESOURCE, 0))),
+        out_of_service=any(taint["key"] == OUT_OF_SERVICE for taint in taints),
+        closed=bool(spec.get("unschedulable")) or not {*barring} <= {*rules.job_tolerations},
+        gpus=int(parse_quantity(room.get(resource, 0))),
         cpus=parse_quantity(room.get("cpu", 0)),
         memory_gib=gib(room.get("memory", 0)),
-        gpu_type=short_name(labels.get(GPU_TYPE_LABEL, ANY_GPU)),
-        gpu_memory_gib=None if memory is None else parse_quantity(memory) / 1024.0,
-        rack=labels.get(RACK_LABEL, DEFAULT_RACK),
+        gpu_type=kind,
+        gpu_memory_gib=gpu_memory_gib(labels, resource),
+        rack=rules.rack(labels, DEFAULT_RACK),
         pool=labels.get(POOL_LABEL, DEFAULT_POOL),
+        outside=not rules.select(labels),
+        gpu_resource=resource,
+        devices=devices(room),
+        taints=(*barring, *rules.special(kind, resource)),
     )
 
 
@@ -298,9 +374,9 @@ class JobEyes:
         meta = raw["metadata"]
         found = self._read.get(meta["uid"])
         if found is None:
-            found = self._read[meta["uid"]] = _read_spec(raw.get("spec", {}))
+            found = self._read[meta["uid"]] = read_stored(raw.get("spec", {}))
         annotations = meta.get("annotations") or {}
-        return JobSight(
+        sight = JobSight(
             uid=meta["uid"],
             version=int(meta["resourceVersion"]),
             namespace=meta["namespace"],
@@ -314,6 +390,8 @@ class JobEyes:
             fault=found[1],
             status=raw.get("status") or {},
         )
+        sight.check()
+        return sight
 
     def forget(self, uid: str) -> None:
         self._read.pop(uid, None)
@@ -342,13 +420,6 @@ def parse_time(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def _read_spec(raw: Raw) -> tuple[TrainingJobSpec | None, str]:
-    try:
-        return validated(TrainingJobSpec, raw, name="spec"), ""
-    except SpecError as error:
-        return None, f"{error}: {error.hint}"
-
-
 def _seat(raw: Raw, place: int) -> Seat:
     return Seat(
         NodeId(raw["node"]),
@@ -359,7 +430,8 @@ def _seat(raw: Raw, place: int) -> Seat:
     )
 
 
-def _owner(meta: Raw) -> str:
+def controller_of(meta: Raw) -> str:
+    """The uid of the object that made this one; empty where nobody says so."""
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
             return str(owner["uid"])
@@ -374,6 +446,24 @@ def _worker(status: Raw) -> Raw:
     return {}
 
 
+def _plan(said: Raw) -> ExecutionPlan:
+    return ExecutionPlan(
+        data=int(said.get("data", 0)),
+        tensor=int(said.get("tensor", 1)),
+        pipeline=int(said.get("pipeline", 1)),
+        sharding=Sharding(said.get("sharding", Sharding.NONE)),
+        accumulation_steps=int(said.get("accumulationSteps", 1)),
+        recompute=bool(said.get("recompute", False)),
+        offload=bool(said.get("offload", False)),
+    )
+
+
+def _out_of_memory(worker: Raw) -> str:
+    """The one reason of a container that says more than its exit code."""
+    reason = worker.get("terminated", {}).get("reason")
+    return OUT_OF_MEMORY if reason == OUT_OF_MEMORY else ""
+
+
 def _unschedulable(status: Raw) -> str:
     """The stock scheduler's own words, where it found no room."""
     for condition in status.get("conditions") or ():
@@ -382,37 +472,11 @@ def _unschedulable(status: Raw) -> str:
     return ""
 
 
-def _requests(spec: Raw) -> tuple[int, float, float]:
-    """What the scheduler counts: the sum over containers, or the largest of the first ones."""
-    gpus = cpus = memory = 0.0
-    for container in spec.get("containers") or ():
-        one = _asked(container)
-        gpus, cpus, memory = gpus + one[0], cpus + one[1], memory + one[2]
-    for container in spec.get("initContainers") or ():
-        one = _asked(container)
-        gpus, cpus, memory = max(gpus, one[0]), max(cpus, one[1]), max(memory, one[2])
-    return int(gpus), cpus, memory
-
-
-def _asked(container: Raw) -> tuple[float, float, float]:
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return (
-        parse_quantity(asked.get(GPU_RESOURCE, 0)),
-        parse_quantity(asked.get("cpu", 0)),
-        gib(asked.get("memory", 0)),
-    )
-
-
 def _is_ready(status: Raw) -> bool:
     for condition in status.get("conditions") or ():
         if condition["type"] == "Ready":
             return bool(condition["status"] == "True")
     return False
-
-
-def _excludes(taint: Raw) -> bool:
-    return taint.get("effect") in EXCLUDING_EFFECTS and taint["key"] not in TOLERATED_TAINTS
 
 
 def _number(label: str | None) -> int:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from weft.brain.event import Past
-from weft.kube.operator.sight import JobSight
+from weft.kube.operator.sight import HELD_UP, SET_ASIDE, JobSight
 from weft.model.decision import Assignment
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -36,6 +36,7 @@ class Standing:
     work: Mapping[str, Any] | None = None
     metrics: Mapping[str, float] | None = None
     live: bool | None = None
+    held_up: str = ""
 
 
 def decision_patch(
@@ -50,7 +51,6 @@ def decision_patch(
         "leader": leader,
         # Null takes away what an earlier decision said; every field costs the API server time.
         "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
-        "group": None if assignment.group is None else assignment.group.id,
         "seats": [_seat(seat) for seat in assignment.placement.seats],
         **{name: None for name in OF_AN_EPOCH if name in job.status.get("decision", {})},
     }
@@ -83,6 +83,21 @@ def seats_patch(
 def standing_patch(job: JobSight, standing: Standing, now: float) -> Patch:
     """Where the job stands, without touching its decision."""
     return _guarded(job, _standing(job, standing, now))
+
+
+def aside_patch(job: JobSight, why: str, now: float) -> Patch:
+    """The condition that it is set aside, or that no more; all else stays as it is."""
+    before = {found["type"]: found for found in job.status.get("conditions") or ()}
+    was = before.pop(SET_ASIDE, None)
+    kept = [*before.values()]
+    if why:
+        told = why[:MESSAGE_LIMIT]
+        kept.append(_condition(was, SET_ASIDE, True, "Fault", told, job.generation, now))
+    return _guarded(job, {"conditions": kept})
+
+
+UNDERSTOOD = "Understood"
+"""A condition that is only there where it is not true: this version cannot read all of a spec."""
 
 
 def stamp(seconds: float) -> str:
@@ -163,6 +178,7 @@ def _past(past: Past) -> Patch:
         "failures": past.failures,
         "refusals": past.refusals,
         "preemptions": past.preemptions,
+        "losses": past.losses,
     }
 
 
@@ -185,13 +201,20 @@ def _conditions(job: JobSight, standing: Standing, now: float) -> list[Patch]:
     before = {found["type"]: found for found in job.status.get("conditions") or ()}
     facts = {
         "Admitted": state.holds_seats or state is State.ADMITTED,
-        "Running": state in (State.RUNNING, State.RESIZING, State.MIGRATING),
+        "Running": state in (State.RUNNING, State.RESIZING),
         "Finished": state.final,
     }
-    return [
+    found = [
         _condition(before.get(kind), kind, true, why, text[:MESSAGE_LIMIT], job.generation, now)
         for kind, true in facts.items()
     ]
+    if standing.held_up:
+        was, told = before.get(HELD_UP), standing.held_up[:MESSAGE_LIMIT]
+        found.append(_condition(was, HELD_UP, True, "WorkersStay", told, job.generation, now))
+    if job.fault:
+        was, fault = before.get(UNDERSTOOD), job.fault[:MESSAGE_LIMIT]
+        found.append(_condition(was, UNDERSTOOD, False, "UnknownSpec", fault, job.generation, now))
+    return found
 
 
 def _condition(  # noqa: PLR0917 - the fields of a condition, in its own order

@@ -4,10 +4,11 @@ Everything here is a frozen value, so a step can be tested without a cluster and
 surprises.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from weft.brain.event import Event
+from weft.kube.operator.allowance import GENEROUS, Allowance
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
@@ -21,10 +22,12 @@ class Rules:
 
     pods: bool = True
     default_image: str = ""
+    allowance: Allowance = GENEROUS
     unschedulable_seconds: float = 30.0
     stuck_seconds: float = 120.0
     join_seconds: float = 300.0
     fence_seconds: float = 60.0
+    keep_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +125,18 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """Delete these pods, each by its uid; `now` does not wait for the kubelet's word."""
+    """Delete these pods, each by its uid; `now` does not wait for the kubelet's word, for `why`."""
 
     pods: tuple[PodSight, ...]
     now: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHeldUp:
+    """Write that workers which should be gone are not, and why."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +158,7 @@ Deed = (
     Record
     | RecordSeats
     | RecordStopping
+    | RecordHeldUp
     | Settle
     | CreatePods
     | DeletePods
@@ -174,6 +186,9 @@ class Step:
 class Look:
     """One look at one job. `lost` maps nodes that are out of reach to the time of their loss.
 
+    `dead` are those that are known to be off.
+
+    The job is None where there is no such object, or where it is `unreadable`.
     `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
     `said_paused_seconds` what it cost to become as wide as the resize under way asks.
     """
@@ -186,8 +201,10 @@ class Look:
     now: float
     rules: Rules
     lost: Mapping[str, float]
+    dead: Collection[str] = ()
     said_live: bool | None = None
     said_paused_seconds: float | None = None
+    unreadable: bool = False
 
     @property
     def id(self) -> JobId:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -28,25 +29,36 @@ from weft.brain.event import (
 )
 from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
-from weft.brain.state import BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
 from weft.kube.client.lease import Leadership
 from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
-from weft.kube.names import JOB_LABEL, jobs_path, pods_path, queues_path
+from weft.kube.names import (
+    GPU_RESOURCE,
+    JOB_LABEL,
+    WORKERS_SELECTOR,
+    jobs_path,
+    pods_path,
+    queues_path,
+)
 from weft.kube.operator import crash
 from weft.kube.operator.beliefs import belief_of, is_counted, slow_change, standing_of, why_of
 from weft.kube.operator.clerk import Clerk
 from weft.kube.operator.course import next_step
+from weft.kube.operator.faults import Faults, job_of
+from weft.kube.operator.figures import measure, tell_decision, tell_lags, tell_waits
 from weft.kube.operator.hands import Hands
+from weft.kube.operator.leaving import HeldUp, held_up, with_held_up
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.measuring import Speeds
 from weft.kube.operator.nodebook import NodeBook
 from weft.kube.operator.progress import Progress
-from weft.kube.operator.queuebook import QueueBook, measure
-from weft.kube.operator.queues import as_meant, build_tree, recipe_of
+from weft.kube.operator.queuebook import QueueBook
+from weft.kube.operator.queues import as_meant, build_tree, misplaced, recipe_of
+from weft.kube.operator.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.sight import (
     JobEyes,
     JobSight,
@@ -59,7 +71,9 @@ from weft.kube.operator.sight import (
 )
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Belief, Look, Note, Rules, Step
+from weft.kube.operator.turns import Turns
 from weft.kube.pods import WorkerSettings
+from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.queue import QueueTree
 from weft.model.state import State
@@ -82,6 +96,8 @@ ACKNOWLEDGED = {
     Verb.RESIZE: "resize-acknowledged",
 }
 
+BOOKS_SECONDS = 5.0
+
 OpenJournal = Callable[[str, QueueTree, Settings], Journal]
 
 log = Log("term")
@@ -103,6 +119,7 @@ class TermSettings:
     rules: Rules
     workers: WorkerSettings
     brain: Settings
+    scale_up: ScaleUp = NO_SCALE_UP
     seed: int | None = None
 
 
@@ -117,6 +134,7 @@ class Term:
         *,
         metrics: Metrics,
         open_journal: OpenJournal,
+        faults: Faults | None = None,
     ) -> None:
         self._api = api
         self._leadership = leadership
@@ -127,14 +145,13 @@ class Term:
         self._eyes = JobEyes()
         self.jobs: Cache[JobSight] = self._cache(api, jobs_path(), self._eyes, self._job_changed)
         self.pods: Cache[PodSight] = self._cache(
-            api, pods_path(), see_pod, self._pod_changed, {"labelSelector": JOB_LABEL}
+            api, pods_path(), see_pod, self._pod_changed, {"labelSelector": WORKERS_SELECTOR}
         )
         self.foreign: Cache[PodSight] = self._cache(
             api, pods_path(), see_pod, self._foreign_changed, FOREIGN_PODS, name="foreign"
         )
-        self.nodes: Cache[NodeSight] = self._cache(
-            api, "/api/v1/nodes", see_node, self._node_changed
-        )
+        see = partial(see_node, rules=settings.workers.nodes)
+        self.nodes: Cache[NodeSight] = self._cache(api, "/api/v1/nodes", see, self._node_changed)
         self.queues: Cache[QueueSight] = self._cache(
             api, queues_path(), see_queue, self._queue_changed
         )
@@ -148,6 +165,7 @@ class Term:
             api, self, workers=settings.workers, metrics=metrics, random=self._random
         )
         self.clerk = Clerk(api, self, metrics)
+        self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self._journal = Journal()
         self._begun = asyncio.Event()
         self._recipe = settings.recipe
@@ -155,12 +173,16 @@ class Term:
         self._pods_of: dict[str, dict[str, PodSight]] = {}
         self._changes: dict[str, int] = {}
         self._whys: dict[str, str] = {}
+        self._leaving: dict[str, PodSight] = {}
+        self._turns = Turns()
+        self._faults = Faults() if faults is None else faults
         self._wake: asyncio.TimerHandle | None = None
-        self._flush: asyncio.Handle | None = None
+        self._nodes_are_due = False
+        self._behind_monotonic = time.time() - time.monotonic()
 
     async def run(self) -> Ending:
         """Lead until it is over; whatever breaks ends it as well."""
-        caches = (self.jobs, self.pods, self.foreign, self.nodes, self.queues)
+        caches = [cache for _, cache in self._followed()]
         tasks: set[asyncio.Task[Any]] = {
             asyncio.create_task(cache.run(), name=cache.name) for cache in caches
         }
@@ -171,9 +193,8 @@ class Term:
             if lost.done():
                 return Ending.LOST
             self._begin()
-            tasks |= {
-                self._task(work) for work in (self.hands.run, self.clerk.run, self._keep_books)
-            }
+            working = (self._turns.run, self.hands.run, self.clerk.run, self._keep_books)
+            tasks |= {self._task(work) for work in (*working, self._placeholders.run)}
             tasks.add(asyncio.create_task(self._afresh.wait(), name="afresh"))
             await _first_of({*tasks, lost})
             return Ending.LOST if lost.done() else Ending.AFRESH
@@ -188,6 +209,11 @@ class Term:
     async def wait_until_begun(self) -> None:
         await self._begun.wait()
 
+    @property
+    def late_seconds(self) -> float:
+        """For how long something that was due has not been done."""
+        return self._turns.late_seconds
+
     # --- the brain ----------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -198,6 +224,7 @@ class Term:
         self.brain = Brain(make_recipe(self._recipe), tree=tree, settings=self._settings.brain)
         self._journal = self._open_journal(self._recipe, tree, self._settings.brain)
         self._begun.set()
+        self.nodebook.seat(self._seated())
         for name in self.nodes.items:
             self.nodebook.touch(name)
         self._tell_nodes()
@@ -211,17 +238,44 @@ class Term:
         self._tell_nodes()
         log.info("term_begun", jobs=len(jobs), nodes=len(self.nodes.items), recipe=self._recipe)
 
+    def _seated(self) -> set[str]:
+        """Nodes on which jobs are, as their decisions on record say."""
+        holding = [job for job in self.jobs.items.values() if not job.final]
+        return {seat.node for job in holding if job.placement for seat in job.placement.seats}
+
     def _meet(self, key: str) -> None:
-        step = next_step(self.look(key, Note()))
-        if step.events:
-            self.deliver_all(step)
+        """Hand a job to the brain, unless it is set aside."""
+        if self.aside(key) is not None:
+            return
+        try:
+            self.deliver_all(next_step(self.look(key, Note())))
+        except Exception as error:
+            if not self.contain(key, error):
+                raise
 
     def deliver_all(self, step: Step) -> None:
         for event in step.events:
             self.deliver(event)
 
     def deliver(self, event: Event) -> None:
-        """One event into the brain; its instructions touch the jobs that they speak of."""
+        """One event into the brain; its instructions touch the jobs that they speak of.
+
+        A brain that was left in the middle of an event decides no more, whoever brought the event:
+        the term ends. So does it, once a fresh look is needed.
+        """
+        if self._afresh.is_set():
+            return
+        try:
+            self._deliver(event)
+        except BadEvent:  # refused at the door, before anything has changed
+            raise
+        except Exception as error:
+            self._turns.break_off(error)
+            if (job := job_of(event)) is not None:
+                self._faults.blame(job, error, self.now(), ended_term=True)
+            raise
+
+    def _deliver(self, event: Event) -> None:
         if isinstance(event, JobSubmitted):
             event = replace(event, job=as_meant(event.job, self.queues.items))
             crash.passing("observed")
@@ -244,34 +298,34 @@ class Term:
         assert decision is not None
         crash.passing("decided")
         self._metrics.round_took(seconds)
-        if not (decision.grants or decision.preemptions or decision.resizes):
+        if not (decision.grants or decision.preemptions or decision.resizes or decision.moves):
             return
         breaches = invariants.check(self.brain.state, decision)
         if breaches:
             self._metrics.invariant_broken(len(breaches))
         invariants.demand(breaches)
-        self._metrics.decided("started", len(decision.grants))
-        self._metrics.decided("preempted", len(decision.preemptions))
-        self._metrics.decided("resized", len(decision.resizes))
+        tell_decision(decision, self._metrics)
         log.debug("round", grants=len(decision.grants), preempted=len(decision.preemptions))
 
     def _take(self, instruction: Instruction) -> None:
         if isinstance(instruction, Wake):
             self._wake_at(instruction.at)
         elif isinstance(instruction, Probe):
-            asyncio.get_running_loop().call_soon(self._answer, instruction)
+            self._turns.soon(partial(self._answer, instruction))
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             why = self._whys[instruction.job] = why_of(instruction)
             log.info(
                 f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
             )
             self.hands.touch(instruction.job)
+        if isinstance(instruction, Start) and instruction.epoch == 1:
+            asked = self.brain.state.spec(self.brain.state.slot_of[instruction.job])
+            self._metrics.job_started_after(self.now() - asked.submit_seconds)
 
     def _wake_at(self, at: float) -> None:
         if self._wake is not None:
             self._wake.cancel()
-        loop = asyncio.get_running_loop()
-        self._wake = loop.call_later(max(at - time.time(), 0.0), self._tick, at)
+        self._wake = self._turns.later(at - self.now(), partial(self._tick, at))
 
     def _tick(self, at: float) -> None:
         """Never before the time that was asked for, though timers may be a hair early."""
@@ -287,6 +341,24 @@ class Term:
             self.hands.touch(probe.job)
             self.deliver(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
 
+    # --- jobs that cannot be looked after -----------------------------------------------------
+
+    def aside(self, key: str) -> tuple[str, float] | None:
+        """Why the job is left alone, and for how long yet."""
+        now = self.now()
+        fault = self._faults.aside(key, now)
+        return None if fault is None else (fault.told, fault.until - now)
+
+    def contain(self, key: str, error: Exception) -> bool:
+        """Whether what went wrong is this job's trouble alone; it is set aside then."""
+        if isinstance(error, NotLeading) or self._turns.broken:
+            return False
+        ends = self._faults.ends_the_term(key, error)
+        fault = self._faults.blame(key, error, self.now(), ended_term=ends)
+        log.error("job_fault", job=key, trace=error, times=fault.times)
+        self._metrics.job_faulted()
+        return not ends
+
     # --- what the hands and the clerk see -----------------------------------------------------
 
     def look(self, key: str, note: Note) -> Look:
@@ -294,12 +366,14 @@ class Term:
         return Look(
             key=key,
             job=self.jobs.items.get(key),
+            unreadable=key in self.jobs.unreadable,
             pods=tuple(self._pods_of.get(key, {}).values()),
             belief=belief,
             note=note,
             now=self.now(),
             rules=self._settings.rules,
             lost=self.nodebook.lost,
+            dead=self.nodebook.dead,
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
         )
@@ -311,8 +385,11 @@ class Term:
         return self.progress.paused_seconds(key, belief.epoch, order.target.width)
 
     def now(self) -> float:
-        """Seconds since 1970; never before what the brain has seen."""
-        return max(time.time(), self.brain.now)
+        """Seconds since 1970, as the wall clock stood when the term began.
+
+        Within a term time only goes on, whatever is done to that clock.
+        """
+        return max(time.monotonic() + self._behind_monotonic, self.brain.now)
 
     @property
     def leader(self) -> int:
@@ -330,6 +407,9 @@ class Term:
     def job_sights(self) -> Mapping[str, JobSight]:
         return self.jobs.items
 
+    def sight(self, key: str) -> JobSight | None:
+        return self.jobs.items.get(key)
+
     def changes(self, key: str) -> int:
         return self._changes.get(key, 0)
 
@@ -339,6 +419,10 @@ class Term:
     def backlog(self) -> int:
         return self.hands.backlog
 
+    def gpu_resource(self, node: str) -> str:
+        sight = self.nodes.items.get(node)
+        return GPU_RESOURCE if sight is None else sight.gpu_resource
+
     def took_job(self, raw: dict[str, Any]) -> None:
         self.jobs.put(raw)
 
@@ -346,7 +430,17 @@ class Term:
         self.pods.put(raw)
 
     def standing(self, key: str, state: State, message: str) -> Standing:
-        return standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
+        found = standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
+        return with_held_up(found, key, self._held_up(key)) if self._leaving else found
+
+    def _held_up(self, key: str) -> list[HeldUp]:
+        """Workers that should be gone, on the nodes that a job waits for if it knows them."""
+        fence = self._settings.rules.fence_seconds
+        held = held_up(self._leaving.values(), self.nodebook.lost, fence, self.now())
+        belief = self._belief(JobId(key))
+        if belief.state is not State.ADMITTED or belief.assignment is None:
+            return held
+        return [one for one in held if one.pod.node in belief.assignment.placement.nodes]
 
     def slow_change(self, key: str) -> str:
         return slow_change(self._belief(JobId(key)), self._pods_of.get(key, {}).values())
@@ -356,12 +450,12 @@ class Term:
 
     def _stands_behind(self, pod: PodSight) -> bool:
         """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
-        if not pod.job:
+        job = self.jobs.items.get(pod.key)
+        if not pod.job or (job is not None and job.uid != pod.owner):
             return False
         counted = is_counted(self.brain.state, pod)
         if counted is not None:
             return counted
-        job = self.jobs.items.get(pod.key)
         if job is None or (job.uid, job.epoch) != (pod.owner, pod.epoch):
             return False
         return job.placement is not None and pod.seat in job.placement.numbers
@@ -398,6 +492,9 @@ class Term:
         else:
             mine[new.name] = new
         self._changes[pod.key] = self._changes.get(pod.key, 0) + 1
+        self._leaving.pop(key, None)
+        if new is not None and new.deleting and new.live:
+            self._leaving[key] = new
         for node in self.ledger.changed(old, new):
             if not self._stands_behind(pod):
                 self._touch_node(node)
@@ -415,13 +512,17 @@ class Term:
 
     def _touch_node(self, name: str) -> None:
         self.nodebook.touch(name)
-        if self.begun and self._flush is None:
-            self._flush = asyncio.get_running_loop().call_soon(self._tell_nodes)
+        if self.begun and not self._nodes_are_due:
+            self._nodes_are_due = True
+            self._turns.soon(self._tell_nodes)
 
     def _tell_nodes(self) -> None:
-        self._flush = None
+        self._nodes_are_due = False
         for event in self.nodebook.news(self.now()):
-            self.deliver(event)
+            try:
+                self.deliver(event)
+            except BadEvent as error:  # one node that cannot be is no reason to lose all others
+                log.error("node_left_out", error=str(error))
 
     def _queue_changed(self, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
         """What the tree can take in is told; all else needs a fresh look."""
@@ -429,7 +530,10 @@ class Term:
             return
         tree, faults = build_tree(self.queues.items)
         self.queuebook.faults = faults
-        if recipe_of(self.queues.items, self._settings.recipe) != self._recipe:
+        state, jobs, queues = self.brain.state, self.jobs.items, self.queues.items
+        if recipe_of(queues, self._settings.recipe) != self._recipe or misplaced(
+            state, jobs, queues
+        ):
             self._afresh.set()
             return
         if set(tree.queues) == set(self.brain.state.tree.queues):
@@ -446,19 +550,21 @@ class Term:
 
     async def _keep_books(self) -> None:
         """Gauges and the status of queues, every few seconds."""
+        told = self.now()
         while True:
-            await asyncio.sleep(5.0)
-            await self.queuebook.write(self.brain.state, self.now())
+            await asyncio.sleep(BOOKS_SECONDS)
+            now = self.now()
+            await self.queuebook.write(self.brain.state, now)
             measure(self.brain.state, self.nodebook, self._metrics)
+            tell_waits(self.brain.state, self._metrics, now - told)
+            told = now
             self._metrics.api_calls_are(self._api.calls)
-            self._measure_watches()
+            tell_lags(self._followed(), self._metrics)
             self._forget_the_gone()
 
-    def _measure_watches(self) -> None:
-        for kind, cache in (("jobs", self.jobs), ("queues", self.queues), ("nodes", self.nodes)):
-            self._metrics.watch_lags(kind, time.monotonic() - cache.heard_at)
-        heard = min(self.pods.heard_at, self.foreign.heard_at)
-        self._metrics.watch_lags("pods", time.monotonic() - heard)
+    def _followed(self) -> list[tuple[str, Cache[Any]]]:
+        caches = (self.jobs, self.queues, self.nodes, self.pods, self.foreign)
+        return [(cache.kind, cache) for cache in caches]
 
     def _forget_the_gone(self) -> None:
         for key in [key for key in self._changes if key not in self.jobs.items]:
@@ -468,12 +574,12 @@ class Term:
                 self.progress.forget(key)
                 self.speeds.forget(key)
                 self.hands.forget(key)
+                self._faults.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         self._begun.clear()
-        for handle in (self._wake, self._flush):
-            if handle is not None:
-                handle.cancel()
+        if self._wake is not None:
+            self._wake.cancel()
         self.hands.stop()
         for task in tasks:
             task.cancel()
@@ -493,9 +599,11 @@ class Term:
         name: str = "",
     ) -> Cache[Any]:
         backoff = Backoff(self._random)
-        return Cache(
+        cache = Cache(
             api, path, trim=trim, on_change=on_change, params=params, backoff=backoff, name=name
         )
+        cache.restarted = partial(self._metrics.watch_restarted, cache.kind)
+        return cache
 
 
 async def _first_of(tasks: set[Any]) -> None:

@@ -6,12 +6,15 @@ that was asked to leave and left, 75 that of one whose surroundings failed. Only
 failures of the job.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from weft.brain.event import JobFailed
-from weft.kube.operator.sight import JobSight, PodSight
+from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
+from weft.kube.operator.leaving import fenced
+from weft.kube.operator.sight import OUT_OF_MEMORY, JobSight, PodSight
 from weft.kube.operator.step import DeletePods, Look, Step
+from weft.model.ids import NodeId
 
 INFRASTRUCTURE: Final = frozenset(
     {
@@ -48,23 +51,6 @@ def to_delete(pods: Iterable[PodSight]) -> DeletePods | None:
     return DeletePods(staying) if staying else None
 
 
-def fenced(look: Look, live: Sequence[PodSight]) -> Step:
-    """Pods of a node that is out of reach never confirm their end; their epoch fences them."""
-    waits = [
-        look.lost[pod.node] + look.rules.fence_seconds for pod in live if pod.node in look.lost
-    ]
-    if not waits:
-        return look.waiting()
-    if min(waits) > look.now:
-        return look.waiting(min(waits))
-    dead = [
-        pod
-        for pod in live
-        if pod.node in look.lost and look.lost[pod.node] + look.rules.fence_seconds <= look.now
-    ]
-    return look.deeds(DeletePods(tuple(dead), now=True))
-
-
 def is_guilty(pod: PodSight) -> bool:
     """The program failed by itself; nothing took it away."""
     if not pod.failed or pod.deleting or pod.reason in INFRASTRUCTURE:
@@ -82,7 +68,7 @@ def asked_to_leave(mine: Mapping[int, PodSight]) -> PodSight | None:
     return None
 
 
-def failed(look: Look, job: JobSight, pods: Iterable[PodSight]) -> Step:
+def failed(look: Look, job: JobSight, pods: Collection[PodSight]) -> Step:
     """A worker failed: the others must go before the brain may hear of it."""
     live = [pod for pod in pods if pod.live]
     if (leaving := to_delete(live)) is not None:
@@ -90,7 +76,25 @@ def failed(look: Look, job: JobSight, pods: Iterable[PodSight]) -> Step:
     if live:
         return fenced(look, live)
     kept = work_kept(look, job, drained=False)
-    return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept))
+    guilty = next((pod for pod in pods if is_guilty(pod)), None)
+    return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept, failure_of(guilty)))
+
+
+def failure_of(pod: PodSight | None) -> Failure:
+    """What a pod that ended shows of why."""
+    if pod is None:
+        return UNEXPLAINED
+    kind = FailureClass.UNKNOWN
+    if pod.reason == OUT_OF_MEMORY:
+        kind = FailureClass.MEMORY
+    elif pod.reason in INFRASTRUCTURE or pod.reason.startswith("OutOf"):
+        kind = FailureClass.NODE
+    elif pod.exit_code == SURROUNDINGS_FAILED:
+        kind = FailureClass.SERVICE
+    code = "" if pod.exit_code is None else f"exit code {pod.exit_code}"
+    shown = ", ".join(part for part in (pod.reason, code) if part)
+    evidence = f"{pod.name}: {shown}" if shown else ""
+    return Failure(kind, evidence, NodeId(pod.node) if pod.node else None, pod.seat)
 
 
 def have_finished(seats: Collection[int], mine: Mapping[int, PodSight]) -> bool:

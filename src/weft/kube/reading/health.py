@@ -4,17 +4,20 @@ A check never raises: what cannot be found out is a finding too. Each finding th
 carries the one thing to do about it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.kube.client.errors import ApiError, Forbidden, NotFound
-from weft.kube.names import API_VERSION, GPU_RESOURCE, GROUP, JOBS, LEASE, QUEUES, VERSION
-from weft.kube.reading.fields import count, moment, part
-from weft.kube.reading.nodes import NODES
+from weft.kube.names import API_VERSION, GROUP, JOBS, LEASE, QUEUES, VERSION
+from weft.kube.node_rules import NodeRules
+from weft.kube.reading.fields import Plain, count, moment, part
+from weft.kube.reading.nodes import NODES, gpu_resource, selected
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.queues import list_queues
+from weft.kube.reading.settings import read_node_rules
 from weft.view.health import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -155,15 +158,30 @@ async def _right(patient: Patient, right: Right) -> Finding:
 
 async def _gpus(patient: Patient) -> list[Finding]:
     try:
-        nodes = (await list_all(patient.api, NODES)).items
+        rules = await read_node_rules(patient.api)
+        nodes = (await list_all(patient.api, NODES, selected(rules))).items
     except Forbidden:
         return [_unseen("gpus", "nodes", "weft-cluster-view")]
-    gpus = [count(part(node, "status", "allocatable").get(GPU_RESOURCE)) for node in nodes]
-    if any(gpus):
-        text = f"{sum(gpus):,} of {GPU_RESOURCE} on {sum(map(bool, gpus)):,} of {len(gpus):,} nodes"
-        return [Finding("gpus", Verdict.OK, text)]
-    text = f"none of {len(gpus):,} nodes offers {GPU_RESOURCE}"
+    if rules.selector and not nodes:
+        text = f"no node has the labels {selected(rules)['labelSelector']}"
+        return [
+            Finding("gpus", Verdict.FAIL, text, "label nodes, or mend the chart's nodes.selector")
+        ]
+    found: Counter[str] = Counter()
+    for node in nodes:
+        resource = gpu_resource(node, rules)
+        found[resource] += count(part(node, "status", "allocatable").get(resource))
+    having = [name for name in sorted(found) if found[name]]
+    if having:
+        text = ", ".join(f"{found[name]:,} of {name}" for name in having)
+        return [Finding("gpus", Verdict.OK, f"{text} on {_share(nodes, rules)}")]
+    text = f"none of {len(nodes):,} nodes offers {' or '.join(rules.gpu_resources)}"
     return [Finding("gpus", Verdict.WARN, text, "install NVIDIA's GPU operator or device plugin")]
+
+
+def _share(nodes: Sequence[Plain], rules: NodeRules) -> str:
+    offers = [part(node, "status", "allocatable").get(gpu_resource(node, rules)) for node in nodes]
+    return f"{sum(count(one) > 0 for one in offers):,} of {len(nodes):,} nodes"
 
 
 async def _lease(patient: Patient) -> list[Finding]:

@@ -6,24 +6,25 @@ told what is missing.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.kube.client.errors import Forbidden
 from weft.kube.names import (
-    GPU_MEMORY_LABEL,
     GPU_RESOURCE,
     GPU_TYPE_LABEL,
     JOB_LABEL,
     POOL_LABEL,
-    RACK_LABEL,
     jobs_path,
     pods_path,
 )
+from weft.kube.node_rules import EVERYWHERE, NodeRules, gpu_memory_gib, gpu_type
+from weft.kube.pod_requests import pod_requests
 from weft.kube.reading.fields import Plain, condition, count, part
 from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
+from weft.kube.reading.settings import read_node_rules
 from weft.view.nodes import NodeLine, NodePage
 from weft.view.states import HOLDING
 
@@ -35,7 +36,6 @@ FOREIGN = {
     "labelSelector": f"!{JOB_LABEL}",
     "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
 }
-BARRING = frozenset({"NoSchedule", "NoExecute"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +58,41 @@ class Held:
 
 async def list_nodes(api: "Api", namespace: str) -> NodePage:
     """Nodes with their use; `namespace` is counted where the reader may not see all of them."""
-    things = (await list_all(api, NODES)).items
     notes: list[str] = []
+    rules = await read_node_rules(api, notes)
+    things = (await list_all(api, NODES, selected(rules))).items
     held = held_by(await _jobs(api, namespace, notes))
-    foreign = await _foreign(api, notes)
-    return NodePage(tuple(node_line(thing, held, foreign) for thing in things), tuple(notes))
+    names = {thing["metadata"]["name"]: gpu_resource(thing, rules) for thing in things}
+    foreign = await _foreign(api, names, notes)
+    lines = (node_line(thing, held, foreign, rules) for thing in things)
+    return NodePage(tuple(lines), tuple(notes))
 
 
-def node_line(thing: Plain, held: Held, foreign: Counter[str] | None) -> NodeLine:
+def selected(rules: NodeRules) -> dict[str, str]:
+    """What to ask the API server for."""
+    labels = ",".join(f"{key}={value}" for key, value in rules.selector)
+    return {"labelSelector": labels} if labels else {}
+
+
+def gpu_resource(thing: Plain, rules: NodeRules) -> str:
+    return rules.gpu_resource(part(thing, "status", "allocatable"))
+
+
+def node_line(
+    thing: Plain, held: Held, foreign: Counter[str] | None, rules: NodeRules = EVERYWHERE
+) -> NodeLine:
     name, labels = thing["metadata"]["name"], part(thing, "metadata", "labels")
     allocatable = part(thing, "status", "allocatable")
-    memory = count(labels.get(GPU_MEMORY_LABEL))
+    resource = gpu_resource(thing, rules)
     return NodeLine(
         name=name,
-        state=node_state(thing),
-        gpu_type=labels.get(GPU_TYPE_LABEL),
-        gpu_memory_mib=memory or None,
-        gpus=count(allocatable.get(GPU_RESOURCE)),
+        state=node_state(thing, rules),
+        gpu_type=_type(labels, resource),
+        gpu_memory_mib=_memory_mib(labels, resource),
+        gpus=count(allocatable.get(resource)),
         used_gpus=held.gpus[name],
         foreign_gpus=None if foreign is None else foreign[name],
-        rack=labels.get(RACK_LABEL),
+        rack=rules.rack(labels, "") or None,
         pool=labels.get(POOL_LABEL),
         cpus=str(allocatable.get("cpu", "")),
         memory=str(allocatable.get("memory", "")),
@@ -85,22 +100,22 @@ def node_line(thing: Plain, held: Held, foreign: Counter[str] | None) -> NodeLin
     )
 
 
-def node_size(thing: Plain) -> NodeSize:
+def node_size(thing: Plain, rules: NodeRules = EVERYWHERE) -> NodeSize:
     meta = part(thing, "metadata")
-    gpus = count(part(thing, "status", "allocatable").get(GPU_RESOURCE))
-    return NodeSize(meta["uid"], int(meta["resourceVersion"]), gpus, node_state(thing) == "Ready")
+    gpus = count(part(thing, "status", "allocatable").get(gpu_resource(thing, rules)))
+    ready = node_state(thing, rules) == "Ready"
+    return NodeSize(meta["uid"], int(meta["resourceVersion"]), gpus, ready)
 
 
-def node_state(thing: Plain) -> str:
+def node_state(thing: Plain, rules: NodeRules = EVERYWHERE) -> str:
     """`Ready`, or the first thing that keeps new work away."""
     ready = condition(part(thing, "status").get("conditions"), "Ready")
     if ready is None or ready.get("status") != "True":
         return "NotReady"
     if part(thing, "spec").get("unschedulable"):
         return "Cordoned"
-    taints = part(thing, "spec").get("taints") or []
-    barred = [t for t in taints if t.get("effect") in BARRING and t.get("key") != GPU_RESOURCE]
-    return "Tainted" if barred else "Ready"
+    barring = rules.barring(part(thing, "spec").get("taints") or [])
+    return "Ready" if {*barring} <= {*rules.job_tolerations} else "Tainted"
 
 
 def held_by(jobs: Iterable[Plain]) -> Held:
@@ -117,13 +132,6 @@ def held_by(jobs: Iterable[Plain]) -> Held:
     return held
 
 
-def requested_gpus(pod: Plain) -> int:
-    """GPUs that a pod holds: its containers' together, or the most that one initial step asks."""
-    spec = part(pod, "spec")
-    steady = sum(map(_gpus, spec.get("containers") or ()))
-    return max([steady, *map(_gpus, spec.get("initContainers") or ())])
-
-
 async def _jobs(api: "Api", namespace: str, notes: list[str]) -> tuple[dict[str, Any], ...]:
     try:
         return (await list_all(api, jobs_path(), selecting(HOLDING))).items
@@ -132,7 +140,10 @@ async def _jobs(api: "Api", namespace: str, notes: list[str]) -> tuple[dict[str,
     return (await list_all(api, jobs_path(namespace), selecting(HOLDING))).items
 
 
-async def _foreign(api: "Api", notes: list[str]) -> Counter[str] | None:
+async def _foreign(
+    api: "Api", resources: Mapping[str, str], notes: list[str]
+) -> Counter[str] | None:
+    """GPUs that others hold, of the kind that each of these nodes counts with."""
     try:
         pods = (await list_all(api, pods_path(), FOREIGN)).items
     except Forbidden:
@@ -140,12 +151,20 @@ async def _foreign(api: "Api", notes: list[str]) -> Counter[str] | None:
         return None
     foreign: Counter[str] = Counter()
     for pod in pods:
-        foreign[pod["spec"]["nodeName"]] += requested_gpus(pod)
+        node = pod["spec"]["nodeName"]
+        if node in resources:
+            foreign[node] += int(pod_requests(pod["spec"]).of(resources[node]))
     return foreign
 
 
-def _gpus(container: Plain) -> int:
-    asked = part(container, "resources")
-    return count(
-        part(asked, "requests").get(GPU_RESOURCE) or part(asked, "limits").get(GPU_RESOURCE)
-    )
+def _type(labels: Mapping[str, str], resource: str) -> str | None:
+    """As NVIDIA's label has it, which tells more than the model."""
+    whole = labels.get(GPU_TYPE_LABEL)
+    if resource == GPU_RESOURCE:
+        return whole
+    return gpu_type(labels, resource)
+
+
+def _memory_mib(labels: Mapping[str, str], resource: str) -> int | None:
+    gib = gpu_memory_gib(labels, resource)
+    return None if gib is None else int(gib * 1024)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from weft.kube.client.errors import Invalid, NotFound, TooManyRequests, Unavailable
-from weft.kube.names import EPOCH_LABEL, JOB_LABEL, pods_path
+from weft.kube.names import EPOCH_LABEL, JOB_LABEL, PLACEHOLDER_LABEL, pods_path
 from weft.kube.reading.jobs import follow_job
 from weft.kube.reading.workers import worker_line
 from weft.view.jobs import JobDetail
@@ -55,7 +55,7 @@ async def follow_job_logs(
                     api,
                     pods_path(namespace),
                     trim=worker_line,
-                    params={"labelSelector": f"{JOB_LABEL}={job}{epoch}"},
+                    params={"labelSelector": f"{JOB_LABEL}={job},!{PLACEHOLDER_LABEL}{epoch}"},
                     on_change=tails.changed,
                 )
                 await pods.sync()

@@ -3,7 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from weft.kube.client.errors import Forbidden
-from weft.kube.names import EPOCH_LABEL, JOB_KIND, JOB_LABEL, RANK_LABEL, pods_path
+from weft.kube.names import (
+    EPOCH_LABEL,
+    JOB_KIND,
+    JOB_LABEL,
+    PLACEHOLDER_LABEL,
+    RANK_LABEL,
+    pods_path,
+)
 from weft.kube.reading.fields import Plain, count, moment, part
 from weft.kube.reading.paging import list_all
 from weft.view.workers import EventLine, WorkerLine
@@ -16,7 +23,8 @@ async def list_workers(
     api: "Api", namespace: str, job: str, *, epoch: int | None = None
 ) -> tuple[WorkerLine, ...]:
     """A job's pods by epoch and rank; none where the reader may not see pods."""
-    selector = f"{JOB_LABEL}={job}" + ("" if epoch is None else f",{EPOCH_LABEL}={epoch}")
+    selector = f"{JOB_LABEL}={job},!{PLACEHOLDER_LABEL}"
+    selector += "" if epoch is None else f",{EPOCH_LABEL}={epoch}"
     try:
         found = await list_all(api, pods_path(namespace), {"labelSelector": selector})
     except Forbidden:

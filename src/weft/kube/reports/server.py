@@ -105,6 +105,17 @@ def kubeflow_path(namespace: str, job: str) -> str:
     return KUBEFLOW_ROUTE.path.format(namespace=namespace, name=job)
 
 
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What the kubelet asks: whether to send anybody here, and whether to let the process be."""
+
+    ready: Callable[[], bool] = lambda: True
+    healthy: Callable[[], bool] = lambda: True
+
+
+ALWAYS: Final = Probes()
+
+
 class ReportServer:
     """Serves workers at one address and metrics at another."""
 
@@ -116,7 +127,7 @@ class ReportServer:
         leading: Callable[[], bool],
         *,
         metrics: Metrics,
-        ready: Callable[[], bool] = lambda: True,
+        probes: Probes = ALWAYS,
         limits: Limits = USUAL,
     ) -> None:
         self.meetings = Meetings()
@@ -125,7 +136,7 @@ class ReportServer:
         self._sink = sink
         self._leading = leading
         self._metrics = metrics
-        self._ready = ready
+        self._probes = probes
         self._limits = limits
         self._reports = Rates(limits.reports_per_second, limits.reports_at_once)
         self._strangers = Rates(limits.refused_per_second, limits.refused_at_once)
@@ -301,10 +312,11 @@ class ReportServer:
             raise Refusal(421, "not known by this name", hint="Use the address that Weft gave.")
 
     async def _healthy(self, request: web.Request) -> web.Response:
-        return answer({"healthy": True})
+        healthy = self._probes.healthy()
+        return answer({"healthy": healthy}, status=OK if healthy else 503)
 
     async def _is_ready(self, request: web.Request) -> web.Response:
-        ready = self._ready()
+        ready = self._probes.ready()
         return answer({"ready": ready}, status=OK if ready else 503)
 
     async def _measured(self, request: web.Request) -> web.Response:

@@ -19,12 +19,15 @@ from weft.kube.names import GROUP, JOB_KIND, JOBS, QUEUE_KIND, QUEUES, VERSION
 from weft.kube.resources.queue import QueueSpec, QueueStatus
 from weft.kube.resources.structural import PRESERVE, Schema, at, keep_unknown, structural
 from weft.kube.resources.training_job import TrainingJobSpec, TrainingJobStatus
-from weft.spec.job_file import (
+from weft.spec.job_file import MAX_NAME, NAME_PATTERN
+from weft.spec.pod_fields import (
     ENV_PATTERN,
-    MAX_NAME,
-    NAME_PATTERN,
+    GPU_RESOURCE_PATTERN,
+    QUALIFIED_PATTERN,
+    RESERVED_ANNOTATION_PATTERN,
     RESERVED_ENV_PATTERN,
     RESERVED_PATH_PATTERN,
+    RESOURCE_PATTERN,
 )
 
 FOLDER: Final = Path(__file__).parents[4] / "charts" / "weft" / "crds"
@@ -45,6 +48,11 @@ JOB_RULES: Final[Rules] = {
             "self == oldSelf",
             "a job cannot be changed once it is submitted: cancel it and submit another",
         ),
+        (
+            "!has(self.env) || !has(self.env_from)"
+            " || !self.env_from.exists(entry, entry.name in self.env)",
+            "a variable is set in env and in env_from: set it once",
+        ),
     ),
     "spec.resources": (
         (
@@ -53,9 +61,9 @@ JOB_RULES: Final[Rules] = {
         ),
         (
             "string(self.gpus) != '0' || !(has(self.cpus_per_gpu) || has(self.memory_per_gpu)"
-            " || has(self.gpu_type))",
-            "a job without GPUs has cpus and memory, and no cpus_per_gpu, memory_per_gpu or "
-            "gpu_type: remove them, or ask for gpus",
+            " || has(self.gpu_type) || has(self.devices_per_gpu))",
+            "a job without GPUs has cpus and memory, and no cpus_per_gpu, memory_per_gpu, "
+            "gpu_type or devices_per_gpu: remove them, or ask for gpus",
         ),
         (
             "string(self.gpus) == '0' || !(has(self.cpus) || has(self.memory))",
@@ -68,6 +76,45 @@ JOB_RULES: Final[Rules] = {
             "type(self) == int || !string(self).contains('..') ||"
             " int(string(self).split('..')[0]) <= int(string(self).split('..')[1])",
             "the range begins above its end: write the smaller number first, such as 4..16",
+        ),
+    ),
+    "spec.resources.devices_per_gpu": (
+        (
+            f"self.all(name, name.size() <= 200 && name.matches(r'{RESOURCE_PATTERN}'))",
+            "a device is named as its resource is, such as rdma/hca: name it so",
+        ),
+        (
+            f"!self.exists(name, name.matches(r'{GPU_RESOURCE_PATTERN}'))",
+            "GPUs are no devices beside a GPU: ask for them by gpus and gpu_type",
+        ),
+    ),
+    "spec.annotations": (
+        (
+            f"self.all(name, name.size() <= 316 && name.matches(r'{QUALIFIED_PATTERN}'))",
+            "an annotation has a name such as example.com/network: rename it",
+        ),
+        (
+            f"!self.exists(name, name.matches(r'{RESERVED_ANNOTATION_PATTERN}'))",
+            "annotations of kubernetes.io, k8s.io, weft.dev and karpenter.sh are for the cluster "
+            "or for Weft to set: remove them",
+        ),
+    ),
+    "spec.env_from.[]": (
+        (
+            "has(self.secret) != has(self.config_map)",
+            "a variable comes from one place: name a secret or a config_map",
+        ),
+    ),
+    "spec.env_from.[].name": (
+        (
+            f"!self.matches('{RESERVED_ENV_PATTERN}')",
+            "a variable that Weft or the device plugin sets cannot be set by a job: rename it",
+        ),
+    ),
+    "spec.volumes.[]": (
+        (
+            "[has(self.claim), has(self.secret), has(self.config_map)].filter(it, it).size() == 1",
+            "what is mounted is one thing: name a claim, a secret or a config_map",
         ),
     ),
     "spec.grace": (
@@ -152,7 +199,9 @@ def training_jobs() -> dict[str, Any]:
     )
     schema["required"] = ["spec"]
     at(schema, "spec.resources.gpu_type")["x-kubernetes-list-type"] = "set"
+    at(schema, "spec.tolerations")["x-kubernetes-list-type"] = "set"
     _keyed(at(schema, "spec.volumes"), "path")
+    _keyed(at(schema, "spec.env_from"), "name")
     _keyed(at(schema, "status.conditions"), "type")
     _add_rules(schema, JOB_RULES)
     version = _version(schema, JOB_COLUMNS)

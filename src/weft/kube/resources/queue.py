@@ -13,7 +13,8 @@ from pydantic_core import PydanticCustomError
 from weft.kube.resources.status import Condition, Count, Status
 from weft.model.ids import QueueId
 from weft.model.queue import Queue
-from weft.spec.job_file import QueueName, Strict, told
+from weft.spec.job_file import MAX_PRIORITY, QueueName
+from weft.spec.strict import Strict, told
 
 MAX_GPUS: Final = 10_000_000
 RECIPE_PATTERN: Final = r"^[a-z][a-z0-9-]*(\([A-Za-z0-9_=., ()+-]*\))?$"
@@ -61,6 +62,13 @@ class QueueSpec(Strict):
         "Namespaces whose jobs may use the queue; empty means all.",
         allowed="up to 256 names of namespaces",
         example=["vision"],
+    )
+    max_priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = told(
+        None,
+        "The highest priority that its jobs may have; without it, any. A job that asks for more "
+        "waits, and is told.",
+        allowed=f"a whole number -{MAX_PRIORITY} to {MAX_PRIORITY}",
+        example=10,
     )
     recipe: Annotated[str, Field(pattern=RECIPE_PATTERN, max_length=200)] | None = told(
         None,

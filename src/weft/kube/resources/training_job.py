@@ -24,7 +24,6 @@ StateName = Literal[
     "Starting",
     "Running",
     "Resizing",
-    "Migrating",
     "Stopping",
     "Succeeded",
     "Failed",
@@ -78,7 +77,6 @@ class Decision(Status):
     at: Moment | None = Field(None, description="When it was decided.")
     leader: Count = Field(0, description="Lease transitions of the operator that decided.")
     plan: Plan | None = Field(None, description="How it computes; absent means as written.")
-    group: Word = Field("", description="Jobs it is interleaved with; empty if alone.")
     seats: Annotated[list[SeatStatus], Field(max_length=MAX_SEATS)] = Field(
         [], description="Where it runs, in rank order."
     )
@@ -114,6 +112,7 @@ class Past(Status):
     failures: Count = Field(0, description="Times it failed.")
     refusals: Count = Field(0, description="Times the cluster refused its placement.")
     preemptions: Count = Field(0, description="Times it was stopped for others.")
+    losses: Count = Field(0, description="Times in a row that its surroundings failed a worker.")
 
 
 class Execution(Status):

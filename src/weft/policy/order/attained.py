@@ -13,6 +13,7 @@ import numpy as np
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
 from weft.policy.order.ranking import Ranking, by_level
+from weft.policy.order.turn import next_turn
 from weft.policy.service import level_ends, service_level
 
 
@@ -23,10 +24,9 @@ class LeastAttained:
     hold_seconds: float = 600.0
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
-        attained = snapshot.attained(slots)
-        if self.hold_seconds:
-            attained = attained - self.hold_seconds * snapshot.jobs.gpu_rate[slots]
-        return Ranking((attained,))
+        rate = snapshot.jobs.gpu_rate[slots]
+        key = snapshot.attained(slots) - self.hold_seconds * rate
+        return Ranking((key,), wake=next_turn(snapshot.now, key, rate))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """Borda: jobs that can be predicted and jobs that cannot in one line (AITurbo, HPDC 2021).
 
-There are three ballots: by the service that a job has had, by what its growing and by what its
-shrinking would gain. Gains are known of predictable jobs only, so in the last two a job that cannot
-be predicted meets every other by service: its service counts in place of the gains. A job's place
-on a ballot is the number of jobs that come before it there, and half of those level with it, itself
-included: ties are averaged. Its score is the sum of its places; a small score is urgent. Service
-and gains are told by levels that double (`policy.service`), so that jobs of nearly equal service do
-not turn each other round at every round.
+There are three ballots: by the service that a job has had, cores included, by what its growing and
+by what its shrinking would gain. Gains are known of predictable jobs only, so in the last two a job
+that cannot be predicted meets every other by service: its service counts in place of the gains. A
+job's place on a ballot is the number of jobs that come before it there, and half of those level
+with it, itself included: ties are averaged. Its score is the sum of its places; a small score is
+urgent. Service and gains are told by levels that double (`policy.service`), so that jobs of nearly
+equal service do not turn each other round at every round.
 
 A place is a sum over meetings of two, so a job that comes before two others on every ballot, or
 after both, moves them alike and can never turn them round. (With places divided by the number of
@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
-from weft.perf.predictability import predictable
-from weft.policy.order.gains import growth_gains, shrink_gains
+from weft.policy.order.gains import attained_service, foreseen, growth_gains, shrink_gains
 from weft.policy.order.ranking import Ranking, by_level
 from weft.policy.service import service_level
 
@@ -31,20 +30,21 @@ class Borda:
 
     quantiles: tuple[float, ...] = (1 / 3, 2 / 3)
     again_seconds: float = 240.0
+    grain_gpus: int = 1
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
-        levels = levels_of(scores(snapshot, slots), self.quantiles)
+        levels = levels_of(scores(snapshot, slots, self.grain_gpus), self.quantiles)
         waiting = snapshot.jobs.gpu_rate[slots] <= 0
         changes = waiting.any() and not waiting.all()
         wake = snapshot.now + self.again_seconds if changes else None
         return Ranking(by_level(snapshot, slots, levels), levels=levels, wake=wake)
 
 
-def scores(snapshot: Snapshot, slots: Ints) -> Floats:
+def scores(snapshot: Snapshot, slots: Ints, grain_gpus: int = 1) -> Floats:
     """Of each job, in places: small is urgent."""
-    growth, shrink = growth_gains(snapshot, slots), shrink_gains(snapshot, slots)
-    known = predictable(snapshot.jobs.steady[slots]) & ~np.isnan(growth) & ~np.isnan(shrink)
-    served = service_level(snapshot.attained(slots))
+    growth, shrink = growth_gains(snapshot, slots), shrink_gains(snapshot, slots, grain_gpus)
+    known = foreseen(snapshot, slots) & ~np.isnan(growth) & ~np.isnan(shrink)
+    served = service_level(attained_service(snapshot, slots))
     return borda(served, service_level(-growth), service_level(shrink), known)
 
 

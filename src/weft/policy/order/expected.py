@@ -6,7 +6,9 @@ length as in least attained service, and one that is being learnt moves from the
 as its interval closes: AFS-L, AFS-P and AITurbo's two kinds of jobs in one rule.
 
 Of a job whose length nobody knows it is expected that it needs about as much again as it has had
-(for lengths with a heavy tail the best guess there is), give or take a factor.
+(for lengths with a heavy tail the best guess there is), give or take a factor. Those who run are
+taken for shorter by another factor (`held_service`): in a crowd of such jobs, all that stand in
+line would otherwise be in and out every few minutes.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ import numpy as np
 
 from weft.model.snapshot import Floats, Ints, Snapshot
 from weft.policy.order.ranking import Ranking
+from weft.policy.order.turn import next_turn
+from weft.policy.service import held_service
 
 GUESS_FACTOR = 4.0
 NEW_SECONDS = 60.0
@@ -25,7 +29,8 @@ class ExpectedShortest:
     """Order by the place that a job can be expected to take among all by remaining time."""
 
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
-        return Ranking((places(snapshot, slots), middle_seconds(snapshot, slots)))
+        keys = places(snapshot, slots), middle_seconds(snapshot, slots)
+        return Ranking(keys, wake=_next_turn(snapshot, slots))
 
 
 def places(snapshot: Snapshot, slots: Ints) -> Floats:
@@ -52,7 +57,15 @@ def seconds_left(snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
         low, high = low / speed, high / speed
     unknown = np.isnan(low)
     if unknown.any():
-        served = np.maximum(snapshot.attained(slots), NEW_SECONDS)
+        held, _ = held_service(snapshot, slots)
+        served = np.maximum(held, NEW_SECONDS)
         low = np.where(unknown, served / GUESS_FACTOR, low)
         high = np.where(unknown, served * GUESS_FACTOR, high)
     return low, high
+
+
+def _next_turn(snapshot: Snapshot, slots: Ints) -> float | None:
+    """When one of unknown length falls behind another that waits."""
+    low, _ = snapshot.remaining_interval(slots)
+    held, rate = held_service(snapshot, slots[np.isnan(low)])
+    return next_turn(snapshot.now, np.maximum(held, NEW_SECONDS), rate)

@@ -8,10 +8,9 @@ counted: it is called back as soon as anybody needs it.
 
 from dataclasses import dataclass
 
-from weft.model.snapshot import Floats, Ints, Snapshot
+from weft.model.snapshot import Ints, Snapshot
 from weft.policy.order.ranking import Ranking
-
-ROUNDING_SECONDS = 1.0
+from weft.policy.order.turn import next_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +22,4 @@ class LeastShare:
     def __call__(self, snapshot: Snapshot, slots: Ints) -> Ranking:
         rate = snapshot.jobs.share_rate[slots]
         key = snapshot.attained_shares(slots) - self.hold_seconds * rate
-        return Ranking((key,), wake=_next_turn(snapshot.now, key, rate))
-
-
-def _next_turn(now: float, key: Floats, rate: Floats) -> float | None:
-    """When the first of those who run has had more than somebody who waits."""
-    waits = rate <= 0
-    if not waits.any() or waits.all():
-        return None
-    seconds = (key[waits].min() - key[~waits]) / rate[~waits]
-    later = seconds[seconds > 0]
-    return float(now + later.min()) + ROUNDING_SECONDS if len(later) else None
+        return Ranking((key,), wake=next_turn(snapshot.now, key, rate))

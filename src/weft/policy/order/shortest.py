@@ -8,6 +8,8 @@ import numpy as np
 
 from weft.model.snapshot import Ints, Snapshot
 from weft.policy.order.ranking import Ranking
+from weft.policy.order.turn import next_turn
+from weft.policy.service import held_service
 
 
 def by_remaining_time(snapshot: Snapshot, slots: Ints) -> Ranking:
@@ -31,5 +33,6 @@ def by_time_at_least(snapshot: Snapshot, slots: Ints) -> Ranking:
     unknown = np.isnan(seconds)
     if not unknown.any():
         return Ranking((seconds,))
-    served = np.where(unknown, snapshot.attained(slots), 0.0)
-    return Ranking((np.where(unknown, np.inf, seconds), served))
+    held, rate = held_service(snapshot, slots)
+    keys = np.where(unknown, np.inf, seconds), np.where(unknown, held, 0.0)
+    return Ranking(keys, wake=next_turn(snapshot.now, held[unknown], rate[unknown]))

@@ -6,6 +6,7 @@ be placed. A gang stays inside one pool and on one GPU type; a tier is the set o
 type, tried fastest first.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from weft.model.kind import Kind
 from weft.model.snapshot import Bools, Floats, Ints, NodeColumns
+from weft.model.suit import UNDEMANDING, Offering
 
 UNLIMITED = 1 << 40
 
@@ -49,7 +51,12 @@ class Site:
 class Fabric:
     """Derived facts about one set of nodes; made anew when the nodes change."""
 
-    def __init__(self, nodes: NodeColumns, gpu_types: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        gpu_types: tuple[str, ...],
+        offerings: Sequence[Offering] = (),
+    ) -> None:
         self.nodes = nodes
         self.usable = nodes.present & ~nodes.cordoned
         self.count = len(nodes.gpus)
@@ -57,6 +64,8 @@ class Fabric:
         self.total = Total(*(float(a[nodes.present].sum()) or 1.0 for a in amounts))
         self.one_rack = len(np.unique(nodes.rack)) <= 1
         self.one_pool = len(np.unique(nodes.pool)) <= 1
+        self._offerings = offerings
+        self._tainted = any(offering.taints for offering in offerings)
         self._type_codes = {name: code for code, name in enumerate(gpu_types)}
         self._sites: dict[Kind, Site] = {}
         self._fewest: dict[tuple[Kind, int], int] = {}
@@ -75,27 +84,36 @@ class Fabric:
             found = self._fewest[key] = self._count_fewest(kind, width)
         return found
 
+    def suiting(self, kind: Kind) -> Bools | None:
+        """Nodes that have what the kind demands; None: all of them."""
+        demand = kind.demand
+        if not self._offerings or (demand == UNDEMANDING and not self._tainted):
+            return None
+        return np.array([demand.is_met_by(offering) for offering in self._offerings], bool)
+
     def _survey(self, kind: Kind) -> Site:
         ever = gpus_offered(kind, self.nodes.gpus, self.nodes.cpus, self.nodes.memory_gib)
-        tiers = self._tiers(kind, ever * self.usable)
+        suiting = self.suiting(kind)
+        tiers = self._tiers(kind, ever * self.usable, suiting)
+        always = self._tiers(kind, ever, suiting)
         return Site(
             kind,
             tiers,
             int(sum(tier.capacity.sum() for tier in tiers)),
             max((self._largest(kind, tier.capacity) for tier in tiers), default=0),
-            max((self._largest(kind, t.capacity) for t in self._tiers(kind, ever)), default=0),
-            self._hosted(kind),
+            max((self._largest(kind, tier.capacity) for tier in always), default=0),
+            self._hosted(kind, suiting),
         )
 
-    def _hosted(self, kind: Kind) -> bool:
+    def _hosted(self, kind: Kind, suiting: Bools | None) -> bool:
         """Whether some node has the CPUs and memory of a job without GPUs."""
         enough = (self.nodes.cpus >= kind.cpus) & (self.nodes.memory_gib >= kind.memory_gib)
-        return bool(enough.any())
+        return bool((enough if suiting is None else enough & suiting).any())
 
-    def _tiers(self, kind: Kind, whole: Ints) -> tuple[Tier, ...]:
+    def _tiers(self, kind: Kind, whole: Ints, suiting: Bools | None) -> tuple[Tier, ...]:
         codes = np.unique(self.nodes.gpu_type[self.nodes.gpus > 0])
         if not kind.gpu_types and len(codes) <= 1:
-            return (Tier(1.0, None, whole),)
+            return (Tier(1.0, suiting, whole if suiting is None else whole * suiting),)
         speeds = {int(code): 1.0 for code in codes}
         if kind.gpu_types:
             speeds = {
@@ -106,6 +124,7 @@ class Fabric:
         tiers = []
         for code, speed in sorted(speeds.items(), key=lambda item: (-item[1], item[0])):
             mask = self.nodes.gpu_type == code
+            mask = mask if suiting is None else mask & suiting
             tiers.append(Tier(speed, mask, whole * mask))
         return tuple(tiers)
 

@@ -134,6 +134,8 @@ def anywhere(
 
 def _host_only(room: Room, fabric: Fabric, kind: Kind, avoid: Bools | None) -> Offer | None:
     fits = fabric.usable & (room.cpus >= kind.cpus) & (room.memory_gib >= kind.memory_gib)
+    suiting = fabric.suiting(kind)
+    fits = fits if suiting is None else fits & suiting
     if avoid is not None:
         fits = fits & ~avoid
     nodes = np.flatnonzero(fits)

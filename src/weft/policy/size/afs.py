@@ -50,6 +50,7 @@ from weft.model.snapshot import Floats, Ints
 from weft.policy.service import service_level
 from weft.policy.size.climb import Climb, Climbing
 from weft.policy.size.ladder import EQUAL, Ladders
+from weft.policy.supply import Purse
 
 Member = tuple[float, int, int]
 """A job in a heap: its length, its place among equals, its row."""
@@ -65,28 +66,23 @@ class Afs(Climbing):
     lengths_known: bool = True
     coarse: bool = False
 
-    def climbed(self, climb: Climb, left: int) -> Ints:
-        return _Handout(climb, *self._lengths(climb)).handed_out(left)
+    def climbed(self, climb: Climb, purse: Purse) -> Ints:
+        return _Handout(climb, *self._lengths(climb), purse=purse).handed_out()
 
     def _lengths(self, climb: Climb) -> tuple[Floats, Ints, bool]:
         """What jobs are compared by, the order of equals, and whether climbing shortens it."""
         if not self.lengths_known:
             served = service_level(climb.attained) if self.coarse else climb.attained
-            return served, _ranks(climb.seq), False
+            return served, ranks(climb.seq), False
         unknown = np.isnan(climb.work)
         return (
             np.where(unknown, np.inf, climb.work),
-            _ranks(climb.seq, np.where(unknown, climb.attained, 0.0)),
+            ranks(climb.seq, np.where(unknown, climb.attained, 0.0)),
             True,
         )
 
 
-def handed_out_by(climb: Climb, length: Floats, left: int) -> Ints:
-    """AFS's hand-out where jobs in U are compared by any figure, the smallest first."""
-    return _Handout(climb, length, _ranks(climb.seq), False).handed_out(left)
-
-
-def _ranks(*keys: Ints | Floats) -> Ints:
+def ranks(*keys: Ints | Floats) -> Ints:
     """The place of each row when sorted; the last key counts most."""
     ranks = np.empty(len(keys[0]), np.int64)
     ranks[np.lexsort(keys)] = np.arange(len(ranks))
@@ -97,11 +93,15 @@ class _Handout:
     """Jobs on rungs: those in U as a heap by length, the others by the rung on which they wait.
 
     `standing` counts the jobs on each rung; `tops` has the rungs by s and `outside` by r, greatest
-    first. A rung that costs more than is left is out for good with all who stand on it, and is
-    dropped where it is met.
+    first. A rung that costs more than is left in its pool is out for good with all who stand on it,
+    and is dropped where it is met.
     """
 
-    def __init__(self, climb: Climb, length: Floats, rank: Ints, shortening: bool) -> None:
+    def __init__(
+        self, climb: Climb, length: Floats, rank: Ints, shortening: bool, *, purse: Purse
+    ) -> None:
+        self._purse, self._left = purse, purse.left
+        self._pool: Sequence[int] = climb.pool.data
         self._cost, self._gain, self._loss, self._speed = _readable(climb.ladders, len(rank))
         self._length, self._shortening = length.tolist(), shortening
         self._rungs: list[int] = climb.first.tolist()
@@ -116,13 +116,13 @@ class _Handout:
         heapify(self._outside)
         self._inside: list[Member] = []
 
-    def handed_out(self, left: int) -> Ints:
-        """The rung of each job when so many GPUs are handed out, or nobody can have more."""
-        while (top := self._top(left)) is not None:
+    def handed_out(self) -> Ints:
+        """The rung of each job when all is handed out, or nobody can have more."""
+        while (top := self._top()) is not None:
             greatest = self._loss[top]
             level = greatest - EQUAL * abs(greatest)
             self._let_in(level)
-            left = self._phase(top, level, left)
+            self._phase(top, level)
         return np.array(self._rungs, np.int64)
 
     def _members(self, climb: Climb, length: Floats, rank: Ints) -> Iterator[Member]:
@@ -131,12 +131,12 @@ class _Handout:
             length = np.divide(length, speed, out=np.full_like(length, np.inf), where=speed > 0)
         return zip(length.tolist(), rank.tolist(), range(len(rank)), strict=True)
 
-    def _top(self, left: int) -> int | None:
+    def _top(self) -> int | None:
         """The rung whose s is S."""
-        tops, standing, cost = self._tops, self._standing, self._cost
+        tops, standing, cost, left = self._tops, self._standing, self._cost, self._left
         while tops:
             rung = tops[0][1]
-            if standing[rung] and cost[rung] <= left:
+            if standing[rung] and cost[rung] <= left[self._pool[rung]]:
                 return rung
             heappop(tops)
         return None
@@ -148,26 +148,26 @@ class _Handout:
             for member in waiting.pop(heappop(outside)[1]):
                 heappush(inside, member)
 
-    def _phase(self, top: int, level: float, left: int) -> int:
-        """Serve the members of U while S stays; the GPUs that are left then."""
+    def _phase(self, top: int, level: float) -> None:
+        """Serve the members of U while S stays."""
         inside, standing, cost, rungs = self._inside, self._standing, self._cost, self._rungs
+        left, pool, pay = self._left, self._pool, self._purse.pay
         greatest = self._loss[top]
-        while standing[top] and cost[top] <= left:
+        while standing[top] and cost[top] <= left[pool[top]]:
             member = heappop(inside)
             rung = rungs[member[2]]
-            if cost[rung] > left:
+            if cost[rung] > left[pool[rung]]:
                 continue
             if self._gain[rung] < level:
                 self._wait(rung, member)
                 continue
             standing[rung] -= 1
-            left -= cost[rung]
+            pay(pool[rung], cost[rung])
             rungs[member[2]] = rung = rung + 1
-            if cost[rung] <= left:
+            if cost[rung] <= left[pool[rung]]:
                 self._stand(rung, member, level)
                 if self._loss[rung] > greatest:
                     break
-        return left
 
     def _stand(self, rung: int, member: Member, level: float) -> None:
         """On a new rung, in U or out of it."""

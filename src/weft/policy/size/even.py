@@ -6,13 +6,14 @@ what is left of the last level goes to the jobs that were submitted first.
 """
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
 from weft.model.snapshot import Ints, Snapshot
-from weft.policy.size.available import available_gpus
 from weft.policy.size.bids import Bids
-from weft.policy.size.floors import floors
+from weft.policy.size.floors import floors_and_more
+from weft.policy.supply import Purse, Supply
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,42 @@ class Even:
 
     grain_gpus: int = 1
 
-    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ints:
-        bids = Bids.of(snapshot, slots)
+    def __call__(self, snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
+        bids = Bids.of(snapshot, slots, supply)
+
+        def rise(widths: Ints, purse: Purse) -> Ints:
+            return self._risen(bids, widths, purse)
+
         owed = np.where(bids.stuck, bids.held, 0)
-        widths, left = floors(bids.least, owed, available_gpus(snapshot, slots))
+        return floors_and_more(supply, bids.least, owed, fill=rise)
+
+    def _risen(self, bids: Bids, widths: Ints, purse: Purse) -> Ints:
         rising = np.flatnonzero((widths > 0) & (widths < bids.most) & ~bids.stuck)
-        pieces = left // self.grain_gpus
-        if pieces and len(rising):
-            rising = rising[np.argsort(bids.seq[rising])]
+        if not len(rising):
+            return widths
+        rising = rising[np.argsort(bids.seq[rising])]
+        if not purse.single:
+            return self._risen_by_one(bids, widths, rising, purse)
+        pieces = purse.left[0] // self.grain_gpus
+        if pieces:
+            before = int(widths[rising].sum())
             widths[rising] = self._filled(widths[rising], bids.most[rising], pieces)
+            purse.pay(0, int(widths[rising].sum()) - before)
+        return widths
+
+    def _risen_by_one(self, bids: Bids, widths: Ints, rising: Ints, purse: Purse) -> Ints:
+        """Piece by piece, where not everybody is supplied from the same GPUs."""
+        grain, pool, most = self.grain_gpus, bids.pool, bids.most
+        heap = [(int(widths[row]), place, row) for place, row in enumerate(rising.tolist())]
+        heapify(heap)
+        while heap:
+            width, place, row = heap[0]
+            if grain > purse.left[pool[row]] or width + grain > most[row]:
+                heappop(heap)
+                continue
+            purse.pay(int(pool[row]), grain)
+            widths[row] = width + grain
+            heapreplace(heap, (width + grain, place, row))
         return widths
 
     def _filled(self, widths: Ints, most: Ints, pieces: int) -> Ints:

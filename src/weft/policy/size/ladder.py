@@ -1,6 +1,6 @@
 """Ladders: the widths that a job may climb, and what each rung is worth.
 
-A job climbs from one point of the upper concave hull of its curve to the next. Between two such
+A job climbs from one point of the upper concave hull of its menu to the next. Between two such
 points the curve sags: a greedy step of one GPU would meet a gain that is small, none or negative,
 and stop for good below a width that pays (tables that were interpolated in time sag everywhere).
 On the hull the gain per GPU only falls, so a job that stands still is one that should.
@@ -8,16 +8,17 @@ On the hull the gain per GPU only falls, so a job that stands still is one that 
 A rung may cost several GPUs, because of the hull, of the grain of seats or of network packing. Its
 gain is told per GPU: the rate that, compounded over so many GPUs, makes the whole speed-up.
 
-Jobs of one curve and one range climb the same ladder. Ladders stand one after the other in flat
-columns, so a job's place is one number: its rung.
+Jobs of one menu, one range and one pool climb the same ladder. Ladders stand one after the other in
+flat columns, so a job's place is one number: its rung.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from weft.model.curves import Curves
+from weft.model.menu import Menus
 from weft.model.snapshot import Bools, Floats, Ints, NodeColumns
+from weft.policy.packing import Packing
 
 WORTHWHILE = 1e-9
 """A rung that speeds a job up by no more than this share is not climbed."""
@@ -31,19 +32,19 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Stride:
-    """The widths between which jobs move: in grains from their least, or network-packed.
+    """The widths between which jobs move: in grains from their least, or packed.
 
-    `packed_gpus` are the GPUs of a node: a packed width divides them or is a multiple of them. 0
-    means not packed.
+    `packed_gpus` are the GPUs of a node, by which a `packing` allows widths. 0 means not packed.
     """
 
     grain_gpus: int = 1
     packed_gpus: int = 0
+    packing: Packing = Packing.NETWORK
 
     @classmethod
-    def on(cls, nodes: NodeColumns, *, grain_gpus: int, packed: bool) -> "Stride":
+    def on(cls, nodes: NodeColumns, *, grain_gpus: int, packing: Packing) -> "Stride":
         """Packed widths are those of the largest node."""
-        return cls(grain_gpus, int(nodes.gpus.max(initial=1)) if packed else 0)
+        return cls(grain_gpus, int(nodes.gpus.max(initial=1)) if packing.packs else 0, packing)
 
     def least(self, least: Ints, most: Ints) -> Ints:
         """The first allowed width of each range; its least where none is allowed."""
@@ -65,10 +66,25 @@ class Stride:
         widths[np.cumsum(counts) - counts] = least
         return counts, widths
 
+    def listed(self, least: Ints, most: Ints, rows: Ints) -> tuple[Ints, Ints]:
+        """The same, but only of widths to which a row of the menu is rounded down, and the most."""
+        ends = np.column_stack([rows.clip(least[:, None], most[:, None]), most])
+        owner = np.repeat(np.arange(len(least)), ends.shape[1])
+        width = self.rounded(ends.ravel(), least[owner], most[owner])
+        kept = np.unique(np.column_stack([owner, width]), axis=0)
+        return np.bincount(kept[:, 0], minlength=len(least)), kept[:, 1]
+
+    def rounded(self, width: Ints, least: Ints, most: Ints) -> Ints:
+        """Down to an allowed width, and never below the least."""
+        if not self.packed_gpus:
+            return width - (width - least) % self.grain_gpus
+        packed = self._packed(int(most.max(initial=0)))
+        below = packed[np.maximum(np.searchsorted(packed, width, side="right") - 1, 0)]
+        return np.maximum(np.minimum(below, width), least)
+
     def _packed(self, most: int) -> Ints:
         """Rising, and behind the last a width that no range holds."""
-        node = self.packed_gpus
-        widths = [*(w for w in range(1, node) if node % w == 0), *range(node, most + 1, node)]
+        widths = self.packing.widths(self.packed_gpus, most)
         return np.array([*(w for w in widths if w % self.grain_gpus == 0), NEVER], np.int64)
 
 
@@ -88,18 +104,21 @@ class Ladders:
 
     @classmethod
     def of(
-        cls, curves: Curves, ranges: "Ranges", stride: Stride, *, hull: bool = True
-    ) -> tuple["Ladders", Ints]:
-        """The ladders of these ranges, and the first rung of each."""
-        counts, width = stride.between(ranges.least, ranges.most)
+        cls, menus: Menus, ranges: "Ranges", stride: Stride, *, hull: bool = True
+    ) -> tuple["Ladders", Ints, Ints]:
+        """The ladders of these ranges, the first rung of each, and the pool of each rung."""
+        if menus.dense:
+            counts, width = stride.between(ranges.least, ranges.most)
+        else:
+            counts, width = stride.listed(ranges.least, ranges.most, menus.gpus[ranges.menu])
         owner = np.repeat(np.arange(len(counts)), counts)
-        speed = ranges.speeds(curves, owner, width)
+        speed = ranges.speeds(menus, owner, width)
         if hull:
             kept = _on_hull(owner, width, speed, pinned=width == ranges.held[owner])
             kept = kept[_rising(owner[kept], speed[kept])]
             owner, width, speed = owner[kept], width[kept], speed[kept]
         first = np.searchsorted(owner, np.arange(len(counts)))
-        return cls._priced(owner, width, speed), first
+        return cls._priced(owner, width, speed), first, ranges.pool[owner]
 
     @classmethod
     def _priced(cls, owner: Ints, width: Ints, speed: Floats) -> "Ladders":
@@ -117,33 +136,33 @@ class Ladders:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """From which width to which on which curve, one row per ladder.
+    """From which width to which on which menu, one row per ladder, and who pays for a climb.
 
-    `held` is the width that is being held, where that matters: a curve that is not sure of itself
+    `held` is the width that is being held, where that matters: a menu that is not sure of itself
     is read at its low end below that width, where GPUs would be taken away, and at its high end
     above, and that width is always a rung. -1 means that it does not matter.
     """
 
-    curve: Ints
+    menu: Ints
     least: Ints
     most: Ints
     held: Ints
+    pool: Ints
 
-    def speeds(self, curves: Curves, owner: Ints, width: Ints) -> Floats:
+    def speeds(self, menus: Menus, owner: Ints, width: Ints) -> Floats:
         """Of rungs of these widths on the ladders `owner`."""
-        curve = self.curve[owner]
-        column = np.minimum(width, curves.likely.shape[1] - 1)
-        likely: Floats = curves.likely[curve, column]
+        menu = self.menu[owner]
+        likely = menus.speeds(menu, width)
         if (self.held < 0).all():
             return likely
         held = self.held[owner]
-        low, high = curves.low[curve, column], curves.high[curve, column]
+        low, high = menus.intervals(menu, width)
         apart = np.where(width < held, low, np.where(width > held, high, likely))
         return np.where(held < 0, likely, apart)
 
     def distinct(self) -> tuple["Ranges", Ints]:
         """Each range once, and which of them every row is."""
-        keys = (self.held, self.most, self.least, self.curve)
+        keys = (self.pool, self.held, self.most, self.least, self.menu)
         order = np.lexsort(keys)
         new = np.zeros(len(order), bool)
         new[:1] = True
@@ -152,7 +171,8 @@ class Ranges:
         number = np.empty(len(order), np.int64)
         number[order] = np.cumsum(new) - 1
         one = order[new]
-        return Ranges(self.curve[one], self.least[one], self.most[one], self.held[one]), number
+        found = (self.menu, self.least, self.most, self.held, self.pool)
+        return Ranges(*(column[one] for column in found)), number
 
 
 def places_within(counts: Ints) -> Ints:

@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.model.snapshot import Ints, Snapshot
 from weft.model.state import State
-from weft.policy.size.available import available_gpus
-from weft.policy.size.floors import floors
+from weft.policy.size.floors import floors_and_more
+from weft.policy.supply import Purse, Supply
 
 Narrow = tuple[int, int]
 """A job in a heap: its width and its row."""
@@ -26,41 +26,62 @@ class MaxMin:
 
     grain_gpus: int = 1
 
-    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ints:
+    def __call__(self, snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
         jobs = snapshot.jobs
         least, most, tenants = jobs.min_gpus[slots], jobs.max_gpus[slots], jobs.tenant[slots]
         runs = jobs.state[slots] == State.RUNNING
         stuck = runs & ~jobs.live[slots]
         owed = np.where(stuck, jobs.width[slots], np.where(runs, least, 0))
-        widths, left = floors(least, owed, available_gpus(snapshot, slots))
-        held = _held_by_tenant(snapshot, slots)
-        np.add.at(held, tenants, widths)
-        return self._filled(widths, np.where(stuck, widths, most), tenants, held, left)
+        others = _held_by_tenant(snapshot, slots)
 
-    def _filled(self, widths: Ints, most: Ints, tenants: Ints, held: Ints, left: int) -> Ints:
-        """Tenants as a heap, each with a heap of its jobs: whoever is served alone has to move."""
-        grain = self.grain_gpus
-        growing: dict[int, list[Narrow]] = {}
-        for row in np.flatnonzero((widths > 0) & (widths + grain <= most)).tolist():
-            growing.setdefault(int(tenants[row]), []).append((int(widths[row]), row))
-        for jobs in growing.values():
-            heapify(jobs)
-        heap = [(int(held[tenant]), jobs[0], tenant) for tenant, jobs in growing.items()]
+        def fill(widths: Ints, purse: Purse) -> Ints:
+            held = others.copy()
+            np.add.at(held, tenants, widths)
+            filling = _Filling(np.where(stuck, widths, most), tenants, supply.pool, held)
+            return filling.filled(widths, purse, self.grain_gpus)
+
+        return floors_and_more(supply, least, owed, fill=fill)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """Tenants as a heap, each with a heap of its jobs: whoever is served alone has to move."""
+
+    most: Ints
+    tenants: Ints
+    pool: Ints
+    held: Ints
+
+    def filled(self, widths: Ints, purse: Purse, grain: int) -> Ints:
+        growing = self._growing(widths, grain)
+        heap = [(int(self.held[tenant]), jobs[0], tenant) for tenant, jobs in growing.items()]
         heapify(heap)
-        while heap and left >= grain:
+        while heap:
             share, (width, row), tenant = heap[0]
-            jobs = growing[tenant]
-            widths[row] = width = width + grain
-            left -= grain
-            if width + grain <= most[row]:
-                heapreplace(jobs, (width, row))
-            else:
+            jobs, pool = growing[tenant], int(self.pool[row])
+            if purse.left[pool] < grain:
                 heappop(jobs)
+            else:
+                purse.pay(pool, grain)
+                widths[row] = width = width + grain
+                share += grain
+                if width + grain <= self.most[row]:
+                    heapreplace(jobs, (width, row))
+                else:
+                    heappop(jobs)
             if jobs:
-                heapreplace(heap, (share + grain, jobs[0], tenant))
+                heapreplace(heap, (share, jobs[0], tenant))
             else:
                 heappop(heap)
         return widths
+
+    def _growing(self, widths: Ints, grain: int) -> dict[int, list[Narrow]]:
+        growing: dict[int, list[Narrow]] = {}
+        for row in np.flatnonzero((widths > 0) & (widths + grain <= self.most)).tolist():
+            growing.setdefault(int(self.tenants[row]), []).append((int(widths[row]), row))
+        for jobs in growing.values():
+            heapify(jobs)
+        return growing
 
 
 def _held_by_tenant(snapshot: Snapshot, slots: Ints) -> Ints:

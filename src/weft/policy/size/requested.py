@@ -11,15 +11,17 @@ from typing import Protocol
 import numpy as np
 
 from weft.model.snapshot import Ints, Snapshot
+from weft.policy.packing import Packing
+from weft.policy.supply import Supply
 
 
 class Size(Protocol):
-    """Chooses the width of each of the given jobs."""
+    """Chooses the width of each of the given jobs, under a supply."""
 
-    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ints: ...
+    def __call__(self, snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints: ...
 
 
-def as_requested(snapshot: Snapshot, slots: Ints) -> Ints:
+def as_requested(snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
     return snapshot.jobs.asked_gpus[slots]
 
 
@@ -29,10 +31,10 @@ class NetworkPacked:
 
     inner: Size = as_requested
 
-    def __call__(self, snapshot: Snapshot, slots: Ints) -> Ints:
+    def __call__(self, snapshot: Snapshot, slots: Ints, supply: Supply) -> Ints:
         node_gpus = int(snapshot.nodes.gpus.max(initial=1))
         jobs = snapshot.jobs
-        widths = self.inner(snapshot, slots).tolist()
+        widths = self.inner(snapshot, slots, supply).tolist()
         low, high = jobs.min_gpus[slots].tolist(), jobs.max_gpus[slots].tolist()
         return np.array(
             [
@@ -44,12 +46,17 @@ class NetworkPacked:
 
 
 def packed_width(width: int, node_gpus: int, *, low: int, high: int) -> int:
-    """The widest packed width up to `width`, else the next above it, else `width` itself."""
-    down = next((w for w in range(width, max(low, 1) - 1, -1) if is_packed(w, node_gpus)), None)
+    """The widest packed width up to `width`, else the next above it, else `width` itself.
+
+    Nothing stays nothing: a job that was given no GPU is not to be lifted to its first one.
+    """
+    if width == 0:
+        return 0
+    down = next(
+        (w for w in range(width, max(low, 1) - 1, -1) if Packing.NETWORK.allows(w, node_gpus)), None
+    )
     if down is not None:
         return down
-    return next((w for w in range(width + 1, high + 1) if is_packed(w, node_gpus)), width)
-
-
-def is_packed(width: int, node_gpus: int) -> bool:
-    return node_gpus % width == 0 if width < node_gpus else width % node_gpus == 0
+    return next(
+        (w for w in range(width + 1, high + 1) if Packing.NETWORK.allows(w, node_gpus)), width
+    )

@@ -20,7 +20,10 @@ NO_LIMIT = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class QuotaTable:
-    """The queue tree as rows: path to the root, cap and guarantee of each queue."""
+    """The queue tree as rows: path to the root, cap and guarantee of each queue.
+
+    A queue is `restricted` if something may be refused to it; `limited` says that some queue is.
+    """
 
     ids: tuple[QueueId, ...]
     paths: tuple[tuple[int, ...], ...]
@@ -29,6 +32,7 @@ class QuotaTable:
     guaranteed: tuple[int, ...]
     divided: bool
     restricted: tuple[bool, ...]
+    limited: bool
 
     @classmethod
     def of(cls, tree: QueueTree) -> "QuotaTable":
@@ -44,7 +48,7 @@ class QuotaTable:
         restricted = tuple(
             tree.divided or any(caps[step] < NO_LIMIT for step in path) for path in paths
         )
-        return cls(ids, paths, limits, caps, guaranteed, tree.divided, restricted)
+        return cls(ids, paths, limits, caps, guaranteed, tree.divided, restricted, any(restricted))
 
     def sums(self, own: list[int]) -> list[int]:
         """Use of every queue, its descendants' included, from each queue's own."""
@@ -82,6 +86,14 @@ class QuotaLedger:
             if self.used[step] + gpus > min(caps[step], table.caps[step]):
                 return step
         return None
+
+    def room(self, queue: int, *, firm: bool = False) -> int:
+        """The most GPUs that the queue and its ancestors would let a job have now."""
+        table = self.table
+        if not table.restricted[queue]:
+            return NO_LIMIT
+        caps = table.guaranteed if firm and table.divided else table.caps
+        return min(min(caps[s], table.caps[s]) - self.used[s] for s in table.paths[queue])
 
     def never(self, queue: int, gpus: int, *, firm: bool = False) -> int | None:
         """The queue on the path that could not hold `gpus` even if it were empty."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from weft.model.errors import TraceFault
 from weft.model.ids import GpuType
-from weft.model.job import GpuSpeed, Work
+from weft.model.request import GpuSpeed
+from weft.model.truth import Work
 from weft.trace.cells import read_width
 from weft.trace.faults import OnFault
 from weft.trace.readers.options import Options

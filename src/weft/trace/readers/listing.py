@@ -7,7 +7,7 @@ and become amounts per GPU where it has GPUs. A GPU type is a demand: only such 
 
 from collections.abc import Sequence
 
-from weft.model.job import Width
+from weft.model.request import Width
 from weft.trace.cells import read_gpu_types, read_width
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading

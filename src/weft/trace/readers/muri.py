@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.model.ids import JobId
-from weft.model.job import Width, Work
+from weft.model.request import Width
+from weft.model.truth import Work
 from weft.trace.faults import OnFault
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from weft.model.errors import SpecError, UnknownName
-from weft.model.job import Locality, Width, Work, WorkUnit
+from weft.model.request import Locality, Width, WorkUnit
+from weft.model.truth import Work
 from weft.trace.cells import read_curve, read_flag, read_gpu_types, read_plans, read_width
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading
@@ -18,7 +19,13 @@ from weft.trace.sheet import Sheet
 from weft.trace.workload import JobColumns, works_of_seconds
 
 # Columns that are read by name below; all others that become one field follow the schema.
-BY_NAME = frozenset({"job_id", "tenant", "submit_seconds", "duration_seconds", "samples", "gpus"})
+BY_NAME = frozenset(
+    {
+        *("job_id", "tenant", "submit_seconds", "duration_seconds", "samples", "gpus"),
+        *("work_known", "curve_known"),
+    }
+)
+FLAG_REMEDY = "write true or false"
 CODES = {"gpu_types": read_gpu_types, "curve": read_curve, "plans": read_plans}
 
 
@@ -31,7 +38,7 @@ def translate(reading: Reading, options: Options) -> JobColumns:
         widths=_widths(reading),
         works=_works(reading, options.durations),
         tenants=reading.texts("tenant"),
-        more=_fields(reading, "job") | {"locality": _localities(reading)},
+        more=_more(reading),
         recorded=_fields(reading, "recorded"),
     )
 
@@ -85,7 +92,7 @@ def _works(reading: Reading, durations: Mapping[str, float]) -> list[Work | None
             reading.log.error(
                 index, "samples", f"{count:g}", problem=problem, remedy="give one of the two"
             )
-    works = works_of_seconds(
+    return works_of_seconds(
         reading,
         "duration_seconds",
         seconds,
@@ -93,11 +100,16 @@ def _works(reading: Reading, durations: Mapping[str, float]) -> list[Work | None
         durations=durations,
         instead=[None if count is None else Work(count, WorkUnit.SAMPLES) for count in samples],
     )
-    known = reading.parsed("work_known", read_flag, remedy="write true or false")
-    return [
-        replace(work, known=False) if work and flag is False else work
-        for work, flag in zip(works, known, strict=True)
-    ]
+
+
+def _more(reading: Reading) -> dict[str, Sequence[Any]]:
+    """What becomes of a row beside its name, width and work."""
+    told: dict[str, Sequence[Any]] = {
+        "tell_work": reading.parsed("work_known", read_flag, remedy=FLAG_REMEDY),
+        "tell_curve": reading.parsed("curve_known", read_flag, remedy=FLAG_REMEDY),
+        "locality": _localities(reading),
+    }
+    return _fields(reading, "request") | _fields(reading, "truth") | told
 
 
 def _localities(reading: Reading) -> list[Locality | None]:
@@ -129,7 +141,7 @@ def _fields(reading: Reading, owner: str) -> dict[str, Sequence[Any]]:
 def _cells(reading: Reading, column: Column) -> Sequence[Any]:
     remedy = f"write {column.kind}: {column.meaning}"
     if column.kind is Kind.TEXT:
-        absent = None if column.becomes.startswith("job.") else ""
+        absent = "" if column.becomes.startswith("recorded.") else None
         return [cell or absent for cell in reading.texts(column.name)]
     if column.kind is Kind.FLAG:
         return reading.parsed(column.name, read_flag, remedy=remedy)

@@ -1,0 +1,1 @@
+"""What the brain learns from what workers measure."""

@@ -1,0 +1,1 @@
+"""What the brain says to a world, what it hears, and what it waits for an answer to."""

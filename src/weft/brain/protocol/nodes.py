@@ -1,0 +1,117 @@
+"""Nodes that come, change and go, and queues that do: what there is to give away."""
+
+from weft.brain.context import Context
+from weft.brain.event import NodeAdded, NodeChanged, NodeLost, QueueChanged
+from weft.brain.protocol.admission import NO_QUEUE, Admission
+from weft.brain.protocol.dispatch import Dispatch
+from weft.brain.protocol.pace import Pace
+from weft.brain.protocol.resize import Resizes, left_of
+from weft.brain.state.brain_state import PENDING
+from weft.model.state import State
+from weft.policy.host.shares import fair_of
+
+SITTING = (State.STARTING, State.RUNNING, State.RESIZING)
+
+
+class Nodes:
+    """Follows the supply; who sits on what is gone must go, and nobody waits for it."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        pace: Pace,
+        dispatch: Dispatch,
+        admission: Admission,
+        resizes: Resizes,
+    ) -> None:
+        self._context = context
+        self._pace = pace
+        self._dispatch = dispatch
+        self._admission = admission
+        self._resizes = resizes
+
+    def put(self, event: NodeAdded | NodeChanged) -> None:
+        self._pace.supply_grew = True
+        state = self._context.state
+        row = state.put_node(event.node)
+        self._share_anew()
+        self._withdraw(row)
+        if state.seating.note_shrunk(row):
+            self._relieve(row)
+        self._pace.want()
+
+    def lost(self, event: NodeLost) -> None:
+        state = self._context.state
+        row = state.node_row.get(event.node)
+        if row is None:
+            return
+        state.lose_node(row)
+        self._share_anew()
+        self._clear(row)
+        self._pace.want()
+
+    def queue_changed(self, event: QueueChanged) -> None:
+        state = self._context.state
+        self._pace.supply_grew = True
+        state.set_tree(state.tree.with_queue(event.queue))
+        self._admission.withdraw_pledges(list(state.seating.admitted))
+        for slot in state.slot_of.values():
+            if state.jobs.reason[slot] == NO_QUEUE and state.jobs.queue[slot] >= 0:
+                state.book_wait(slot, self._context.now, PENDING)
+        self._pace.want()
+
+    def make_room(self, row: int) -> None:
+        """Somebody was found there: if the node is not, or is too small for all, some must go."""
+        state = self._context.state
+        if not state.nodes.present[row]:
+            self._clear(row)
+        elif state.seating.note_shrunk(row):
+            self._withdraw(row)
+            self._relieve(row)
+
+    def _share_anew(self) -> None:
+        """A GPU's fair share may be another one."""
+        if self._context.recipe.host is not None:
+            self._context.state.set_fair(fair_of(self._context.state.fabric.nodes))
+
+    def _withdraw(self, row: int) -> None:
+        """Nothing that was promised there holds any more."""
+        self._admission.withdraw_moves(row)
+        self._admission.withdraw_pledges(self._context.state.seating.parties_on(row))
+
+    def _clear(self, row: int) -> None:
+        """Jobs that can train on without the node shrink; the others stop."""
+        state = self._context.state
+        slots, name = state.seating.parties_on(row), state.node_ids[row]
+        self._withdraw(row)
+        for slot in slots:
+            left = left_of(state, slot, {name})
+            if left is not None:
+                self._resizes.ask(slot, left)
+            elif state.state_of(slot) in SITTING:
+                self._dispatch.stop(slot, after=State.QUEUED, why=f"node {name} lost")
+
+    def _relieve(self, row: int) -> None:
+        """Stop as few as it takes: those that have not begun first, then the latest started."""
+        state, seating = self._context.state, self._context.state.seating
+        jobs = state.jobs
+        over = seating.staying_on(row) - int(state.nodes.gpus[row])
+        seated = [
+            (
+                state.state_of(slot) is not State.STARTING,
+                -float(jobs.started[slot]),
+                -int(jobs.seq[slot]),
+                slot,
+            )
+            for slot in seating.parties_on(row)
+            if state.state_of(slot) in SITTING
+        ]
+        why = f"node {state.node_ids[row]} has fewer GPUs"
+        for *_, slot in sorted(seated):
+            if over <= 0:
+                return
+            gpus = seating.gpus_staying(slot, row)
+            if gpus:
+                over -= gpus
+                self._dispatch.stop(slot, after=State.QUEUED, why=why)

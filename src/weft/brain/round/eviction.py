@@ -1,0 +1,215 @@
+"""Eviction: seats for a job from running jobs that must yield to it.
+
+The worst-ranked of those who may go, go first, as few as make room for the tightest placement, and
+nobody is stopped unless the job that needs the seats is granted them.
+"""
+
+import numpy as np
+
+from weft.brain.round import gates
+from weft.brain.round.outcome import Outcome
+from weft.brain.round.rights import Rights
+from weft.brain.round.session import Session
+from weft.brain.round.victims import NEVER, Victim, Victims
+from weft.model.kind import Kind
+from weft.model.snapshot import Bools, Ints
+from weft.policy.place.packing import Offer
+from weft.policy.place.room import Room
+
+ROUNDING = 1e-9
+
+Found = tuple[Offer, list[Victim]]
+
+
+class Eviction:
+    """The search for victims in one round."""
+
+    def __init__(
+        self, session: Session, outcome: Outcome, running: Ints, positions: Ints, late: Bools | None
+    ) -> None:
+        """`late` says of each position in the ranking whether its job has waited too long."""
+        self._session = session
+        self._outcome = outcome
+        self._hopeless: set[int] = set()
+        jobs, yielding = session.snapshot.jobs, session.recipe.yielding
+        may = jobs.preemptible[running]
+        if yielding is not None and not session.divided and late is None:
+            ran = session.now - jobs.started[running]
+            saves, spared = jobs.saves_every_seconds[running], jobs.spared[running]
+            may = may & jobs.yields[running] & yielding.may_go(ran, saves, spared)
+        self._victims = Victims(session.state, running[may], positions[may], session.on_offer)
+        self._rights = Rights(session, self._victims, late)
+
+    def room_in_quota(
+        self, position: int, queue: int, kind: Kind, width: int
+    ) -> list[Victim] | None:
+        """Worse-ranked jobs whose end makes room under the limits; None if that is not enough."""
+        session = self._session
+        if gates.quota(session, kind, queue, width) is None:
+            return []
+        firm, ledger, chosen = not kind.preemptible, session.ledger, []
+        for step in session.state.quota.paths[queue]:
+            if ledger.refusing(queue, width, firm=firm) != step:
+                continue
+            candidates = self._victims.listed(self._rights.under(step, queue, width, position))
+            for victim in self._rights.lawful_in_turn(queue, candidates):
+                if ledger.refusing(queue, width, firm=firm) != step:
+                    break
+                if victim not in chosen:
+                    chosen.append(victim)
+                    ledger.give(victim.queue, victim.width)
+        enough = ledger.refusing(queue, width, firm=firm) is None
+        for victim in chosen:
+            ledger.take(victim.queue, victim.width)
+        return chosen if enough else None
+
+    def find(
+        self,
+        slot: int,
+        key: int,
+        position: int,
+        *,
+        kind: Kind,
+        width: int,
+        forced: list[Victim],
+    ) -> Found | None:
+        """An offer that is good enough, and those who must go for it (the `forced` anyway).
+
+        What fails for a key fails for all who come after it: they have fewer victims.
+        """
+        if key in self._hopeless:
+            return None
+        found = self._find(slot, position, kind=kind, width=width, forced=forced)
+        if found is None:
+            self._hopeless.add(key)
+        return found
+
+    def evict(self, victims: list[Victim], beneficiary: int, width: int) -> bool:
+        """Give their seats to the session; whether more is free afterwards than is asked for."""
+        session = self._session
+        queue = session.queue(beneficiary)
+        for victim in victims:
+            reclaim = session.divided and victim.queue != queue
+            self._outcome.preempted[victim.slot] = (beneficiary, reclaim)
+        session.give(victims)
+        self._victims.remove(victims)
+        spare = sum(victim.width for victim in victims) > width
+        if spare:
+            self._hopeless.clear()
+        return spare
+
+    def granted(self) -> None:
+        """Seats were handed out, by eviction or not: rights may have changed."""
+        self._rights.changed()
+
+    def _find(
+        self, slot: int, position: int, *, kind: Kind, width: int, forced: list[Victim]
+    ) -> Found | None:
+        session, victims = self._session, self._victims
+        if not session.divided and session.free + victims.gpus_behind(position) < width:
+            return None
+        queue = session.queue(slot)
+        mask = self._rights.against(queue, width, position)
+        most = session.free + int(victims.widths[mask].sum()) + sum(v.width for v in forced)
+        if most < width or not (forced or mask.any()):
+            return None
+        if not forced and self._sits_on_one_node(kind, width):
+            found = self._clear_one_node(mask, kind, width)
+            if found is None or self._rights.lawful_in_turn(queue, found[1]) == found[1]:
+                return found
+        elif not forced and not self._within_reach(slot, kind, width, mask):
+            return None
+        eligible = [victim for victim in victims.listed(mask) if victim not in forced]
+        if session.divided:
+            eligible = self._rights.lawful_in_turn(queue, eligible)
+        return self._search(slot, kind, width, forced=forced, eligible=forced + eligible)
+
+    def _sits_on_one_node(self, kind: Kind, width: int) -> bool:
+        """One GPU type, GPUs only, and one node is the place to be."""
+        tiers = self._session.fabric.site(kind).tiers
+        return (
+            not kind.counts_host
+            and len(tiers) == 1
+            and tiers[0].mask is None
+            and 0 < width <= int(tiers[0].capacity.max(initial=0))
+            and (kind.locality.per_node_doubling > 0 or width == 1 or kind.max_nodes == 1)
+        )
+
+    def _clear_one_node(self, mask: Bools, kind: Kind, width: int) -> Found | None:
+        session = self._session
+        free = np.where(session.fabric.usable, session.room.gpus, -NEVER)
+        found = self._victims.one_node(mask, free, width)
+        if found is None:
+            return None
+        node, victims = found
+        offer = Offer(((node, width),), 1, 1.0, session.fabric.site(kind).tiers[0].speed)
+        return offer, self._needed(offer, kind, [], victims) if len(victims) > 1 else victims
+
+    def _within_reach(self, slot: int, kind: Kind, width: int, mask: Bools) -> bool:
+        """A quick no, before a long search: not even with all of them gone."""
+        session = self._session
+        if session.state.counts_host:
+            return True
+        reach = np.where(session.fabric.usable, self._victims.reach(mask, session.room.gpus), 0)
+        trial = Room(reach, session.room.cpus, session.room.memory_gib)
+        offer = session.recipe.place(trial, session.fabric, kind, width, avoid=session.reserved)
+        return offer is not None and self._good_enough(slot, offer)
+
+    def _search(
+        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], eligible: list[Victim]
+    ) -> Found | None:
+        """The fewest of the eligible, worst first, whose seats make an offer good enough.
+
+        More and more are released, twice as many each time; then the shortest list that does
+        is found between the last two.
+        """
+        low, high, step = len(forced) - 1, len(forced), 1
+        offer = self._offer_without(slot, kind, width, eligible[:high])
+        while offer is None:
+            if high == len(eligible):
+                return None
+            low, high, step = high, min(high + step, len(eligible)), step * 2
+            offer = self._offer_without(slot, kind, width, eligible[:high])
+        while high - low > 1:
+            middle = (low + high) // 2
+            fewer = self._offer_without(slot, kind, width, eligible[:middle])
+            low, high, offer = (middle, high, offer) if fewer is None else (low, middle, fewer)
+        return offer, self._needed(offer, kind, forced, eligible[len(forced) : high])
+
+    def _offer_without(self, slot: int, kind: Kind, width: int, gone: list[Victim]) -> Offer | None:
+        """A placement that the job would take if these were gone."""
+        session = self._session
+        trial = session.room.copy()
+        for victim in gone:
+            trial.give(victim.seats)
+        if int(trial.gpus.sum()) < width:
+            return None
+        offer = session.recipe.place(trial, session.fabric, kind, width, avoid=session.reserved)
+        return offer if offer is not None and self._good_enough(slot, offer) else None
+
+    def _good_enough(self, slot: int, offer: Offer) -> bool:
+        return offer.slowdown <= 1.0 or self._session.patience_left_seconds(slot, offer) <= 0
+
+    def _needed(
+        self, offer: Offer, kind: Kind, forced: list[Victim], released: list[Victim]
+    ) -> list[Victim]:
+        """Leave out those without whom the offer stands as well, best-ranked first."""
+        nodes = {node for node, _ in offer.shares}
+        kept = [v for v in released if any(node in nodes for node, *_ in v.seats)]
+        for victim in sorted(kept, key=lambda v: v.position):
+            fewer = [other for other in kept if other is not victim]
+            if self._stands(offer, kind, forced + fewer):
+                kept = fewer
+        return forced + kept
+
+    def _stands(self, offer: Offer, kind: Kind, victims: list[Victim]) -> bool:
+        trial = self._session.room.copy()
+        for victim in victims:
+            trial.give(victim.seats)
+        trial.take(kind, offer.shares)
+        nodes = [node for node, _ in offer.shares]
+        return bool(
+            (trial.gpus[nodes] >= 0).all()
+            and (trial.cpus[nodes] >= -ROUNDING).all()
+            and (trial.memory_gib[nodes] >= -ROUNDING).all()
+        )

@@ -1,0 +1,60 @@
+"""Gates: what can stand between a waiting job and its seats, each with its reason.
+
+The round asks them in this order and books the wait to the first that says no; an explanation
+asks them all.
+"""
+
+from weft.brain.round.session import Session
+from weft.model.kind import Kind
+from weft.model.reason import ReasonCode
+
+
+def never(session: Session, kind: Kind, queue: int, width: int) -> ReasonCode | None:
+    """What no other job's end could change."""
+    site = session.fabric.site(kind)
+    if width > site.largest_ever_gpus or (width == 0 and not site.hosted_ever):
+        return ReasonCode.CONSTRAINT_NEVER
+    if not session.restricted:
+        return None
+    if session.ledger.never(queue, width, firm=not kind.preemptible) is not None:
+        return ReasonCode.QUOTA_NEVER
+    return None
+
+
+def quota(session: Session, kind: Kind, queue: int, width: int) -> ReasonCode | None:
+    """Whether the queue and its ancestors have room for it now."""
+    if not session.restricted:
+        return None
+    firm = not kind.preemptible
+    if session.ledger.refusing(queue, width, firm=firm) is None:
+        return None
+    return ReasonCode.QUOTA_FIRM if firm else ReasonCode.QUOTA_LIMIT
+
+
+def supply(session: Session, kind: Kind, width: int) -> ReasonCode:
+    """Why no placement was found, given that none was."""
+    if width == 0:
+        return ReasonCode.CAPACITY_HOST
+    if width > session.free:
+        return _too_few(session, kind, width)
+    if session.fabric.site(kind).largest_gpus < width:
+        return ReasonCode.HEALTH_LOST
+    if width > session.suitable_free(kind):
+        picky = kind.gpu_types or session.fabric.suiting(kind) is not None
+        return ReasonCode.CONSTRAINT_TYPE if picky else ReasonCode.FRAGMENTED
+    if session.reserved is not None:
+        without = session.recipe.place(session.room, session.fabric, kind, width)
+        if without is not None:
+            return ReasonCode.RESERVED
+    return ReasonCode.FRAGMENTED
+
+
+def _too_few(session: Session, kind: Kind, width: int) -> ReasonCode:
+    if width <= session.free_at_begin:
+        return ReasonCode.PRIORITY_BEHIND
+    if (
+        width > session.fabric.site(kind).largest_gpus
+        or width <= session.free + session.lost_gpus()
+    ):
+        return ReasonCode.HEALTH_LOST
+    return ReasonCode.CAPACITY_BUSY

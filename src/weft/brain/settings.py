@@ -1,0 +1,21 @@
+"""Times that the brain keeps, apart from what the recipe says."""
+
+from dataclasses import dataclass
+
+from weft.failure.backoff import Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long an answer may take, when silence is probed, and how long a job rests."""
+
+    answer_seconds: float = 120.0
+    silence_seconds: float | None = None
+    backoff_seconds: float = 60.0
+    backoff_cap_seconds: float = 3600.0
+    refusals_before_backoff: int = 3
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long a job rests that failed, or that the world would not start."""
+        return Backoff(self.backoff_seconds, self.backoff_cap_seconds)

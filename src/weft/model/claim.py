@@ -1,0 +1,60 @@
+"""A claim: what somebody says of a job beforehand. It may be missing, and it may be wrong.
+
+A request carries claims and no facts, so that whoever decides has to live with a person's guess, a
+row of a log and silence alike. What a claim is worth shows only when the job is measured.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from weft.model.curve import Curve
+from weft.model.host import HostCurve
+
+
+class ClaimSource(StrEnum):
+    """Who says so."""
+
+    USER = "user"
+    """The owner, in the job file: an estimate, and often a generous one."""
+    TRACE = "trace"
+    """A row of a workload, which tells what was recorded: as right as the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkClaim:
+    """How much work there is in all, in the unit of the request."""
+
+    amount: float
+    source: ClaimSource = ClaimSource.USER
+
+
+@dataclass(frozen=True, slots=True)
+class CurveClaim:
+    """How speed goes with the width; without a `curve`: as the GPUs, without loss.
+
+    To claim that is not to say nothing. A job that claims it is believed, and one that claims
+    nothing is measured.
+    """
+
+    curve: Curve | None = None
+    source: ClaimSource = ClaimSource.USER
+
+    @classmethod
+    def linear(cls, source: ClaimSource = ClaimSource.USER) -> Self:
+        return cls(None, source)
+
+
+@dataclass(frozen=True, slots=True)
+class HostClaim:
+    """How speed hangs on cores and host memory; without a `curve`: what is asked for is enough.
+
+    Of a job that claims nothing it is found out what more cores do.
+    """
+
+    curve: HostCurve | None = None
+    source: ClaimSource = ClaimSource.USER
+
+    @classmethod
+    def indifferent(cls, source: ClaimSource = ClaimSource.USER) -> Self:
+        return cls(None, source)

@@ -1,0 +1,57 @@
+"""From what a person wrote to the request that the brain gets."""
+
+from hashlib import blake2b
+
+from weft.model.claim import CurveClaim, HostClaim, WorkClaim
+from weft.model.ids import GpuType, JobId, QueueId, TenantId
+from weft.model.request import GpuSpeed, JobRequest, Width
+from weft.spec.job_file import JobSpec
+from weft.spec.quantity import duration_seconds
+
+
+def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: float) -> JobRequest:
+    """The job as submitted; the larger end of its GPU range is what it asks for.
+
+    One with a range runs under Weft's own runtime, which saves when it is told to stop.
+    """
+    asked = spec.resources
+    width = asked.width
+    return JobRequest(
+        id=id,
+        width=Width(width.least, width.most, width.most),
+        submit_seconds=submit_seconds,
+        tenant=tenant,
+        queue=QueueId(spec.queue),
+        priority=spec.priority,
+        cpus=asked.cpus or 0.0,
+        cpus_per_gpu=asked.cpus_per_gpu or 0.0,
+        memory_gib=spec.memory_gib,
+        memory_gib_per_gpu=spec.memory_gib_per_gpu,
+        gpu_types=tuple(GpuSpeed(GpuType(name)) for name in asked.gpu_type or ()),
+        max_nodes=spec.nodes,
+        checkpoint_interval_seconds=float(spec.checkpoint_seconds),
+        preemptible=spec.preemptible,
+        max_retries=spec.retry.limit,
+        work=_work(spec),
+        curve=_curve(width.least, width.most),
+        host=HostClaim.indifferent(),
+        saves_on_demand=width.least < width.most,
+        program=_program(spec),
+    )
+
+
+def _curve(least: int, most: int) -> CurveClaim | None:
+    """Of a range nobody knows how the job scales before it is measured; one width has no curve."""
+    return CurveClaim.linear() if least == most or most < 1 else None
+
+
+def _program(spec: JobSpec) -> str:
+    """Jobs that run the same command in the same image are runs of one program."""
+    said = "\0".join((spec.image or "", spec.workdir or "", spec.run))
+    return blake2b(said.encode(), digest_size=8).hexdigest()
+
+
+def _work(spec: JobSpec) -> WorkClaim | None:
+    if spec.duration is None:
+        return None
+    return WorkClaim(float(duration_seconds(spec.duration)))

@@ -1,0 +1,141 @@
+"""Operations of a group that are under way, and how a thread waits for one and can be freed."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from torch import Tensor
+
+from weft.model.errors import WorldError
+
+LOOK_SECONDS: Final = 0.0002
+
+
+class Pending(Protocol):
+    """Something that was begun and can be waited for."""
+
+    def wait(self) -> object: ...
+
+
+class Done:
+    """What needs no waiting."""
+
+    def wait(self) -> None:
+        return None
+
+
+DONE: Final = Done()
+
+
+class Flight:
+    """An operation under way; it lets go of torch's work as soon as that has ended, well or not.
+
+    A work keeps the connections of its group open, and an error keeps every frame that it passed
+    through. Were a work or a backend a local of such a frame, a group could be closed and yet not
+    be gone. So what torch raises goes no further: it is told in an error of our own.
+
+    A collective of gloo is waited for by a lock that its end releases, or the cutting of its group:
+    gloo forgets who waits for a message of which only a part has come when its connection ends.
+    """
+
+    def __init__(
+        self,
+        work: Any,  # noqa: ANN401
+        ended: Callable[["Flight"], None],
+        landing: "Landing | Event | None",
+    ) -> None:
+        self._work, self._ended, self._landing = work, ended, landing
+        self.stuck = False
+
+    def wait(self) -> None:
+        work, failure = self._work, ""
+        if work is None:
+            raise WorldError("the group was closed")
+        landing = self._landing
+        landed = landing is None or landing.awaited()
+        try:
+            if landed:
+                work.wait()
+            else:
+                self.stuck, failure = True, "the group was cut"
+        except RuntimeError as error:
+            failure = str(error) or type(error).__name__
+        finally:
+            work = None
+            self.drop()
+        if failure:
+            raise WorldError(failure)
+
+    def cut(self) -> None:
+        """Whoever waits need not wait any longer."""
+        landing = self._landing
+        if landing is not None:
+            landing.give_up()
+
+    def drop(self) -> None:
+        self._work = self._landing = None
+        self._ended(self)
+
+
+class Landing:
+    """The end of an operation, or of all patience with it: whichever comes first."""
+
+    def __init__(self) -> None:
+        self._landed = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    @classmethod
+    def of(cls, work: Any) -> "Landing | None":  # noqa: ANN401
+        """A message between two has none."""
+        landing = cls()
+        try:
+            work.get_future().add_done_callback(lambda _: landing.land())
+        except RuntimeError:
+            return None
+        return landing
+
+    def awaited(self) -> bool:
+        """Wait; whether it has landed."""
+        self._lock.acquire()
+        return self._landed
+
+    def land(self) -> None:
+        self._landed = True
+        self.give_up()
+
+    def give_up(self) -> None:
+        with suppress(RuntimeError):  # somebody was faster
+            self._lock.release()
+
+
+class Event:
+    """The end of an operation on a device, looked for from here: a stream's wait is not ours.
+
+    Only when it has come is the sum there, and only then may anybody vote for it.
+    """
+
+    def __init__(self, work: Any) -> None:  # noqa: ANN401
+        self._work, self._given_up = work, False
+
+    def awaited(self) -> bool:
+        while not self._given_up and not self._work.is_completed():
+            time.sleep(LOOK_SECONDS)
+        work, self._work = self._work, None
+        return not self._given_up and work is not None
+
+    def give_up(self) -> None:
+        self._given_up = True
+
+
+class Staged:
+    """A sum, between processors, of what lies on a device."""
+
+    def __init__(self, tensor: Tensor, copy: Tensor, flight: Pending) -> None:
+        self._tensor, self._copy, self._flight = tensor, copy, flight
+
+    def wait(self) -> None:
+        self._flight.wait()
+        self._tensor.copy_(self._copy)

@@ -1,0 +1,146 @@
+"""A term in one process, without a server, and the objects that it sees.
+
+Objects are handed to its caches as a watch would bring them, and every call to the API fails, so
+nothing but the decisions is looked at.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from weft.brain.event import Tick
+from weft.brain.journal import Journal
+from weft.kube.client.errors import Unavailable
+from weft.kube.metrics import Metrics
+from weft.kube.operator.faults import Faults
+from weft.kube.operator.main import settings_of
+from weft.kube.operator.options import OperatorOptions
+from weft.kube.operator.term import Term
+from weft.model.ids import JobId
+from weft.model.state import State
+
+Raw = dict[str, Any]
+
+
+class NoServer:
+    """Every call fails."""
+
+    calls: dict[str, int] = {}  # noqa: RUF012 - as the real one has it
+
+    async def patch(self, *given: object, **named: object) -> Raw:
+        await asyncio.sleep(0.01)
+        raise Unavailable("down")
+
+    create = delete = get = patch
+
+    def watch(self, *given: object, **named: object) -> Any:  # noqa: ANN401 - never looked at
+        raise Unavailable("down")
+
+
+class Elected:
+    """A lease that is held."""
+
+    transitions = 1
+    leading = True
+
+    async def wait_until_lost(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Stage:
+    """A term, and the objects that it sees."""
+
+    def __init__(
+        self,
+        recipe: str = "backfill",
+        faults: Faults | None = None,
+        metrics: Metrics | None = None,
+        **options: Any,
+    ) -> None:
+        given = {"namespace": "weft", "identity": "me", "recipe": recipe, **options}
+        self.metrics = Metrics() if metrics is None else metrics
+        self.term = Term(
+            NoServer(),  # type: ignore[arg-type]
+            Elected(),  # type: ignore[arg-type]
+            settings_of(OperatorOptions(**given)),
+            metrics=self.metrics,
+            open_journal=lambda *_: Journal(),
+            faults=faults,
+        )
+        self.version = 0
+        self.node("n0")
+
+    def _about(self, name: str, **more: object) -> Raw:
+        self.version += 1
+        return {
+            "uid": name,
+            "name": name,
+            "resourceVersion": str(self.version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            **more,
+        }
+
+    def node(self, name: str, gpus: str = "8") -> None:
+        room = {"nvidia.com/gpu": gpus, "cpu": "64", "memory": "512Gi"}
+        conditions = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": room, "conditions": conditions}
+        self.term.nodes.take_event("ADDED", {"metadata": self._about(name), "status": status})
+
+    def queue(self, name: str, **spec: object) -> None:
+        raw = {"metadata": self._about(name), "spec": spec}
+        self.term.queues.take_event("MODIFIED", raw)
+
+    def job(self, name: str, status: Raw | None = None, **spec: object) -> str:
+        namespace, _, short = name.partition("/")
+        about = self._about(short, namespace=namespace)
+        filled = {"run": "x", "image": "i", **spec}
+        raw = {"metadata": about, "spec": filled, "status": status or {}}
+        self.term.jobs.take_event("MODIFIED", raw)
+        return name
+
+    def pod(self, job: str, epoch: int, seat: int, node: str, **more: object) -> None:
+        namespace, _, short = job.partition("/")
+        labels = {"weft.dev/job": short, "weft.dev/epoch": str(epoch), "weft.dev/rank": str(seat)}
+        owner = {"controller": True, "uid": more.pop("owner", short)}
+        about = self._about(
+            f"{short}-{epoch}-{seat}",
+            namespace=namespace,
+            labels=labels,
+            ownerReferences=[owner],
+            **more,
+        )
+        gpus = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
+        raw = {
+            "metadata": about,
+            "spec": {"nodeName": node, "containers": [gpus]},
+            "status": {"phase": "Running"},
+        }
+        self.term.pods.take_event("ADDED", raw)
+
+    def state(self, job: str) -> State:
+        state = self.term.brain.state
+        return state.state_of(state.slot_of[JobId(job)])
+
+    def figure(self, series: str) -> float:
+        """As it is scraped."""
+        lines = self.metrics.exposition()[0].decode().splitlines()
+        (found,) = (line for line in lines if line.startswith(f"{series} "))
+        return float(found.split()[-1])
+
+    def rounds(self) -> None:
+        for later in range(5):
+            self.term.deliver(Tick(self.term.now() + 20.0 * later))
+
+
+def played(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(scene())  # type: ignore[arg-type]
+
+
+RUNNING: Raw = {
+    "state": "Running",
+    "decision": {
+        "epoch": 1,
+        "width": 1,
+        "seats": [{"number": 0, "node": "n0", "gpus": 1, "cpus": 0.0, "memoryGib": 0.0}],
+    },
+}

@@ -1,0 +1,1 @@
+"""What people write in PyTorch, and that it comes to the same under Weft."""

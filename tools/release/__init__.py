@@ -1,0 +1,1 @@
+"""A release in one command: packages, image, chart, bill of materials, checksums."""
