@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.called import Weft
 from weft.cli.launch_program import program_of
 from weft.model.errors import SpecError
 
@@ -105,3 +106,36 @@ def test_a_script_that_may_not_be_read(here: Path) -> None:
     (here / "train.py").chmod(0)
     with pytest.raises(SpecError, match="may not be read"):
         program_of(("train.py",))
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--nnodes", "2"), "weft submit"),
+        (("--max_restarts=3",), "replaced"),
+        (("--rdzv_endpoint=localhost:0",), "find each other"),
+        (("--master_port", "29501"), "find each other"),
+        (("--tee", "3"), "--show"),
+        (("--shutdown-timeout", "3"), "--grace"),
+        (("-n", "many"), "auto, gpu or cpu"),
+        (("-n", "0"), "above 0"),
+        (("-n", "3", "--shard", "2"), "-n 2"),
+    ],
+)
+def test_what_torchrun_would_take_is_refused_with_what_to_write(
+    weft: Weft, words: tuple[str, ...], hint: str
+) -> None:
+    called = weft("launch", *words, "train.py")
+    assert called.status == 2
+    assert hint in called.err.partition("hint: ")[2]
+
+
+def test_what_python_cannot_read_is_found_before_a_worker_does(here: Path) -> None:
+    (here / "broken.py").write_text("def broken(:\n")
+    (here / "odd.py").write_bytes(b"# coding: no-such\nx = '\xff'\n")
+    (here / "warns.py").write_text("x = '\\d'\n")
+    assert isinstance(program_of(["broken.py"]).mistake, SyntaxError)
+    assert isinstance(program_of(["odd.py"]).mistake, SyntaxError)
+    assert program_of(["warns.py"]).mistake is None
+    assert program_of(["python3", "broken.py"]).mistake is None, "another Python reads otherwise"
+    assert program_of(["./run.sh"]).mistake is None

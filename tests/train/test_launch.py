@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import launching
-from tests.cli.launching import ROOT, environment
+from tests.launch import launching
+from tests.launch.launching import ROOT, environment
 from tests.train.cradle import Forked, begin
 from tests.train.driving import JOBS
 from tests.train.lines import applied, check_each_once, read_lines

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -42,6 +43,21 @@ class Program:
         except OSError:
             return False
         return IMPORTS_WEFT.search(text) is not None
+
+    @property
+    def mistake(self) -> SyntaxError | None:
+        """Why Python cannot read its first file: found before each of its workers finds it."""
+        if self.file is None or self.command[0] != sys.executable:
+            return None  # another interpreter may have another grammar
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(self.file.read_bytes(), str(self.file), "exec", dont_inherit=True)
+        except SyntaxError as error:
+            return error
+        except (OSError, ValueError):
+            return None
+        return None
 
 
 def program_of(words: Sequence[str], *, module: bool = False) -> Program:

@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,6 +56,9 @@ class Wanted:
 def run(words: Sequence[str], wanted: Wanted, lister: Lister = gpus.listed) -> int:
     """Until the job is over; gives the exit status."""
     program = program_of(words, module=wanted.module)
+    if (mistake := program.mistake) is not None:
+        sys.stderr.writelines(traceback.format_exception_only(mistake))
+        return 1  # as Python's own
     folder = Path(tempfile.mkdtemp(prefix="weft-"))
     try:
         settings = settings_of(program, wanted, folder, os.environ, lister)

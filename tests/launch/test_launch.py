@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.called import Weft
-from tests.cli.launching import COMMAND, Begin, Launch, begun, environment, launched
+from tests.launch.launching import COMMAND, Begin, Launch, begun, environment, launched
 
 pytestmark = pytest.mark.timeout(100)
 
@@ -154,28 +153,6 @@ def test_a_module_a_folder_and_an_interpreter(tmp_path: Path) -> None:
         assert launched(tmp_path, *words).out == "out 0\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("--nnodes", "2"), "weft submit"),
-        (("--max_restarts=3",), "replaced"),
-        (("--rdzv_endpoint=localhost:0",), "find each other"),
-        (("--master_port", "29501"), "find each other"),
-        (("--tee", "3"), "--show"),
-        (("--shutdown-timeout", "3"), "--grace"),
-        (("-n", "many"), "auto, gpu or cpu"),
-        (("-n", "0"), "above 0"),
-        (("-n", "3", "--shard", "2"), "-n 2"),
-    ],
-)
-def test_what_torchrun_would_take_is_refused_with_what_to_write(
-    weft: Weft, tmp_path: Path, words: tuple[str, ...], hint: str
-) -> None:
-    called = weft("launch", *words, script(tmp_path, WORDS))
-    assert called.status == 2
-    assert hint in called.err.partition("hint: ")[2]
-
-
 def test_what_torchrun_would_take_is_taken_where_it_means_the_same(tmp_path: Path) -> None:
     words = ("--standalone", "--nnodes=1", "--nproc_per_node", "2", "--max-restarts=0")
     assert sorted(launched(tmp_path, *words, script(tmp_path, WORDS)).out) == sorted(
@@ -228,6 +205,8 @@ def test_output_is_the_scripts_to_the_last_byte(tmp_path: Path) -> None:
 def test_a_script_that_python_cannot_read_is_told_of_once(tmp_path: Path) -> None:
     ended = launched(tmp_path, "-n", "3", script(tmp_path, "def broken(:"))
     assert (ended.status, ended.err.count("SyntaxError")) == (1, 1), ended.err
+    assert "def broken(:" in ended.err
+    assert "rank" not in ended.err, "no worker was started for it"
 
 
 def test_options_behind_the_script_are_the_scripts(tmp_path: Path) -> None:
@@ -312,11 +291,11 @@ def test_gpus_that_are_not_there_are_refused(
     assert (ended.status, hint in ended.err) == (2, True), ended.err
 
 
-def test_without_gpus_auto_is_one_worker_for_each_cpu(tmp_path: Path, weft: Weft) -> None:
+def test_without_gpus_auto_is_one_worker_for_each_cpu(tmp_path: Path) -> None:
     path = script(tmp_path, TELLS)
     assert len(told(tmp_path, "-n", "auto", path)) == len(os.sched_getaffinity(0))
-    called = weft("launch", "-n", "gpu", path)
-    assert (called.status, "-n 2" in called.err) == (2, True)
+    ended = launched(tmp_path, "-n", "gpu", path)
+    assert (ended.status, "-n 2" in ended.err) == (2, True)
 
 
 def test_a_run_goes_on_under_one_id(tmp_path: Path) -> None:
