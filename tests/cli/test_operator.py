@@ -49,6 +49,7 @@ def test_every_option_arrives(
         "--metrics-port": "1",
         "--tls-cert": "c",
         "--tls-key": "k",
+        "--tls-ca": "a",
         "--journal": "j",
         "--workers": "none",
         "--backoff-seconds": "5",
@@ -73,6 +74,7 @@ def test_every_option_arrives(
         run_as_user=None,
         tls_cert="c",
         tls_key="k",
+        tls_ca="a",
         journal="j",
         workers="none",
         backoff_seconds=5.0,
@@ -98,6 +100,15 @@ def test_options_reach_workers_and_rules() -> None:
     settings = settings_of(options)
     assert settings.workers.report_ca_path == "/ca.crt"
     assert settings.rules.fence_seconds == 7.0
+
+
+def test_isolation_reaches_workers() -> None:
+    options = OperatorOptions(
+        namespace="a", identity="b", isolated=True, reached_from=("team=boards", "zone=")
+    )
+    workers = settings_of(options).workers
+    assert workers.isolated
+    assert workers.reached_from == (("team", "boards"), ("zone", ""))
 
 
 def test_each_term_leaves_a_journal_that_replays(weft: Weft, tmp_path: Path) -> None:

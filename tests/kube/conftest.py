@@ -22,6 +22,7 @@ CRDS = Path(__file__).parents[2] / "charts" / "weft" / "crds"
 FIXTURES = {"cluster_programs", "control_plane", "api_server", "cluster"}
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups when its own turn comes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):

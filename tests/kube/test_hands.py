@@ -57,7 +57,7 @@ async def told_at_once(*keys: str) -> int:
 
 
 class Taken:
-    """An API server that has a Service of that name already."""
+    """An API server that has something of that name already."""
 
     def __init__(self, owner: str) -> None:
         controller = {"controller": True, "uid": owner}
@@ -67,20 +67,23 @@ class Taken:
         raise AlreadyExists("taken")
 
     async def get(self, path: str) -> dict[str, Any]:
-        assert path == "/api/v1/namespaces/lab/services/weft-vit"
+        assert path in (
+            "/api/v1/namespaces/lab/services/weft-vit",
+            "/apis/networking.k8s.io/v1/namespaces/lab/networkpolicies/weft-vit",
+        )
         return {"metadata": self._about}
 
 
-def service_of(owner: str) -> str | None:
-    """What speaks against the Service of a job, where that one is there."""
+def service_of(owner: str, *, isolated: bool = False) -> str | None:
+    """What speaks against what a gang needs, where somebody's is there."""
     made: dict[str, Any] = {
-        "workers": WorkerSettings(default_image="i"),
+        "workers": WorkerSettings(default_image="i", isolated=isolated),
         "metrics": Metrics(),
         "random": Random(0),
     }
     working = Hands(cast(Api, Taken(owner)), cast(Scene, Stubborn()), **made)
     job = a_job(name="vit", namespace="lab", uid="u-new")
-    return asyncio.run(working._create_service(job, working._maker(job)))
+    return asyncio.run(working._create_surroundings(job, working._maker(job)))
 
 
 def test_a_service_of_our_own_is_found_again() -> None:
@@ -93,4 +96,11 @@ def test_a_service_of_an_earlier_job_of_that_name_is_waited_for() -> None:
 
 
 def test_a_service_of_somebody_else_is_told() -> None:
-    assert "weft-vit" in str(service_of(""))
+    assert "Service weft-vit" in str(service_of(""))
+
+
+def test_a_network_policy_of_somebody_else_is_told() -> None:
+    assert service_of("u-new", isolated=True) is None
+    assert "NetworkPolicy weft-vit" in str(service_of("", isolated=True))
+    with pytest.raises(Conflict, match="NetworkPolicy"):
+        service_of("u-old", isolated=True)

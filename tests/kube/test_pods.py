@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 
 from tests.kube.restricted import breaches
 from tools.testcluster import ControlPlane
-from weft.kube.names import pods_path
+from weft.kube.names import REPORT_CA_ANNOTATION, pods_path
 from weft.kube.node_rules import NodeRules
-from weft.kube.pods import AGENT, LAUNCH, PASS_TERM_ON, PodMaker, WorkerSettings, service_name
+from weft.kube.pods import (
+    AGENT,
+    CA_FILE,
+    LAUNCH,
+    PASS_TERM_ON,
+    PodMaker,
+    WorkerSettings,
+    service_name,
+)
 from weft.kube.reports.server import kubeflow_path, report_path
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.errors import SpecError
@@ -49,6 +57,10 @@ def pod(
     **spec: Any,
 ) -> dict[str, Any]:
     return maker(settings, **spec).pod(epoch=3, seats=seats, number=number, leader=7)
+
+
+def policy(**settings: Any) -> dict[str, Any]:
+    return maker(WorkerSettings(default_image="x", **settings)).network_policy()
 
 
 def worker(made: dict[str, Any]) -> dict[str, Any]:
@@ -217,6 +229,39 @@ def test_an_authority_of_the_report_server() -> None:
     assert found["KUBEFLOW_TRAINER_SERVER_CA_CERT"] == found["WEFT_REPORT_CA_FILE"] == "/ca.crt"
     quiet = env(pod(settings=WorkerSettings(default_image="x")))
     assert not any(name.startswith(("KUBEFLOW", "WEFT_REPORT")) for name in quiet)
+
+
+def test_an_authority_that_comes_with_the_pod() -> None:
+    text = "-----BEGIN CERTIFICATE-----"
+    settings = WorkerSettings(default_image="x", report_url="https://w", report_ca=text)
+    made = pod(settings=settings)
+    found = env(made)
+    assert found["KUBEFLOW_TRAINER_SERVER_CA_CERT"] == found["WEFT_REPORT_CA_FILE"] == CA_FILE
+    assert made["metadata"]["annotations"][REPORT_CA_ANNOTATION] == text
+    (token,) = [it for it in made["spec"]["volumes"] if it["name"] == "weft-token"]
+    (item,) = token["projected"]["sources"][1]["downwardAPI"]["items"]
+    assert item["fieldRef"]["fieldPath"] == f"metadata.annotations['{REPORT_CA_ANNOTATION}']"
+
+
+def test_an_image_that_holds_the_authority_is_given_none() -> None:
+    settings = WorkerSettings(
+        default_image="x", report_url="https://w", report_ca="PEM", report_ca_path="/ca.crt"
+    )
+    made = pod(settings=settings)
+    assert env(made)["WEFT_REPORT_CA_FILE"] == "/ca.crt"
+    assert REPORT_CA_ANNOTATION not in made["metadata"]["annotations"]
+
+
+def test_workers_are_reached_by_their_own_job_alone() -> None:
+    own = {"podSelector": {"matchLabels": {"weft.dev/job": "vit"}}}
+    assert policy()["spec"] == {
+        **own,
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [own]}],
+    }
+    board = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    reached = policy(reached_from=(("team", "monitoring"),))
+    assert reached["spec"]["ingress"] == [{"from": [own, board]}]
 
 
 def test_a_worker_without_gpus_is_shown_none() -> None:
@@ -551,6 +596,8 @@ def test_the_longest_names_are_let_in(cluster: ControlPlane) -> None:
         assert answer.status == 201, answer.message
     path = f"/api/v1/namespaces/{'n' * 63}/services"
     assert cluster.api.send("POST", path, longest.service()).status == 201
+    path = f"/apis/networking.k8s.io/v1/namespaces/{'n' * 63}/networkpolicies"
+    assert cluster.api.send("POST", path, longest.network_policy()).status == 201
 
 
 def test_a_pod_is_made_quickly() -> None:

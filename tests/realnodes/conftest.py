@@ -15,6 +15,7 @@ from tools.testcluster.real_nodes import RealNodes, unmet
 TOLD = pytest.StashKey[list[str]]()
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups when its own turn comes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "site" in getattr(item, "fixturenames", ()):

@@ -17,6 +17,7 @@ from tools.testcluster.real_nodes import RealNodes, unmet
 FIXTURES = {"real_programs", "real"}
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups when its own turn comes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):

@@ -38,8 +38,15 @@ weft-placeholder
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "weft.name" . }}
 {{- end }}
 
+{{/* The Secret with the certificate for reports; empty where reports are not encrypted. */}}
+{{- define "weft.tlsSecret" -}}
+{{- with .Values.reports.tls }}
+{{- .secretName | default (.generate | ternary (printf "%s-reports" (include "weft.name" $)) "") -}}
+{{- end }}
+{{- end }}
+
 {{- define "weft.reportUrl" -}}
-{{- $scheme := .Values.reports.tls.secretName | empty | ternary "http" "https" -}}
+{{- $scheme := include "weft.tlsSecret" . | empty | ternary "http" "https" -}}
 {{- $host := printf "%s.%s.svc" (include "weft.name" .) .Release.Namespace -}}
 {{- .Values.reports.url | default (printf "%s://%s:%v" $scheme $host .Values.reports.port) -}}
 {{- end }}

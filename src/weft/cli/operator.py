@@ -77,6 +77,7 @@ def _labels(
 @click.option("--metrics-port", type=PORT, default=9090, show_default=True, help=METRICS)
 @click.option("--tls-cert", default="", help="Certificate for reports, as a file.")
 @click.option("--tls-key", default="", help="Its key, as a file.")
+@click.option("--tls-ca", default="", help="Its authority, as a file: workers are given it.")
 @click.option(
     "--journal", default="", metavar="PATH", help="Record events and instructions for weft replay."
 )
@@ -126,6 +127,14 @@ def _labels(
     multiple=True,
     metavar="KEY",
     help="Label of a node's rack, first found first.  [default: topology.kubernetes.io/rack]",
+)
+@click.option("--isolated", is_flag=True, help="Let only its own workers reach a job of several.")
+@click.option(
+    "--reached-from",
+    multiple=True,
+    callback=_labels,
+    metavar="KEY=VALUE",
+    help="Label of namespaces from which isolated workers are reached too.",
 )
 @click.option("--toleration", multiple=True, metavar="KEY", help="Taint that all workers bear.")
 @click.option("--job-toleration", multiple=True, metavar="KEY", help="Taint that a job may bear.")

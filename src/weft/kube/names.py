@@ -18,6 +18,7 @@ PLACEHOLDER_LABEL: Final = f"{GROUP}/placeholder"
 WORKERS_SELECTOR: Final = f"{JOB_LABEL},!{PLACEHOLDER_LABEL}"
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 LEADER_ANNOTATION: Final = f"{GROUP}/leader"
+REPORT_CA_ANNOTATION: Final = f"{GROUP}/report-ca"
 CANCEL_ANNOTATION: Final = f"{GROUP}/cancel"
 FINALIZER: Final = f"{GROUP}/workers"
 

@@ -33,6 +33,7 @@ from weft.kube.names import (
     LEADER_ANNOTATION,
     QUEUE_LABEL,
     RANK_LABEL,
+    REPORT_CA_ANNOTATION,
     TOKEN_AUDIENCE,
     pod_name,
 )
@@ -50,6 +51,7 @@ MASTER_PORT: Final = 29500
 TOKEN_FOLDER: Final = "/var/run/weft"
 TOKEN_FILE: Final = f"{TOKEN_FOLDER}/token"
 TOKEN_SECONDS: Final = 3600
+CA_FILE: Final = f"{TOKEN_FOLDER}/ca.crt"
 LOCALHOST: Final = "127.0.0.1"
 GIB: Final = 2**30
 ROUNDING: Final = 1e-6
@@ -98,18 +100,22 @@ UNDISTURBED: Final = {
 }
 SHARED_MEMORY: Final[Manifest] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
 TOKEN: Final[Manifest] = {
-    "name": "weft-token",
-    "projected": {
-        "sources": [
+    "serviceAccountToken": {
+        "audience": TOKEN_AUDIENCE,
+        "expirationSeconds": TOKEN_SECONDS,
+        "path": "token",
+    }
+}
+# The authority is an annotation of the pod, so that no image and no namespace has to hold it.
+AUTHORITY: Final[Manifest] = {
+    "downwardAPI": {
+        "items": [
             {
-                "serviceAccountToken": {
-                    "audience": TOKEN_AUDIENCE,
-                    "expirationSeconds": TOKEN_SECONDS,
-                    "path": "token",
-                }
+                "path": "ca.crt",
+                "fieldRef": {"fieldPath": f"metadata.annotations['{REPORT_CA_ANNOTATION}']"},
             }
         ]
-    },
+    }
 }
 POD_IP: Final[Manifest] = {
     "name": "WEFT_POD_IP",
@@ -131,7 +137,19 @@ class WorkerSettings:
     run_as_user: int | None = 1000
     report_url: str = ""
     report_ca_path: str = ""
+    report_ca: str = ""  # certificates, as PEM; `report_ca_path` stands before it
+    isolated: bool = False  # workers of several pods are reached by their own job alone
+    reached_from: tuple[tuple[str, str], ...] = ()  # labels of namespaces that reach them too
     nodes: NodeRules = EVERYWHERE
+
+    @property
+    def ca_file(self) -> str:
+        """Where a worker finds what to check the operator's certificate against."""
+        return self.report_ca_path or (CA_FILE if self.report_ca else "")
+
+    @property
+    def gives_authority(self) -> bool:
+        return bool(self.report_ca and not self.report_ca_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +176,8 @@ class PodMaker:
         self._labels = {JOB_LABEL: name, QUEUE_LABEL: spec.queue}
         self._devices = spec.resources.devices_per_gpu or {}
         self._annotations = {**spec.annotations, **UNDISTURBED}
+        if settings.gives_authority:
+            self._annotations[REPORT_CA_ANNOTATION] = settings.report_ca
         self._env = [*_given_env(spec), *_job_env(settings, namespace, name, spec)]
         self._container = _container(settings, spec)
         self._pod_spec = _pod_spec(settings, spec)
@@ -231,6 +251,23 @@ class PodMaker:
                 "publishNotReadyAddresses": True,
                 "ports": [{"name": "rendezvous", "port": MASTER_PORT}],
             },
+        }
+
+    def network_policy(self) -> Manifest:
+        """Its workers listen for each other: nobody else reaches them, whatever their key."""
+        own: Manifest = {"podSelector": {"matchLabels": {JOB_LABEL: self._name}}}
+        others = dict(self._settings.reached_from)
+        allowed = [own, *([{"namespaceSelector": {"matchLabels": others}}] if others else [])]
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {
+                "name": service_name(self._name),
+                "namespace": self._namespace,
+                "labels": self._labels,
+                "ownerReferences": self._owners,
+            },
+            "spec": {**own, "policyTypes": ["Ingress"], "ingress": [{"from": allowed}]},
         }
 
     def _address(self, pod: str) -> Manifest:
@@ -328,10 +365,10 @@ def _report_env(settings: WorkerSettings, namespace: str, name: str) -> list[Man
         KUBEFLOW_TRAINER_SERVER_URL=url + kubeflow_path(namespace, name),
         KUBEFLOW_TRAINER_SERVER_TOKEN=TOKEN_FILE,
     )
-    if settings.report_ca_path:
+    if settings.ca_file:
         found += _env(
-            WEFT_REPORT_CA_FILE=settings.report_ca_path,
-            KUBEFLOW_TRAINER_SERVER_CA_CERT=settings.report_ca_path,
+            WEFT_REPORT_CA_FILE=settings.ca_file,
+            KUBEFLOW_TRAINER_SERVER_CA_CERT=settings.ca_file,
         )
     return found
 
@@ -387,11 +424,17 @@ def _pod_spec(settings: WorkerSettings, spec: JobSpec) -> Manifest:
         "schedulerName": settings.scheduler_name,
         "serviceAccountName": spec.service_account or "default",
         "terminationGracePeriodSeconds": spec.grace_seconds,
-        "volumes": [SHARED_MEMORY, TOKEN, *_lent(spec.volumes)],
+        "volumes": [SHARED_MEMORY, _token(settings), *_lent(spec.volumes)],
     }
     if spec.priority_class is not None:
         found["priorityClassName"] = spec.priority_class
     return found
+
+
+def _token(settings: WorkerSettings) -> Manifest:
+    """What a worker needs to report: who it is and, where that is told, who the operator is."""
+    sources = [TOKEN, AUTHORITY] if settings.gives_authority else [TOKEN]
+    return {"name": "weft-token", "projected": {"sources": sources}}
 
 
 def pod_base(settings: WorkerSettings, spec: JobSpec) -> Manifest:

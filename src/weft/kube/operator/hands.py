@@ -53,7 +53,7 @@ from weft.kube.operator.step import (
     Settle,
     Step,
 )
-from weft.kube.pods import PodMaker, WorkerSettings, service_name
+from weft.kube.pods import PodMaker, WorkerSettings
 from weft.model.state import State
 
 log = Log("hands")
@@ -322,7 +322,7 @@ class Hands:
         job = self._job(look)
         maker = self._maker(job)
         seats = deed.placement.seats
-        if maker.is_named(seats) and (why := await self._create_service(job, maker)):
+        if maker.is_named(seats) and (why := await self._create_surroundings(job, maker)):
             self._notes[look.key] = Note(refusal=(deed.epoch, deed.serial, why))
             return
         leader = self._scene.leader
@@ -361,22 +361,30 @@ class Hands:
         crash.passing("created")
         return None
 
-    async def _create_service(self, job: JobSight, maker: PodMaker) -> str | None:
-        """Workers of a gang find each other by name; what speaks against it, if somebody has it.
+    async def _create_surroundings(self, job: JobSight, maker: PodMaker) -> str | None:
+        """Workers of a gang find each other by name, and others do not reach them."""
+        about = f"namespaces/{job.namespace}"
+        if self._settings.isolated:
+            path = f"/apis/networking.k8s.io/v1/{about}/networkpolicies"
+            if why := await self._create_for(job, path, maker.network_policy()):
+                return why
+        return await self._create_for(job, f"/api/v1/{about}/services", maker.service())
+
+    async def _create_for(self, job: JobSight, path: str, body: dict[str, Any]) -> str | None:
+        """What speaks against it, if somebody else has the name.
 
         That of an earlier job of the same name goes with its job, which may take a while.
         """
-        path = f"/api/v1/namespaces/{job.namespace}/services"
+        kind, name = body["kind"], body["metadata"]["name"]
         try:
-            await self._api.create(path, maker.service())
+            await self._api.create(path, body)
             return None
         except AlreadyExists:
-            name = service_name(job.name)
             owner = controller_of((await self._api.get(f"{path}/{name}"))["metadata"])
         if not owner:
-            return f"there is a Service {name} that Weft has not made: remove it"
+            return f"there is a {kind} {name} that Weft has not made: remove it"
         if owner != job.uid:
-            raise Conflict(f"the Service {name} is still that of a job that is gone")
+            raise Conflict(f"the {kind} {name} is still that of a job that is gone")
         return None
 
     async def _delete_pods(self, look: Look, deed: DeletePods) -> None:

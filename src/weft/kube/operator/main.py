@@ -28,6 +28,7 @@ from weft.kube.operator.status import title
 from weft.kube.operator.step import Rules
 from weft.kube.operator.term import OpenJournal, Term, TermSettings
 from weft.kube.pods import WorkerSettings
+from weft.kube.reports.authority import certificates_in
 from weft.kube.reports.listener import Address, TlsFiles
 from weft.kube.reports.meeting import Meetings
 from weft.kube.reports.payload import Report
@@ -275,6 +276,9 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             run_as_user=options.run_as_user,
             report_url=options.report_url,
             report_ca_path=options.report_ca,
+            report_ca=certificates_in(options.tls_ca),
+            isolated=options.isolated,
+            reached_from=tuple(_pair(text) for text in options.reached_from),
             nodes=nodes,
         ),
         brain=Settings(backoff_seconds=options.backoff_seconds),

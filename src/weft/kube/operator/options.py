@@ -30,6 +30,7 @@ class OperatorOptions:
     run_as_user: int | None = 1000
     tls_cert: str = ""
     tls_key: str = ""
+    tls_ca: str = ""
     journal: str = ""
     workers: Literal["pods", "none"] = "pods"
     backoff_seconds: float = 60.0
@@ -42,6 +43,8 @@ class OperatorOptions:
     job_toleration: tuple[str, ...] = ()
     priority_class: tuple[str, ...] = ()
     lending: bool = False
+    isolated: bool = False
+    reached_from: tuple[str, ...] = ()
     scale_up_pods: int = 0
     scale_up_class: str = ""
     log_level: str = "INFO"
