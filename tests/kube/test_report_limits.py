@@ -103,26 +103,6 @@ def test_what_is_not_http_is_not_repeated() -> None:
         assert b'"hint"' in told
 
 
-def test_so_many_connections_and_no_more() -> None:
-    async def crowd() -> tuple[int, int]:
-        async with a_scene(Limits(connections=3)) as scene:
-            path = str(scene.folder / "workers")
-            held = [await asyncio.open_unix_connection(path) for _ in range(3)]
-            await scene_is_aware()
-            reader, writer = await asyncio.open_unix_connection(path)
-            refused = await asyncio.wait_for(reader.read(), 10)
-            for _, other in [*held, (reader, writer)]:
-                other.close()
-                await other.wait_closed()
-            return len(refused), (await scene.report()).status
-
-    async def scene_is_aware() -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-    assert asyncio.run(crowd()) == (0, 200)
-
-
 def a_certificate(folder: Path) -> TlsFiles:
     files = TlsFiles(folder / "tls.crt", folder / "tls.key")
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]

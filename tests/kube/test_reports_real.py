@@ -17,7 +17,6 @@ from tests.kube.reporting import (
     NOWHERE,
     OUTPOST,
     Scene,
-    Vouching,
     Workers,
     body_for,
     coded,
@@ -28,7 +27,7 @@ from weft.kube.client.api import Api
 from weft.kube.metrics import Metrics
 from weft.kube.reports.limits import Limits
 from weft.kube.reports.refusal import Refusal
-from weft.kube.reports.server import HEALTH, ReportServer, WorkerIdentity
+from weft.kube.reports.server import ReportServer, WorkerIdentity
 from weft.kube.reports.tokens import Tokens
 
 LOOPBACK = ("127.0.0.1", 0)
@@ -190,32 +189,3 @@ def test_a_real_review_without_the_right_to_ask(api_server: ControlPlane) -> Non
             return refusal.value.status
 
     assert asyncio.run(ask()) == 503
-
-
-def test_one_peer_cannot_take_every_connection(socket_enabled: None) -> None:
-    async def crowd() -> list[bytes]:
-        server = ReportServer(
-            Tokens(Vouching()),
-            Workers(),
-            lambda *_: None,
-            lambda: True,
-            metrics=Metrics(),
-            limits=Limits(connections_per_peer=2),
-        )
-        door, _ = await server.start(workers=LOOPBACK, metrics=LOOPBACK)
-        request = f"GET {HEALTH} HTTP/1.1\r\nHost: weft\r\n\r\n".encode()
-        lines, writers = [], []
-        for _ in range(3):
-            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-            writers.append(writer)
-            try:
-                writer.write(request)
-                lines.append(await asyncio.wait_for(reader.readline(), 10))
-            except ConnectionError:
-                lines.append(b"")
-        for writer in writers:
-            writer.close()
-        await server.stop()
-        return lines
-
-    assert asyncio.run(crowd()) == [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n", b""]

@@ -29,6 +29,7 @@ class Limits:
     concurrent_per_namespace: int = 32
     connections: int = 4096
     connections_per_peer: int = 64
+    connections_per_namespace: int = 1024
     body_seconds: float = 5.0
     idle_seconds: float = 30.0
     hosts: frozenset[str] | None = None

@@ -1,8 +1,9 @@
 """The socket that an application is served on, guarded against those who only hold it open.
 
 Each connection has to bring a whole request in time; there are so many at once and so many per
-peer. Certificates are read again when their files change. HTTP that cannot be parsed is answered
-without repeating any of it.
+peer. A tenant keeps so many open and no more, and where all are taken, whoever has not said yet who
+it is makes room: nobody can shut the others out. Certificates are read again when their files
+change. HTTP that cannot be parsed is answered without repeating any of it.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ class Listener:
     def __init__(self, app: web.Application, limits: Limits) -> None:
         self._limits = limits
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
-        self._peers: Counter[str] = Counter()
+        self._doorway = _Doorway(limits)
         self._server: asyncio.Server | None = None
         self._renewal: asyncio.Task[None] | None = None
 
@@ -89,12 +90,11 @@ class Listener:
             self._connection, host, port, ssl=tls, ssl_handshake_timeout=handshake
         )
 
-    def _connection(self) -> "_Connection":
+    def _connection(self) -> "Connection":
         assert self._runner.server is not None
-        return _Connection(
+        return Connection(
             self._runner.server,
-            peers=self._peers,
-            limits=self._limits,
+            doorway=self._doorway,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=self._limits.idle_seconds,
             lingering_time=LINGER_SECONDS,
@@ -103,38 +103,96 @@ class Listener:
         )
 
 
-class _Connection(web.RequestHandler):
+class _Doorway:
+    """Who is inside: by peer, by tenant, and strangers in the order in which they came."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._peers: Counter[str] = Counter()
+        self._tenants: Counter[str] = Counter()
+        self._strangers: dict[Connection, None] = {}
+
+    def lets_in(self, connection: "Connection", peer: str) -> bool:
+        if peer and self._peers[peer] >= self._limits.connections_per_peer:
+            return False
+        if self._peers.total() >= self._limits.connections and not self._made_room():
+            return False
+        self._peers[peer] += 1
+        self._strangers[connection] = None
+        return True
+
+    def knows(self, connection: "Connection", tenant: str) -> bool:
+        """Count it as that tenant's; False where the tenant has enough open ones."""
+        self._strangers.pop(connection, None)
+        if self._tenants[tenant] >= self._limits.connections_per_namespace:
+            return False
+        self._tenants[tenant] += 1
+        return True
+
+    def leaves(self, connection: "Connection", peer: str, tenant: str | None) -> None:
+        self._strangers.pop(connection, None)
+        _one_less(self._peers, peer)
+        if tenant is not None:
+            _one_less(self._tenants, tenant)
+
+    def _made_room(self) -> bool:
+        """Whoever came first and has not said who it is goes."""
+        first = next(iter(self._strangers), None)
+        if first is None:
+            return False
+        first.drop()
+        return True
+
+
+def _one_less(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
+
+
+class Connection(web.RequestHandler):
     """One connection; closed at once where there are too many."""
 
-    __slots__ = ("_limits", "_peer", "_peers")
+    __slots__ = ("_doorway", "_entered", "_peer", "_tenant", "crowded")
 
-    def __init__(
-        self, server: web.Server, *, peers: Counter[str], limits: Limits, **settings: Any
-    ) -> None:
+    def __init__(self, server: web.Server, *, doorway: _Doorway, **settings: Any) -> None:
         super().__init__(server, **settings)
-        self._peers = peers
-        self._limits = limits
+        self._doorway = doorway
+        self._entered = False
         self._peer: str | None = None
+        self._tenant: str | None = None
+        self.crowded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         name = transport.get_extra_info("peername")
         peer = str(name[0]) if isinstance(name, tuple) else ""
-        alone = self._peers[peer] < self._limits.connections_per_peer or not peer
-        if not alone or self._peers.total() >= self._limits.connections:
+        if not self._doorway.lets_in(self, peer):
             transport.close()
             return
-        self._peer = peer
-        self._peers[peer] += 1
+        self._entered, self._peer = True, peer
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._peer is None:
-            return
-        self._peers[self._peer] -= 1
-        if not self._peers[self._peer]:
-            del self._peers[self._peer]
-        self._peer = None
-        super().connection_lost(exc)
+        self._leave()
+        if self._entered:
+            super().connection_lost(exc)
+
+    def is_of(self, tenant: str) -> None:
+        """Its owner is known now; `crowded` tells whether it has to end with this request."""
+        if self._tenant is None and self._doorway.knows(self, tenant):
+            self._tenant = tenant
+        self.crowded = self._tenant is None
+
+    def drop(self) -> None:
+        """At once: it does not count any more."""
+        self._leave()
+        if isinstance(self.transport, asyncio.Transport):
+            self.transport.abort()
+
+    def _leave(self) -> None:
+        if self._peer is not None:
+            self._doorway.leaves(self, self._peer, self._tenant)
+        self._peer = self._tenant = None
 
     def handle_error(
         self,

@@ -25,7 +25,7 @@ from weft.kube.metrics import Metrics
 from weft.kube.names import HEAD_SEAT
 from weft.kube.reports.answers import answer, refused
 from weft.kube.reports.limits import USUAL, Crowd, Limits, Rates
-from weft.kube.reports.listener import Address, Listener, TlsFiles
+from weft.kube.reports.listener import Address, Connection, Listener, TlsFiles
 from weft.kube.reports.meeting import Meetings, read_head
 from weft.kube.reports.payload import MOST_BODY_BYTES, Report, read_kubeflow, read_weft
 from weft.kube.reports.refusal import Refusal
@@ -198,6 +198,8 @@ class ReportServer:
         except Exception as error:
             log.error("report_failed", trace=error, path=request.path)
             response = refused(Refusal(500, "the operator failed", hint="See its log."))
+        if isinstance(request.protocol, Connection) and request.protocol.crowded:
+            response.force_close()
         if _is_report(request, response):
             self._metrics.report_answered(RESULTS.get(response.status, "invalid"))
         return response
@@ -211,7 +213,10 @@ class ReportServer:
             token = bearer(request.headers.get("Authorization"))
             known = self._tokens.remembered(token)
             self._check_leading()
-            _caller.set(known or await self._introduced(token, request.remote or ""))
+            caller = known or await self._introduced(token, request.remote or "")
+            _caller.set(caller)
+            if isinstance(request.protocol, Connection):
+                request.protocol.is_of(caller.namespace)
             return await handler(request)
 
     async def _introduced(self, token: str, peer: str) -> Caller:
