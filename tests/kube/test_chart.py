@@ -1,8 +1,11 @@
 """The chart as helm renders it: what it gives, what it refuses, and that nothing slips in."""
 
+import base64
 import json
 import os
+import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from weft.kube.operator.main import node_rules
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.signpost import PORT_NAME
 from weft.kube.reading.settings import rules_of
+from weft.kube.reports.authority import certificates_in
 from weft.model.errors import WorldError
 
 GOLDEN = Path(__file__).with_name("golden") / "rbac.yaml"
@@ -276,10 +280,14 @@ def test_arguments_by_default() -> None:
         "--gpu-resource=amd.com/gpu",
         "--rack-label=topology.kubernetes.io/rack",
         "--lending",
-        "--report-url=http://weft-operator.weft-system.svc:8080",
+        "--report-url=https://weft-operator.weft-system.svc:8080",
         "--reports-service=weft-operator",
         "--reports-port=8080",
         "--metrics-port=9090",
+        "--tls-cert=/etc/weft/tls/tls.crt",
+        "--tls-key=/etc/weft/tls/tls.key",
+        "--tls-ca=/etc/weft/tls/ca.crt",
+        "--isolated",
     ]
 
 
@@ -344,7 +352,7 @@ def test_the_program_knows_every_argument() -> None:
 
 def test_reports_are_reached_at_the_address_that_workers_are_told() -> None:
     service = one("Service", OPERATOR)
-    url = f"http://{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    url = f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
     (port,) = service["spec"]["ports"]
     assert f"--report-url={url}:{port['port']}" in arguments()
 
@@ -422,6 +430,59 @@ def test_the_default_queue_can_be_left_out_or_filled() -> None:
 
 
 # ---------------------------------------------------------------------------------- helpers
+
+
+def test_the_certificate_that_is_made_is_good_for_the_address_that_workers_use(
+    tmp_path: Path,
+) -> None:
+    data = one("Secret", f"{OPERATOR}-reports")["data"]
+    for name, text in data.items():
+        (tmp_path / name).write_bytes(base64.b64decode(text))
+    authority = certificates_in(str(tmp_path / "ca.crt"))
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    client = ssl.create_default_context(cadata=authority)
+    host = f"{OPERATOR}.{NAMESPACE}.svc"
+    shake_hands(client, server, host)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(client, server, "elsewhere.svc")
+
+
+@pytest.mark.parametrize(
+    ("tls", "scheme", "words"),
+    [
+        ({"generate": False}, "http", ()),
+        ({"secretName": "own"}, "https", ("--tls-cert", "--tls-key")),
+        ({"secretName": "own", "holdsCa": True}, "https", ("--tls-cert", "--tls-key", "--tls-ca")),
+    ],
+)
+def test_ways_to_encrypt_reports(tls: dict[str, Any], scheme: str, words: tuple[str, ...]) -> None:
+    values = {"reports": {"tls": tls}}
+    given = arguments(values)
+    assert tuple(word.partition("=")[0] for word in given if word.startswith("--tls")) == words
+    assert f"--report-url={scheme}://{OPERATOR}.{NAMESPACE}.svc:8080" in given
+    assert not [m for m in render(values) if m["kind"] == "Secret"]
+
+
+def test_workers_are_reached_from_namespaces_that_are_named() -> None:
+    values = {"workers": {"networkPolicy": {"from": {"team": "boards"}}}}
+    assert "--reached-from=team=boards" in arguments(values)
+    off = {"workers": {"networkPolicy": {"enabled": False}}}
+    assert "--isolated" not in arguments(off)
+    rules = one("ClusterRole", OPERATOR, off)["rules"]
+    assert not [rule for rule in rules if "networkpolicies" in rule["resources"]]
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> None:
+    """Without a socket: what one writes the other reads."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = (
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for side in (*sides, *sides):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
 
 
 def one(kind: str, name: str = "", values: Mapping[str, Any] | None = None) -> Manifest:

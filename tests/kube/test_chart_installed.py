@@ -73,9 +73,12 @@ def test_helm_installs_upgrades_and_uninstalls(cluster: ControlPlane) -> None:
     deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{OPERATOR}"
     assert cluster.api.must("GET", deployment)["spec"]["replicas"] == 2
     assert cluster.api.must("GET", queues_path("default"))["spec"]["borrowing"] is True
+    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/{OPERATOR}-reports"
+    certificate = cluster.api.must("GET", secret)["data"]
     changes = ["--reset-then-reuse-values", "--set", "replicas=3,defaultQueue.spec.limit=8"]
     helm("upgrade", "weft", str(CHART), *where, *changes)
     assert cluster.api.must("GET", deployment)["spec"]["replicas"] == 3
+    assert cluster.api.must("GET", secret)["data"] == certificate, "workers know its authority"
     assert cluster.api.must("GET", queues_path("default"))["spec"]["limit"] == 8
     cluster.api.must("POST", jobs_path("default"), training_job("kept"))
     helm("uninstall", "weft", *where)
