@@ -228,5 +228,6 @@ def wait_until(
     return time.monotonic() - began
 
 
-def _option(key: str, value: object) -> tuple[str, str]:
-    return f"--{key.replace('_', '-')}", str(value)
+def _option(key: str, value: object) -> tuple[str, ...]:
+    name = f"--{key.replace('_', '-')}"
+    return (name,) if value is True else (name, str(value))

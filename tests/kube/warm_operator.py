@@ -12,6 +12,7 @@ from multiprocessing import get_context, set_forkserver_preload
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from tests.kube.newer_version import become_newer
 from weft import crash
 from weft.cli.main import main
 
@@ -63,5 +64,7 @@ def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.dup2(said, sys.stdout.fileno())
     os.dup2(said, sys.stderr.fileno())
+    if environment.get("WEFT_TEST_NEWER"):
+        become_newer()
     crash._PLAN.__init__(environment.get("WEFT_CRASH", ""))  # type: ignore[misc]
     main(arguments)

@@ -18,6 +18,11 @@ class Allowance:
     priority_classes: tuple[str, ...] = ()
     tolerations: tuple[str, ...] = ()
 
+    @property
+    def guarded(self) -> bool:
+        """Whether the chart's policies act: that one comes with all others."""
+        return self.lending
+
     def refusal(self, spec: JobSpec) -> str:
         """Why a job cannot have what it names, with a way out; empty where it can."""
         if not self.lending and (spec.secrets or spec.config_maps or spec.service_account):

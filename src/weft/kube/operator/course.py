@@ -130,7 +130,7 @@ def _introduce(look: Look, job: JobSight) -> Step:
     A job that was taken in before is never refused for what this version, or another setting of the
     operator, cannot make of it: it may be training.
     """
-    why = "" if job.accepted else job.fault or hindrance(look, job)
+    why = "" if job.accepted else _slip(look, job) or hindrance(look, job)
     asked, fault = (None, why) if why else _request(look, job)
     if asked is None and job.accepted:
         asked = _request_on_record(look, job)
@@ -156,6 +156,16 @@ def _introduce(look: Look, job: JobSight) -> Step:
             )
         )
     return look.events(*events)
+
+
+def _slip(look: Look, job: JobSight) -> str:
+    """What its owner seems to have mistyped.
+
+    Where the chart's policies act, the API server has refused such a job. A field that is unknown
+    here is then one of a newer version, which led when the job was created.
+    """
+    newer = look.rules.allowance.guarded and job.spec is not None
+    return "" if newer else job.fault
 
 
 def _request(look: Look, job: JobSight) -> tuple[JobRequest | None, str]:
