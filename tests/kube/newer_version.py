@@ -29,7 +29,7 @@ class NewerSpec(TrainingJobSpec):
 
 def become_newer() -> None:
     """This process is of the newer version from now on."""
-    stored_spec.TrainingJobSpec = NewerSpec  # type: ignore[misc]
+    vars(stored_spec)["TrainingJobSpec"] = NewerSpec
 
 
 def bring_newer(cluster: ControlPlane) -> Manifest:

@@ -12,6 +12,7 @@ from weft.api.errors import Forbidden, NoSuchJob
 from weft.local import backend
 from weft.local.asking import CUSTOMS
 from weft.local.backend import LocalBackend
+from weft.local.cgroups import Cgroups
 from weft.local.entry import Happening
 from weft.local.places import Places
 from weft.local.store import Store
@@ -26,6 +27,7 @@ class House:
     """As much of a daemon as refusals need."""
 
     recipe = "maxmin"
+    cgroups: Cgroups | None = None
 
     def __init__(self, folder: Path) -> None:
         self.places = Places(folder)

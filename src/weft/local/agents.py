@@ -64,6 +64,10 @@ class Agents:
         """Start the agent of the incarnation on record; None if that came to nothing."""
         return self._watch(entry).start()
 
+    def bound(self, entry: Entry) -> None:
+        """What is booked for it has changed."""
+        self._launcher.bound(entry)
+
     async def order(self, entry: Entry, message: Message) -> Status | None:
         """Have the agent do something; how the job stands then, or None if it would not."""
         return await self._watch(entry).order(message)

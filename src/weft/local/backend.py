@@ -19,6 +19,7 @@ from weft.api.backend import Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import Forbidden, NoSuchJob
 from weft.local import crash, room, views
 from weft.local.asking import asked, refuse_impossible
+from weft.local.cgroups import Cgroups
 from weft.local.entry import Entry, Happening, Owner
 from weft.local.foreign import reason_of
 from weft.local.health import findings
@@ -51,6 +52,7 @@ class House(Protocol):
     places: Places
     store: Store
     recipe: str
+    cgroups: Cgroups | None
 
     @property
     def term(self) -> Term: ...
@@ -239,7 +241,8 @@ class LocalBackend:
         )
 
     async def health(self, who: Identity) -> tuple[Finding, ...]:
-        return await asyncio.to_thread(findings, self._house.places, self._house.term.machine)
+        house = self._house
+        return await asyncio.to_thread(findings, house.places, house.term.machine, house.cgroups)
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, GROUP, OWNER, SocketFile, listen_at
 from weft.brain.brain import Settings
 from weft.local.backend import LocalBackend, News
+from weft.local.cgroups import cgroups_of
 from weft.local.keeping import Keeper
 from weft.local.launch import AGENT, Launcher
 from weft.local.machine import this_machine
@@ -64,7 +65,8 @@ class Daemon:
         instance = self.store.setting(INSTANCE, secrets.token_hex(4))
         machine = this_machine(options.slots)
         paths = tuple(path for path in sys.path if os.path.isabs(path))
-        self._launcher = Launcher(self.places, machine, instance, agent, paths)
+        self.cgroups = cgroups_of(instance)
+        self._launcher = Launcher(self.places, machine, instance, agent, paths, self.cgroups)
         self.news = News()
         self._term: Term | None = None
         self._farewell: asyncio.Future[Farewell] | None = None
@@ -101,6 +103,8 @@ class Daemon:
             answered.set()
             await self._end(tasks)
             file.close()
+            if self.cgroups is not None:
+                self.cgroups.remove()
             self._lock.close()
             self.store.close()
 

@@ -228,6 +228,7 @@ class Hands:
         crash.passing("target-recorded")
 
     async def _order_resize(self, entry: Entry, deed: OrderResize) -> None:
+        self._agents.bound(entry)
         devices = tuple(sorted(device for seat in entry.target for device in seat.devices))
         order = Resize(
             sum(seat.gpus for seat in entry.target),
@@ -248,6 +249,7 @@ class Hands:
             serial=deed.serial,
             target_serial=max(deed.serial, entry.target_serial),
         )
+        self._agents.bound(replace(entry, seats=deed.seats, target=()))
         crash.passing("seats-recorded")
 
     async def _record_stopping(self, entry: Entry, deed: RecordStopping) -> None:

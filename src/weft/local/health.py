@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.premises import SHARED_MEMORY
+from weft.local.cgroups import Cgroups
 from weft.local.launch import BIRTH
 from weft.local.machine import Machine
 from weft.local.places import Places
@@ -17,12 +18,15 @@ GIB: Final = 1 << 30
 OTHERS_MAY_ENTER: Final = 0o001
 
 
-def findings(places: Places, machine: Machine) -> tuple[Finding, ...]:
+def findings(
+    places: Places, machine: Machine, cgroups: Cgroups | None = None
+) -> tuple[Finding, ...]:
     """One line for each thing that was looked at."""
     return (
         _machine(machine),
         _room("store", places.root),
         _room("shared memory", SHARED_MEMORY),
+        _bounds(cgroups),
         _users(),
     )
 
@@ -37,6 +41,25 @@ def _machine(machine: Machine) -> Finding:
         f"no GPUs on {machine.name}: {slots} slots stand for them",
         "none is needed; nvidia-smi tells what the driver sees",
     )
+
+
+def _bounds(cgroups: Cgroups | None) -> Finding:
+    """What holds a job that does not behave."""
+    if cgroups is None:
+        return Finding(
+            "cgroups",
+            Verdict.WARN,
+            "none: processes that hide are not found, and memory is booked but not enforced",
+            "run the daemon as a service with Delegate=yes, or in a container, with cgroup v2",
+        )
+    if not cgroups.bounds_memory:
+        return Finding(
+            "cgroups",
+            Verdict.WARN,
+            "they hold every process of a job, but memory is booked and not enforced",
+            "the service needs DelegateSubgroup=weft-daemon, and memory to be in cgroup v2",
+        )
+    return Finding("cgroups", Verdict.OK, "they hold every process of a job, and its memory")
 
 
 def _room(check: str, folder: Path) -> Finding:

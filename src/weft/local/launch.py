@@ -19,6 +19,7 @@ from typing import Any, Final
 from weft.agent.nursery import PYTHON
 from weft.agent.settings import VAULT
 from weft.local import birth
+from weft.local.cgroups import Cgroups
 from weft.local.entry import Entry, Owner
 from weft.local.machine import Machine
 from weft.local.places import AGENT_LOG, OUTCOME, TOKEN, Places
@@ -64,14 +65,28 @@ class Launcher:
     daemon: str
     agent: str = AGENT
     paths: tuple[str, ...] = (str(BIRTH.parents[2]),)
+    cgroups: Cgroups | None = None
 
     def sign(self, entry: Entry) -> Sign:
-        return Sign(f"{self.daemon}:{entry.uid}:{entry.epoch}", entry.owner.uid)
+        name = f"{entry.uid}:{entry.epoch}"
+        cgroup = self.cgroups.of(name) if self.cgroups else None
+        return Sign(f"{self.daemon}:{name}", entry.owner.uid, cgroup)
 
     def start(self, entry: Entry) -> subprocess.Popen[bytes]:
         """An agent for the incarnation on record, unless it has begun already."""
         spec = JobSpec.model_validate(entry.spec)
-        return self._birth(entry, spec, void=False)
+        process = self._birth(entry, spec, void=False)
+        cgroup = self.sign(entry).cgroup
+        # It starts nobody before it has read its order and imported the agent.
+        if cgroup and cgroup.take_in(process.pid):
+            self.bound(entry)
+        return process
+
+    def bound(self, entry: Entry) -> None:
+        """Let its processes use as much memory as is booked for them now."""
+        if self.cgroups and self.cgroups.bounds_memory:
+            booked = sum(seat.memory_gib for seat in entry.held)
+            self.cgroups.of(f"{entry.uid}:{entry.epoch}").bound(booked)
 
     def void(self, entry: Entry) -> bool:
         """See to it that this incarnation never begins; False if it has."""

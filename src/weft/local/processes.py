@@ -3,7 +3,8 @@
 A process is named by its number, the tick at which it started and the boot it belongs to, so that
 no later process can be mistaken for it. Everything that an incarnation started carries its mark in
 the environment and runs under its owner's account; whoever ends an incarnation looks for that mark,
-not only for children, because those of a killed agent have another parent by then.
+not only for children, because those of a killed agent have another parent by then. Where it has a
+cgroup, that holds also whoever hides from this.
 """
 
 import os
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from weft.local.cgroups import Cgroup
 from weft.local.entry import Birth
 
 PROC: Final = Path("/proc")
@@ -33,6 +35,7 @@ class Sign:
 
     text: str
     uid: int
+    cgroup: Cgroup | None = None
 
     @property
     def variable(self) -> bytes:
@@ -92,12 +95,17 @@ def of_incarnation(sign: Sign) -> tuple[int, ...]:
     sessions = {session for pid in marked if (session := _session(pid)) is not None}
     led = sessions & set(marked)
     kin = [pid for pid in _processes(sign.uid) if _session(pid) in led] if led else []
-    return tuple(dict.fromkeys((*marked, *kin)))
+    held = sign.cgroup.processes if sign.cgroup else ()
+    return tuple(dict.fromkeys((*marked, *kin, *held)))
 
 
 def end_incarnation(sign: Sign) -> int:
     """Kill all of it; how many were found. To be called until nothing is found."""
+    if sign.cgroup:
+        sign.cgroup.kill()
     found = of_incarnation(sign)
+    if sign.cgroup and not found:
+        sign.cgroup.remove()
     for pid in found:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
