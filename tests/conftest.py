@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import calm
+from tests import calm, outside
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all they start, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +53,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI a test that lacks what it needs fails: a skip that nobody reads tests nothing."""
     report = yield
+    if report.failed:
+        shares = any(item.get_closest_marker(name) for name in ("cluster", "realnodes"))
+        outside.note_failure(item.nodeid, shares=shares)
     if not (report.skipped and os.environ.get("CI")) or hasattr(report, "wasxfail"):
         return report
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
@@ -62,8 +65,9 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(autouse=True)
-def _calm_begins() -> None:
+def _test_begins() -> None:
     calm.begin()
+    outside.begin()
 
 
 @pytest.fixture(scope="session")
