@@ -55,4 +55,4 @@ def _started(thread: threading.Thread) -> None:
 
 
 sys.addaudithook(_heard)
-threading.Thread.start = _started  # type: ignore[method-assign]
+threading.Thread.start = _started  # type: ignore[assignment, method-assign]
