@@ -84,6 +84,21 @@ def test_whoever_has_waited_too_long_takes_seats_apart() -> None:
     assert start is not None and start <= HOUR + SETTLING
 
 
+def test_whoever_has_waited_too_long_takes_parts_of_nodes_that_others_keep() -> None:
+    """One node would hold it, but for somebody who need not go: so it takes two in part."""
+    cluster = a_cluster(a_node("n0", 4), a_node("n1", 1))
+    jobs = [
+        a_job("firm", 2, seconds=50 * HOUR, preemptible=False),
+        a_job("s0", 2, seconds=50 * HOUR, at=1.0),
+        a_job("s1", 1, seconds=50 * HOUR, at=2.0),
+        a_job("gang", 3, seconds=100 * HOUR, at=60.0, locality=Locality()),
+    ]
+    recipe = replace(RECIPES["srtf"](), waiting=Waiting(HOUR, fair_times=0.0))
+    record = World(cluster, jobs, Brain(recipe)).run(horizon_seconds=3 * HOUR)
+    start = record.jobs[jobs[-1].id].first_start
+    assert start is not None and start <= HOUR + SETTLING
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["srsf", "weave"])
 def test_without_a_bound_gangs_wait_for_hours_in_this_crowd(

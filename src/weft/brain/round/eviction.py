@@ -75,9 +75,10 @@ class Eviction:
     ) -> Found | None:
         """An offer that is good enough, and those who must go for it (the `forced` anyway).
 
-        What fails for a key fails for all who come after it: they have fewer victims.
+        What fails for a key fails for all who come after it: they have fewer victims. Only whoever
+        has waited too long may take what the others would not.
         """
-        if key in self._hopeless:
+        if key in self._hopeless and slot not in self._session.overdue:
             return None
         found = self._find(slot, position, kind=kind, width=width, forced=forced)
         if found is None:
@@ -115,7 +116,9 @@ class Eviction:
             return None
         if not forced and self._sits_on_one_node(kind, width):
             found = self._clear_one_node(mask, kind, width)
-            if found is None or self._rights.lawful_in_turn(queue, found[1]) == found[1]:
+            if found is None and slot not in session.overdue:
+                return None
+            if found is not None and self._rights.lawful_in_turn(queue, found[1]) == found[1]:
                 return found
         elif not forced and not self._within_reach(slot, kind, width, mask):
             return None
