@@ -47,7 +47,6 @@ FOUND_AT: dict[str, int] = {
     "strangers ignored, no guard": 3,
     "what_refused_jobs_were_meant_to_have_stays_idle": 66,
     "a_pledge_starts_without_its_cores": 19,
-    "nobody_is_ever_overdue": 24,
     "seats_are_numbered_twice": 10,
     "whoever_waited_too_long_stays_patient": 7,
 }
@@ -59,6 +58,9 @@ LAWS: dict[str, Callable[[], None]] = {
     ),
     "a_guarantee_is_not_reclaimed_under_a_full_parent": partial(
         laws.test_a_guarantee_is_reclaimed_where_the_parents_cap_binds, "fifo", {"limit": 8}
+    ),
+    "nobody_is_ever_overdue": (
+        waits.test_whoever_has_waited_too_long_takes_parts_of_nodes_that_others_keep
     ),
     "overdue_jobs_are_not_served_first": waits.test_whoever_has_waited_too_long_takes_seats_apart,
 }
