@@ -42,7 +42,7 @@ FOUND_AT: dict[str, int] = {
     "seats_on_cordoned_nodes_offered": 4,
     "pledges_on_a_lost_node_are_kept": 14,
     "sizing_ignores_the_quota_tree": 21,
-    "stop_not_repeated_when_it_was_lost": 12,
+    "stop_not_repeated_when_it_was_lost": 5,
     "stopping_runs_found_after_a_crash_hold_nothing": 24,
     "strangers ignored, no guard": 3,
     "what_refused_jobs_were_meant_to_have_stays_idle": 66,
