@@ -4,6 +4,7 @@ Whatever Python could run is run by the interpreter of `weft` itself. What canno
 before anything is started, once and not once for each worker, with what to write instead.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -52,7 +53,7 @@ class Program:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                compile(self.file.read_bytes(), str(self.file), "exec", dont_inherit=True)
+                ast.parse(self.file.read_bytes(), str(self.file))
         except SyntaxError as error:
             return error
         except (OSError, ValueError):
