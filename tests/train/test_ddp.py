@@ -57,13 +57,31 @@ def test_one_of_three_is_killed_and_then_one_of_two(
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_stopped_peer_is_given_up_within_the_limit(tmp_path: Path) -> None:
-    """Its connections stay open: only the cutting of the group ends what DDP waits for."""
+    """Its connections stay open, and half of a bucket is in them: only the cut frees DDP."""
     agent = ("-n", "3", "--hang", f"{HANG_SECONDS:g}")
-    with driven(tmp_path, "mlp.py", *STEPS, *PAUSE, "--fault", "stop", agent=agent) as job:
+    few = ("--total", "14", *STEPS[2:])
+    large = ("--hidden", "768", "--layers", "3")
+    with driven(tmp_path, "mlp.py", *few, *large, "--fault", "stop", agent=agent) as job:
         assert job.wait() == 0, job.logs()
-    check_each_once(job.lines(), total=TOTAL)
+    check_each_once(job.lines(), total=14)
     waited = min(longest_wait(job.lines(worker)) for worker in range(3))
     assert waited <= calm(HANG_SECONDS + RECOVERY_SECONDS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_job_goes_on_without_ddp_from_what_it_has_saved_with_it(tmp_path: Path) -> None:
+    """Names are the script's own, whoever sums."""
+    agent = ("-n", "2", "--checkpoints", str(tmp_path / "kept"))
+    with driven(tmp_path, "mlp.py", *STEPS, "--pause", "0.1", agent=agent) as job:
+        job.reached(10)
+        job.signal(signal.SIGTERM)
+        assert job.wait() == 143, job.logs()
+    with driven(tmp_path, "mlp.py", *STEPS[:2], agent=agent) as job:
+        assert job.wait() == 0, job.logs()
+    check_each_once(job.lines(), total=TOTAL)
+    expected = undisturbed("mlp.py", *STEPS[:2])["loss"]
+    assert finals(job.lines())[-1]["loss"] == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.slow
