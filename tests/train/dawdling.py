@@ -3,11 +3,12 @@
 It is one of torch's process groups, written in Python. `wait` returns at once, as a stream's does,
 and the sum is there a while later; its connections are made by its first operation; what is under
 way ends by `abort` and by nothing else. Of tensors it takes floating ones only, in place of those
-on a device: a vote, or bytes of the state, must never come its way.
+on a device, and DDP's map of many parameters: a vote, or bytes of the state, must never come.
 """
 
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 
 import torch
@@ -26,6 +27,7 @@ class Later:
     def __init__(self) -> None:
         self.there = threading.Event()
         self.failure = ""
+        self.future: torch.futures.Future[list[Tensor]] = torch.futures.Future()
 
     def wait(self) -> bool:
         """It lets a stream wait, not the caller."""
@@ -35,6 +37,15 @@ class Later:
 
     def is_completed(self) -> bool:
         return self.there.is_set()
+
+    def get_future(self) -> "torch.futures.Future[list[Tensor]]":
+        """What code of torch's waits for: on a device the stream would, and so would its copies."""
+        return self.future
+
+    def go_on(self, tensors: list[Tensor]) -> None:
+        """A stream goes on when the sum is there, and when all is aborted."""
+        with suppress(RuntimeError):  # it has been told
+            self.future.set_result(tensors)
 
 
 class Dawdling(dist.ProcessGroup):
@@ -47,18 +58,22 @@ class Dawdling(dist.ProcessGroup):
         self._ends = (store, rank, size, host, limit)
         self.connected = self.aborted = False
         self._inner: object = None
+        self._begun: list[Later] = []
         self._lock = threading.Lock()
 
     def allreduce(self, tensors: list[Tensor], options: object = None) -> Later:  # type: ignore[override]
-        if not all(tensor.is_floating_point() for tensor in tensors):
+        if not all(_lies_on_a_device(tensor) for tensor in tensors):
             raise RuntimeError("no tensors on a device")
         later = Later()
+        self._begun.append(later)
         held = [tensor.detach().clone() for tensor in tensors]
         threading.Thread(target=self._sum, args=(tensors, held, later), daemon=True).start()
         return later
 
     def abort(self) -> None:
         self.aborted = True
+        for later in list(self._begun):
+            later.go_on([])
 
     def _sum(self, tensors: list[Tensor], held: list[Tensor], later: Later) -> None:
         try:
@@ -76,6 +91,12 @@ class Dawdling(dist.ProcessGroup):
             later.failure = str(error)
         if not self.aborted:
             later.there.set()
+        later.go_on(tensors)
+
+
+def _lies_on_a_device(tensor: Tensor) -> bool:
+    """As far as its kind tells."""
+    return tensor.is_floating_point() or (tensor.dtype is torch.int32 and tensor.numel() > 1)
 
 
 DAWDLING = Kind("dawdling", Dawdling, streams=True)

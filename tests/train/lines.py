@@ -76,3 +76,12 @@ def longest_wait(lines: Iterable[Line]) -> float:
     """The longest time between two steps of one worker."""
     times = [line["time"] for line in lines if line.get("stepped")]
     return max((after - before for before, after in pairwise(times)), default=0.0)
+
+
+def by_step(lines: list[Line]) -> dict[int, list[str]]:
+    """The digests of all workers after each step."""
+    found: dict[int, list[str]] = {}
+    for line in lines:
+        if line.get("stepped"):
+            found.setdefault(line["step"], []).append(line["digest"])
+    return found

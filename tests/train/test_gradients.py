@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from tests.train.hall import Hall, Together
 from weft.model.errors import SpecError
 from weft.train import api
+from weft.train.ddp import DdpReduction
 from weft.train.level import Level, reduction_for
 from weft.train.reducer import BucketReduction, Reduction
 from weft.train.split import shares
@@ -52,6 +53,8 @@ class Program:
         self.reduction: Reduction | None = None
         if reduction == "buckets":
             self.reduction = BucketReduction(self.book.parameters, bucket_bytes=64)
+        elif reduction == "ddp":
+            self.reduction = DdpReduction(self.book.parameters)
         elif reduction:
             self.reduction = reduction_for(Level.BITWISE, self.book, 4)
 
@@ -75,8 +78,10 @@ class Program:
         if self.reduction is not None:
             self.reduction.before_backward(last=last, raised=frozenset())
         loss = (self.model(rows) * self.temperature).square().mean() * weight
-        loss.backward()
-        if self.reduction is not None:
+        if self.reduction is None:
+            loss.backward()
+        else:
+            self.reduction.backward(loss)
             self.reduction.after_backward(last=last, weight=weight, part=start // len(rows))
 
     def state(self) -> State:
@@ -89,7 +94,7 @@ def rows_of(number: int) -> Tensor:
 
 def trained(width: int, micro: int | None, reduction: str, *, reentrant: bool) -> list[State]:
     models = [Odd(reentrant=reentrant) for _ in range(width)]
-    logical = None if reduction == "buckets" else 4
+    logical = 4 if reduction == "tree" else None
 
     def member(group: Together) -> State:
         one = Program(models[group.rank], reduction)
@@ -116,16 +121,17 @@ def check_alike(found: list[State], expected: State) -> None:
             assert torch.equal(state[name], found[0][name]), f"{name} differs between members"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     width=st.sampled_from([1, 2, 3, 5, 13]),
     micro=st.sampled_from([None, 1, 2, 5]),
     reentrant=st.booleans(),
+    reduction=st.sampled_from(["buckets", "ddp"]),
 )
 def test_every_width_comes_to_what_plain_torch_comes_to(
-    width: int, micro: int | None, reentrant: bool
+    width: int, micro: int | None, reentrant: bool, reduction: str
 ) -> None:
-    found = trained(width, micro, "buckets", reentrant=reentrant)
+    found = trained(width, micro, reduction, reentrant=reentrant)
     check_alike(found, plain(reentrant=reentrant))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.calm import calm
 from tests.train.alone import undisturbed
 from tests.train.driving import Driven, driven
-from tests.train.lines import Line, applied, check_each_once, finals, longest_wait
+from tests.train.lines import applied, by_step, check_each_once, finals, longest_wait
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -85,15 +85,6 @@ def test_newcomers_have_all_state_from_their_first_step_on(tmp_path: Path, level
         assert len(set(digests)) == 1, "members of one epoch differ"
         agreed += len(digests) == 3
     assert agreed >= 5
-
-
-def by_step(lines: list[Line]) -> dict[int, list[str]]:
-    """The digests of all workers after each step."""
-    found: dict[int, list[str]] = {}
-    for line in lines:
-        if line.get("stepped"):
-            found.setdefault(line["step"], []).append(line["digest"])
-    return found
 
 
 def test_three_targets_during_a_resize_are_one_more_resize(tmp_path: Path) -> None:

@@ -24,9 +24,15 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import DataLoader, IterableDataset
 
 from weft.model.errors import SpecError
+from weft.train.communication import (
+    Communication,
+    communication_of,
+    reduction_by,
+    refuse_wrapped,
+)
 from weft.train.contact import find_contact
 from weft.train.figures import Figure, as_tensor, mean_of
-from weft.train.level import Level, reduction_for
+from weft.train.level import Level
 from weft.train.loader import Loader, MicroBatch, Samples
 from weft.train.loader_processes import Collate, ProcessOptions
 from weft.train.plan import sharded
@@ -71,6 +77,7 @@ def prepare(
     determinism: str = ...,
     logical: int = ...,
     block: type[nn.Module] | None = ...,
+    communication: str = ...,
 ) -> tuple[nn.Module, Optimizer]: ...
 
 
@@ -83,6 +90,7 @@ def prepare(
     determinism: str = ...,
     logical: int = ...,
     block: type[nn.Module] | None = ...,
+    communication: str = ...,
 ) -> tuple[nn.Module, Optimizer, LRScheduler]: ...
 
 
@@ -94,6 +102,7 @@ def prepare(
     determinism: str = Level.SAME_MATH,
     logical: int = 8,
     block: type[nn.Module] | None = None,
+    communication: str = Communication.WEFT,
 ) -> tuple[nn.Module, Optimizer] | tuple[nn.Module, Optimizer, LRScheduler]:
     """Make a model and its optimizer ready for any width and plan.
 
@@ -104,9 +113,12 @@ def prepare(
         determinism: `same_math` or `bitwise` (see docs/training.md).
         logical: parts of a batch that the bitwise level computes and sums one by one.
         block: the layer that repeats, which a sharded plan gathers one at a time.
+        communication: `weft`, or `ddp` for sums by torch's own DistributedDataParallel.
     """
     global _session  # noqa: PLW0603 - one process trains one model
-    contact = find_contact()
+    contact, level = find_contact(), Level(determinism)
+    by = communication_of(communication, level, contact.shard if contact else 1)
+    refuse_wrapped(model)
     refuse_own_group()
     refuse_sync_batch_norm(model)
     if contact is not None and _session is not None:
@@ -117,12 +129,11 @@ def prepare(
     optimizer = make_optimizer(model.parameters())
     _check_optimizer(optimizer)
     scheduler = make_scheduler(optimizer) if make_scheduler else None
-    level = Level(determinism)
     book = StateBook(model, optimizer, scheduler)
     session = Session(
         contact,
         book,
-        reduction_for(level, book, logical),
+        reduction_by(by, level, book, logical),
         optimizer.step,
         logical=logical if level is Level.BITWISE else None,
     )

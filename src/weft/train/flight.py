@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+import torch
 from torch import Tensor
 
 from weft.model.errors import WorldError
@@ -68,6 +69,11 @@ class Flight:
         if failure:
             raise WorldError(failure)
 
+    def promise(self, tensor: Tensor) -> torch.futures.Future[list[Tensor]]:
+        """For code of torch's that waits: kept when the sum is there, has failed or was cut."""
+        landing = self._landing or Landing.past()
+        return landing.promise(tensor)
+
     def cut(self) -> None:
         """Whoever waits need not wait any longer."""
         landing = self._landing
@@ -83,9 +89,10 @@ class Landing:
     """The end of an operation, or of all patience with it: whichever comes first."""
 
     def __init__(self) -> None:
-        self._landed = False
+        self._landed = self._is_over = False
         self._lock = threading.Lock()
         self._lock.acquire()
+        self._promises: list[tuple[torch.futures.Future[list[Tensor]], Tensor]] = []
 
     @classmethod
     def of(cls, work: Any) -> "Landing | None":  # noqa: ANN401
@@ -97,6 +104,19 @@ class Landing:
             return None
         return landing
 
+    @classmethod
+    def past(cls) -> "Landing":
+        landing = cls()
+        landing.give_up()
+        return landing
+
+    def promise(self, tensor: Tensor) -> torch.futures.Future[list[Tensor]]:
+        promised: torch.futures.Future[list[Tensor]] = torch.futures.Future()
+        self._promises.append((promised, tensor))
+        if self._is_over:
+            self._keep_promises()
+        return promised
+
     def awaited(self) -> bool:
         """Wait; whether it has landed."""
         self._lock.acquire()
@@ -107,8 +127,17 @@ class Landing:
         self.give_up()
 
     def give_up(self) -> None:
+        self._is_over = True
+        self._keep_promises()
         with suppress(RuntimeError):  # somebody was faster
             self._lock.release()
+
+    def _keep_promises(self) -> None:
+        """Each once, by whichever thread takes it from the list."""
+        with suppress(IndexError):
+            while True:
+                promised, tensor = self._promises.pop()
+                promised.set_result([tensor])
 
 
 class Event:
@@ -125,6 +154,11 @@ class Event:
             time.sleep(LOOK_SECONDS)
         work, self._work = self._work, None
         return not self._given_up and work is not None
+
+    def promise(self, tensor: Tensor) -> torch.futures.Future[list[Tensor]]:
+        """The device's own: it lets a stream wait, as code of torch's expects."""
+        promised: torch.futures.Future[list[Tensor]] = self._work.get_future()
+        return promised
 
     def give_up(self) -> None:
         self._given_up = True

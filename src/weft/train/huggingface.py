@@ -28,6 +28,7 @@ from torch.utils.data import SequentialSampler
 
 from weft.model.errors import SpecError
 from weft.train import api
+from weft.train.communication import Communication
 from weft.train.drive import Drive, be_alone, first_at_the_start, in_a_world
 from weft.train.level import Level
 from weft.train.loader import Loader, MicroBatch
@@ -61,6 +62,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc] # its types are not followe
         determinism: `same_math` or `bitwise` (see docs/training.md).
         logical: parts of a batch that the bitwise level computes and sums one by one.
         block: the layer that repeats, which a sharded plan gathers one at a time.
+        communication: `weft`, or `ddp` for sums by torch's own DistributedDataParallel.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc] # its types are not followe
         determinism: str = Level.SAME_MATH,
         logical: int = 8,
         block: type[nn.Module] | None = None,
+        communication: str = Communication.WEFT,
         **named: Any,
     ) -> None:
         self._drive: Drive | None = None
@@ -79,6 +82,7 @@ class ElasticTrainer(Trainer):  # type: ignore[misc] # its types are not followe
             "determinism": determinism,
             "logical": logical,
             "block": block,
+            "communication": communication,
         }
         self._global_batch = global_batch
         super().__init__(*given, **named)

@@ -8,6 +8,7 @@ parts are always added in the same order, so that the weights are equal to the l
 from enum import StrEnum
 
 import torch
+from torch import Tensor
 
 from weft.model.errors import SpecError
 from weft.train.reducer import BucketReduction, Reduction
@@ -24,10 +25,15 @@ class Level(StrEnum):
     BITWISE = "bitwise"
 
 
+def summed_buffers(book: StateBook) -> list[Tensor]:
+    """What the forward pass may change, and all workers are to have alike."""
+    buffers = book.model.buffers()
+    return [b for b in buffers if b.is_floating_point() or b.dtype == torch.int64]
+
+
 def reduction_for(level: Level, book: StateBook, parts: int) -> Reduction:
     """How gradients are summed at this level."""
-    model = book.model
-    buffers = [b for b in model.buffers() if b.is_floating_point() or b.dtype == torch.int64]
+    model, buffers = book.model, summed_buffers(book)
     if any(is_sharded(parameter) for parameter in model.parameters()):
         if level is Level.BITWISE:
             raise SpecError(

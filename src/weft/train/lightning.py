@@ -27,6 +27,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from weft.model.errors import SpecError
 from weft.train import api
+from weft.train.communication import Communication
 from weft.train.drive import Drive, be_alone, first_at_the_start
 from weft.train.level import Level
 from weft.train.loader import Loader, MicroBatch
@@ -68,6 +69,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc] # its types a
         determinism: `same_math` or `bitwise` (see docs/training.md).
         logical: parts of a batch that the bitwise level computes and sums one by one.
         block: the layer that repeats, which a sharded plan gathers one at a time.
+        communication: `weft`, or `ddp` for sums by torch's own DistributedDataParallel.
     """
 
     strategy_name = "weft"
@@ -79,6 +81,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc] # its types a
         determinism: str = Level.SAME_MATH,
         logical: int = 8,
         block: type[nn.Module] | None = None,
+        communication: str = Communication.WEFT,
         **named: Any,
     ) -> None:
         super().__init__(device or ("cuda" if torch.cuda.is_available() else "cpu"), **named)
@@ -86,6 +89,7 @@ class ElasticStrategy(SingleDeviceStrategy):  # type: ignore[misc] # its types a
             "determinism": determinism,
             "logical": logical,
             "block": block,
+            "communication": communication,
         }
         self._drive: Drive | None = None
         rank_zero_only.rank = int(not first_at_the_start())

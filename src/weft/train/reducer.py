@@ -45,6 +45,10 @@ class Reduction(Protocol):
 
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None: ...
 
+    def backward(self, loss: Tensor) -> None:
+        """The backward pass itself, of a micro-batch that counts for something."""
+        ...
+
     def after_backward(self, *, last: bool, weight: float, part: int) -> None:
         """The last micro-batch's backward pass waits here for the sum."""
         ...
@@ -113,6 +117,9 @@ class BucketReduction:
         self._live = last and not self._alone
         if last:
             self._word.say(raised, self.weighing.total)
+
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
 
     def after_backward(self, *, last: bool, weight: float, part: int) -> None:
         self._weight += weight

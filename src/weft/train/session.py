@@ -232,7 +232,7 @@ class Session(Member):
         self.stages.enter(Stage.BACKWARD)
         self.reduction.before_backward(last=micro.last, raised=raised)
         if self._counts(loss):
-            (loss * (self._factor * self._groups.shard)).backward()  # type: ignore[no-untyped-call]
+            self.reduction.backward(loss * (self._factor * self._groups.shard))
         passing("after-backward")
         self.stages.enter(Stage.COMM_EXPOSED)
         if micro.last and not self._handed_over():

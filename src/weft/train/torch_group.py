@@ -32,7 +32,8 @@ def refuse_own_group() -> None:
     if dist.is_initialized():
         raise SpecError(
             "the script has made a process group, which cannot be resized",
-            hint=f"leave init_process_group out: {INSTEAD}",
+            hint=f"leave init_process_group out: {INSTEAD}; for DDP's own sums write "
+            "weft.prepare(..., communication='ddp')",
         )
 
 

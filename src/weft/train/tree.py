@@ -59,6 +59,9 @@ class TreeReduction:
         self.gradients.expecting = True
         self._word.say(raised, self.weighing.total)
 
+    def backward(self, loss: Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+
     def after_backward(self, *, last: bool, weight: float, part: int) -> None:
         self.gradients.expecting = False
         with torch.no_grad():

@@ -32,6 +32,7 @@ parser.add_argument("--layers", type=int, default=1)
 parser.add_argument("--micro", type=int, default=None)
 parser.add_argument("--pause", type=float, default=0.0)
 parser.add_argument("--level", default="same_math")
+parser.add_argument("--communication", default="weft")
 parser.add_argument("--norm", action="store_true")
 parser.add_argument("--dropout", type=float, default=0.0)
 parser.add_argument("--digest", action="store_true")
@@ -162,6 +163,7 @@ model, opt, sched = weft.prepare(
     lambda parameters: torch.optim.AdamW(parameters, 1e-2),
     lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99),
     determinism=options.level,
+    communication=options.communication,
 )
 stream = Stream(options.samples)
 loader = weft.loader(

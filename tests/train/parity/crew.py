@@ -1,6 +1,6 @@
 """Every row on three processes that go through all of them in turn, over a real group of gloo.
 
-    python crew.py <folder>      writes what each process has learnt in each row
+    python crew.py <folder>      writes what each process has learnt in each row, in both ways
 
 As long as nobody comes or goes, an agent has no part in a step: shares, sums and votes are between
 the members. So these processes have a group and no agent, which spares three starts for each row.
@@ -18,12 +18,14 @@ import torch
 import torch.distributed as dist
 
 from tests.train.parity import elastic
+from tests.train.parity.feature import short
 from tests.train.parity.features import FEATURES
 from weft.train import member
 from weft.train.backend import gloo
 from weft.train.connections import Connections
 from weft.train.contact import LOCALHOST
 from weft.train.group import BackendGroup, EpochGroups
+from weft.train.protocol import Part
 
 WIDTH: Final = 3
 PATIENCE: Final = timedelta(seconds=200)
@@ -52,12 +54,22 @@ def be_one_of(folder: Path, rank: int) -> None:
     backend = gloo(store, rank, WIDTH, LOCALHOST, PATIENCE)  # type: ignore[arg-type]
     group = BackendGroup(backend, rank, WIDTH, Connections(), PATIENCE)
     groups = EpochGroups(1, tuple(range(WIDTH)), 1, group, group, group)
-    member._alone = lambda contact: groups
+    alone = member._part_alone
+
+    def part_of_it() -> Part:
+        """All have the state, and share the samples."""
+        part = alone()
+        part.members = groups.members
+        return part
+
+    member._alone, member._part_alone = (lambda contact: groups), part_of_it
     for feature in FEATURES:
         if feature.refused or feature.name in NEED_AN_AGENT:
             continue
-        found = elastic.train(feature)
-        (folder / f"{feature.name}-{rank}.json").write_text(json.dumps(found))
+        for communication, row in (("weft", feature), ("ddp", short(feature))):
+            found = elastic.train(row, communication=communication)
+            name = f"{feature.name}-{communication}-{rank}.json"
+            (folder / name).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A feature as a script with Weft's five lines, run by tests and by an agent.
 
-python elastic.py <feature> <pause>      writes what it has learnt to WEFT_TEST_OUT
+python elastic.py <feature> <pause> [ddp]      writes what it has learnt to WEFT_TEST_OUT
 """
 
 import json
@@ -27,9 +27,11 @@ class Stream(IterableDataset[tuple[Tensor, Tensor]]):
         return zip(*table(), strict=True)
 
 
-def train(feature: Feature, told: Callable[[int], None] = lambda _: None) -> dict[str, list[float]]:
+def train(
+    feature: Feature, told: Callable[[int], None] = lambda _: None, communication: str = "weft"
+) -> dict[str, list[float]]:
     """What the program has learnt in the end."""
-    live, loader = start(feature)
+    live, loader = start(feature, communication)
     for loop in range(feature.loops):
         end = feature.last_step * (loop + 1) // feature.loops
         early = feature.name == "early-stop"
@@ -45,14 +47,16 @@ def train(feature: Feature, told: Callable[[int], None] = lambda _: None) -> dic
     return state_of(live)
 
 
-def start(feature: Feature) -> tuple[Live, Loader]:
+def start(feature: Feature, communication: str) -> tuple[Live, Loader]:
     torch.manual_seed(0)
     made = feature.model()
     if feature.scheduler is None:
-        model, opt = weft.prepare(made, feature.optimizer)
+        model, opt = weft.prepare(made, feature.optimizer, communication=communication)
         live = Live(model, opt, feature.extra(model))
     else:
-        model, opt, scheduler = weft.prepare(made, feature.optimizer, feature.scheduler)
+        model, opt, scheduler = weft.prepare(
+            made, feature.optimizer, feature.scheduler, communication=communication
+        )
         live = Live(model, opt, feature.extra(model), scheduler)
     weft.state(**{name: one for name, one in live.extra.items() if not isinstance(one, dict)})
     data = Stream() if feature.stream else TensorDataset(*table())
@@ -94,7 +98,7 @@ def main() -> None:
             if not (folder / "hurry").exists():  # the last steps wait for what is yet to happen
                 time.sleep(float(sys.argv[2]) * (1 if step < STEPS // 2 else 10))
 
-        found = train(BY_NAME[sys.argv[1]], told)
+        found = train(BY_NAME[sys.argv[1]], told, *sys.argv[3:])
         log.write(json.dumps({"worker": worker, "final": True, "state": found}) + "\n")
 
 

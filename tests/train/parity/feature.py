@@ -6,14 +6,14 @@ The one loop is plain PyTorch over the whole batch (`plain`), the other has Weft
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-BATCH, SAMPLES, STEPS = 10, 90, 40
+BATCH, SAMPLES, STEPS, SHORT = 10, 90, 40, 16
 WIDE, WANTED = 6, 3
 
 
@@ -77,6 +77,11 @@ class Feature:
     refused: str = ""
     differs: str = ""
     ddp: str = "equal"
+
+
+def short(feature: Feature) -> Feature:
+    """The same row in fewer steps, enough for each thing in it to happen at least once."""
+    return replace(feature, last_step=SHORT)
 
 
 def table() -> tuple[Tensor, Tensor]:

@@ -389,5 +389,22 @@ FEATURES: Final = (
     Feature("stream", "an IterableDataset", stream=True),
     Feature("threads", "a loader with four threads", threads=4),
 )
+# With communication="ddp": all at three workers; alone and through all changes where sums are odd.
+ODD_SUMS: Final = frozenset(
+    {
+        "plain",
+        "accumulation",
+        "few-samples",
+        "freezing",
+        "checkpoint-reentrant",
+        "branches",
+        "tokens-accumulated",
+        "ema",
+        "outside",
+        "hooks",
+        "buffers",
+        "scaler",
+    }
+)
 BY_NAME: Final = {feature.name: feature for feature in FEATURES}
 assert len(BY_NAME) == len(FEATURES)

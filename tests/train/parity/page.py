@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from tests.train.parity.feature import BATCH, STEPS, Feature
-from tests.train.parity.features import FEATURES
+from tests.train.parity.feature import BATCH, SHORT, STEPS, Feature
+from tests.train.parity.features import FEATURES, ODD_SUMS
 
 PATH: Final = Path(__file__).resolve().parents[3] / "docs" / "parity.md"
 
@@ -23,6 +23,9 @@ equal is refused at once with what to write instead, or stands here with its rea
 - **3 workers**: three processes share batches of {batch}: 4, 3 and 3 samples; {steps} steps.
 
 - **resized**: one worker, then three; one of them is killed and replaced; then two.
+
+- **by ddp**: the same three with `weft.prepare(..., communication="ddp")`, where torch's own
+`DistributedDataParallel` sums the gradients; {short} steps, alone and *resized* where sums are odd.
 
 - **DDP**: `DistributedDataParallel` on three processes over gloo, without changes to the program
 and with `find_unused_parameters`, with batches of 9, because its shares must be even.
@@ -44,9 +47,10 @@ wrapped module. Scripts can work around most of that by hand. What Weft refuses 
 
 def page() -> str:
     """The whole document."""
-    names = "| | 1 worker | 3 workers | resized | DDP |\n|---|---|---|---|---|"
+    columns = ("1 worker", "3 workers", "resized", "by ddp: 1", "3", "resized", "DDP")
+    names = f"| | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}"
     rows = "\n".join(_row(feature) for feature in FEATURES)
-    head = _flowing(HEAD.format(batch=BATCH, steps=STEPS))
+    head = _flowing(HEAD.format(batch=BATCH, steps=STEPS, short=SHORT))
     return f"{head}\n\n{names}\n{rows}\n\n{_flowing(TAIL)}\n"
 
 
@@ -58,7 +62,10 @@ def _flowing(text: str) -> str:
 
 def _row(feature: Feature) -> str:
     ddp = "" if feature.refused else feature.ddp
-    return f"| {feature.what} | " + " | ".join((*_cells(feature), ddp)) + " |"
+    by_ddp = _cells(feature)
+    if not (feature.refused or feature.differs or feature.name in ODD_SUMS):
+        by_ddp = ("", by_ddp[1], "")
+    return f"| {feature.what} | " + " | ".join((*_cells(feature), *by_ddp, ddp)) + " |"
 
 
 def _cells(feature: Feature) -> tuple[str, str, str]:

@@ -15,9 +15,9 @@ from tests.train.driving import driven
 from tests.train.lines import finals
 from tests.train.parity import crew as crew_script
 from tests.train.parity import ddp, elastic, models, plain
-from tests.train.parity.crew import NEED_AN_AGENT
-from tests.train.parity.feature import BATCH, WIDE, Feature, furthest
-from tests.train.parity.features import FEATURES
+from tests.train.parity.crew import NEED_AN_AGENT, WIDTH
+from tests.train.parity.feature import BATCH, WIDE, Feature, furthest, short
+from tests.train.parity.features import BY_NAME, FEATURES, ODD_SUMS
 from tests.train.parity.page import PATH, page
 from weft.model.errors import SpecError
 from weft.train.split import shares
@@ -50,6 +50,21 @@ def named(features: list[Feature]) -> list[object]:
     return [pytest.param(feature, id=feature.name) for feature in features]
 
 
+RESIZED = [
+    pytest.param(feature, by, id=f"{feature.name}-{by}")
+    for by in ("weft", "ddp")
+    for feature in EQUAL
+    if by == "weft" or feature.name in ODD_SUMS
+]
+
+
+@pytest.mark.parametrize("feature", named([one for one in EQUAL if one.name in ODD_SUMS]))
+def test_alone_by_ddp(feature: Feature) -> None:
+    row = short(feature)
+    found = elastic.train(row, communication="ddp")
+    assert furthest(found, plain.train(row)) < feature.tolerance
+
+
 @pytest.mark.parametrize("feature", named([*EQUAL, *DIFFERING]))
 def test_alone(feature: Feature) -> None:
     whole = Feature(**{**vars(feature), "micro": None}) if feature.differs else feature
@@ -58,10 +73,11 @@ def test_alone(feature: Feature) -> None:
     assert furthest(elastic.train(whole), plain.train(whole)) < feature.tolerance
 
 
+@pytest.mark.parametrize("communication", ["weft", "ddp"])
 @pytest.mark.parametrize("feature", named(REFUSED))
-def test_refused(feature: Feature) -> None:
+def test_refused(feature: Feature, communication: str) -> None:
     with pytest.raises((SpecError, ZeroDivisionError), match=feature.refused.split("(")[0]):
-        elastic.train(feature)
+        elastic.train(feature, communication=communication)
 
 
 @pytest.fixture(scope="module")
@@ -84,25 +100,39 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("feature", named(WITHOUT_AGENT))
 def test_three_workers(crew: Path, feature: Feature) -> None:
-    found = [json.loads((crew / f"{feature.name}-{rank}.json").read_text()) for rank in range(3)]
-    check(found, plain.train(feature), feature)
+    check(learnt(crew, f"{feature.name}-weft"), plain.train(feature), feature)
+    check(learnt(crew, f"{feature.name}-ddp"), plain.train(short(feature)), feature)
+
+
+def learnt(crew: Path, row: str) -> list[State]:
+    return [json.loads((crew / f"{row}-{rank}.json").read_text()) for rank in range(WIDTH)]
+
+
+def test_a_crew_shares_its_batches(crew: Path) -> None:
+    """Else these two, in which samples see each other, would be as in plain PyTorch."""
+    for feature in (BY_NAME["batch-norm"], BY_NAME["contrastive"]):
+        for communication, row in (("weft", feature), ("ddp", short(feature))):
+            found = learnt(crew, f"{feature.name}-{communication}")
+            assert furthest(found[0], plain.train(row)) > 1e-3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("communication", ["weft", "ddp"])
 @pytest.mark.parametrize("feature", named(WITH_AGENT))
-def test_three_workers_of_an_agent(tmp_path: Path, feature: Feature) -> None:
-    with driven(tmp_path, SCRIPT, feature.name, "0", agent=("-n", "3")) as job:
+def test_three_workers_of_an_agent(tmp_path: Path, feature: Feature, communication: str) -> None:
+    with driven(tmp_path, SCRIPT, feature.name, "0", communication, agent=("-n", "3")) as job:
         assert job.wait() == 0, job.logs()
     check([end["state"] for end in finals(job.lines())], plain.train(feature), feature)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("feature", named(EQUAL))
-def test_resized_and_robbed(tmp_path: Path, feature: Feature) -> None:
+@pytest.mark.parametrize(("feature", "communication"), RESIZED)
+def test_resized_and_robbed(tmp_path: Path, feature: Feature, communication: str) -> None:
     """1 → 3, one is killed and replaced, → 2."""
-    with driven(tmp_path, SCRIPT, feature.name, str(feature.pace), agent=("-n", "1")) as job:
+    row = (feature.name, str(feature.pace), communication)
+    with driven(tmp_path, SCRIPT, *row, agent=("-n", "1")) as job:
         job.reached(1)
         job.order("resize 3")
         epoch = job.steady(3)["epoch"]
