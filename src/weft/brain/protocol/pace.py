@@ -6,6 +6,7 @@ import numpy as np
 
 from weft.brain.context import Context
 from weft.model.snapshot import Ints
+from weft.policy.recipe import Yielding
 
 SHORTEST_SPACING_SECONDS = 1e-3
 ROUNDING_SECONDS = 1e-3
@@ -16,7 +17,7 @@ class Pace:
     """When the last round was, and when the next one is due (None: when something happens).
 
     Also what the next round must know of the time since the last one: whether there is more to
-    give away, and whether somebody was left waiting.
+    give away, and whether somebody was left waiting, or even waiting for too long.
     """
 
     context: Context = field(repr=False)
@@ -24,6 +25,7 @@ class Pace:
     due_at: float | None = None
     supply_grew: bool = True
     someone_waits: bool = False
+    someone_is_overdue: bool = False
     backoff_until: float = float("-inf")
 
     def want(self) -> None:
@@ -54,9 +56,12 @@ class Pace:
             self.want_at(self.context.now + hold_seconds)
 
     def want_when_they_may_yield(self, slots: list[int] | Ints) -> None:
-        """A job that keeps its seats for a while after its start may be what others wait for."""
+        """A job that keeps its seats for a while after its start may be what others wait for.
+
+        To whoever has waited too long it yields also where the recipe stops nobody otherwise.
+        """
         recipe, jobs = self.context.recipe, self.context.state.jobs
-        yielding = recipe.yielding
+        yielding = recipe.yielding or (Yielding() if self.someone_is_overdue else None)
         if not self.someone_waits or yielding is None or yielding.reshuffle:
             return
         if recipe.rounds.period_seconds is not None:

@@ -90,7 +90,8 @@ class Rounds:
         if outcome.wake is not None:
             self._pace.want_at(outcome.wake)
         self._pace.someone_waits = len(outcome.waiting) > 0
-        if self._pace.someone_waits and self._context.recipe.yielding is not None:
+        self._pace.someone_is_overdue = outcome.overdue
+        if self._pace.someone_waits and (self._context.recipe.yielding or outcome.overdue):
             self._pace.want_when_they_may_yield(self._context.state.running_slots())
 
     def _remember(self, outcome: Outcome) -> None:

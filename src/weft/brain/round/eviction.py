@@ -124,7 +124,8 @@ class Eviction:
             return None
         eligible = [victim for victim in victims.listed(mask) if victim not in forced]
         if session.divided:
-            eligible = self._rights.lawful_in_turn(queue, eligible)
+            lawful = self._rights.lawful_in_turn(queue, forced + eligible)
+            eligible = [victim for victim in eligible if victim in lawful]
         return self._search(slot, kind, width, forced=forced, eligible=forced + eligible)
 
     def _sits_on_one_node(self, kind: Kind, width: int) -> bool:

@@ -41,7 +41,8 @@ class Stretched:
 class Outcome:
     """`reasons` are rows of reasons, aligned with `waiting`; `preempted` maps a victim to the
     job that gets its seats and whether they were lent. `feeds` is what each GPU of a job is to have
-    beyond what is owed; on `unsettled` nodes somebody is to have more or less, but not yet."""
+    beyond what is owed; on `unsettled` nodes somebody is to have more or less, but not yet. It is
+    `overdue` if somebody has waited too long."""
 
     grants: list[Granted] = field(default_factory=list)
     moves: list[Granted] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Outcome:
     ranking: Ranking | None = None
     reservation: Reservation | None = None
     wake: float | None = None
+    overdue: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -34,6 +34,10 @@ GAIN = 1.01
 """Growing must speed a job up by more than this, or it is not worth a change."""
 
 
+INSTANT_SECONDS = 1.0
+"""A recipe without any hold would move GPUs to and fro for ever where a resize takes no time."""
+
+
 @dataclass(slots=True)
 class _Surplus:
     """What a job has beyond its target, as it is on offer."""
@@ -228,7 +232,7 @@ class Stretch:
 
         So the sizing step is asked once more without those; when they can be seated, what was lent
         like that is beyond its holders' targets and on offer to them. Whoever got back all that it
-        had on offer may grow like anybody else.
+        had on offer may grow like anybody else; whoever is to be measured at its width stays there.
         """
         session, refused, ordered = self._session, self._outcome.waiting, self._ordered
         idle = np.minimum(self._free_now.gpus, session.room.gpus)
@@ -240,7 +244,7 @@ class Stretch:
             return
         kept = ordered[~np.isin(ordered, refused)]
         self._targets[kept] = np.maximum(self._targets[kept], session.sized(kept))
-        changed = [one.slot for one in self._outcome.stretched]
+        changed = [*(one.slot for one in self._outcome.stretched), *self._exploring]
         running = running[~np.isin(running, changed)]
         more = worth_growing(session.snapshot, running, self._targets[running], self._resizing)
         for slot in self._may_grow(more):
@@ -296,10 +300,14 @@ class Stretch:
         """Whether its last change is that long ago; if not, a round is asked for when it is."""
         if slot in self._outcome.preempted:
             return False
-        until = float(self._session.snapshot.jobs.resized[slot]) + hold_seconds
-        if until > self._session.now:
+        now, jobs = self._session.now, self._session.snapshot.jobs
+        resized = float(jobs.resized[slot])
+        until = resized + hold_seconds
+        if until <= now <= resized and jobs.started[slot] < resized:
+            until = now + INSTANT_SECONDS
+        if until > now:
             self._outcome.wake_by(until)
-        return until <= self._session.now
+        return until <= now
 
     def _hold_seconds(self, slots: Ints) -> Floats:
         """Before a live growth: the longer a job still runs, the less it loses by waiting."""

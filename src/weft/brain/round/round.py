@@ -152,6 +152,7 @@ class Round:
         hopeful = waiting[~NEVER_ROWS[jobs.reason[waiting]]]
         overdue, soonest = session.recipe.waiting.overdue(session.snapshot, hopeful)
         session.overdue = frozenset(overdue.tolist())
+        outcome.overdue = len(overdue) > 0
         candidates = self._candidates(waiting)
         ranking = session.recipe.order(session.snapshot, candidates)
         ordered, late = self._in_line(ranking, candidates, overdue)
