@@ -35,7 +35,7 @@ GAIN = 1.01
 
 
 INSTANT_SECONDS = 1.0
-"""A recipe without any hold would move GPUs to and fro for ever where a resize takes no time."""
+"""Without any hold, GPUs could go back and forth for ever where a resize takes no time."""
 
 
 @dataclass(slots=True)
