@@ -91,11 +91,11 @@ async def an_endpoint(
         await server.stop()
 
 
-def a_certificate(folder: Path) -> TlsFiles:
-    folder.mkdir()
+def a_certificate(folder: Path, host: str = "localhost") -> TlsFiles:
+    folder.mkdir(exist_ok=True)
     files = TlsFiles(folder / "tls.crt", folder / "tls.key")
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     made += ["-nodes", "-keyout", str(files.key), "-out", str(files.certificate), "-days", "2"]
-    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    made += ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}"]
     subprocess.run(made, check=True, capture_output=True, timeout=30)
     return files

@@ -2,13 +2,13 @@
 
 import asyncio
 import ssl
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.agent.endpoint import a_certificate
 from tests.kube.reporting import STEP, TOKENS, Answer, Scene, a_scene, a_server, a_token, vouched
 from weft.kube.reports.limits import Crowd, Limits, Rates
 from weft.kube.reports.listener import TlsFiles
@@ -103,15 +103,6 @@ def test_what_is_not_http_is_not_repeated() -> None:
         assert b'"hint"' in told
 
 
-def a_certificate(folder: Path) -> TlsFiles:
-    files = TlsFiles(folder / "tls.crt", folder / "tls.key")
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-keyout", str(files.key), "-out", str(files.certificate), "-days", "2"]
-    made += ["-subj", "/CN=weft", "-addext", "subjectAltName=DNS:weft"]
-    subprocess.run(made, check=True, capture_output=True, timeout=30)
-    return files
-
-
 async def _greeted(door: Path, tls: TlsFiles) -> tuple[bytes, bytes | None]:
     """The first line of an answer over TLS, and the certificate that came with it."""
     trust = ssl.create_default_context(cafile=str(tls.certificate))
@@ -130,7 +121,7 @@ def test_workers_speak_over_tls_and_certificates_are_renewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.kube.reports.listener.CERTIFICATE_CHECK_SECONDS", 0.02)
-    tls = a_certificate(tmp_path)
+    tls = a_certificate(tmp_path, "weft")
 
     async def ask(folder: Path) -> None:
         server = a_server()
@@ -138,7 +129,7 @@ def test_workers_speak_over_tls_and_certificates_are_renewed(
         await server.start(workers=door, metrics=folder / "metrics", tls=tls)
         line, first = await _greeted(door, tls)
         assert line == b"HTTP/1.1 200 OK\r\n"
-        await asyncio.to_thread(a_certificate, tmp_path)
+        await asyncio.to_thread(a_certificate, tmp_path, "weft")
         async with asyncio.timeout(20):
             while True:
                 await asyncio.sleep(0.02)

@@ -7,7 +7,7 @@ installed, and whoever is to be tested brings a lister of its own.
 
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,12 +31,18 @@ Lister = Callable[[], tuple[Gpu, ...]]
 
 def listed() -> tuple[Gpu, ...]:
     """As `nvidia-smi` tells them; none where there is no such program."""
+    told = told_by_driver(QUESTION, without="--devices none does without GPUs")
+    return () if told is None else parse(told)
+
+
+def told_by_driver(question: Sequence[str], *, without: str) -> str | None:
+    """What `nvidia-smi` answers, if it is installed; `without` is how to do without it."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return ()
+        return None
     try:
         answer = subprocess.run(
-            (program, *QUESTION),
+            (program, *question),
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,
@@ -45,9 +51,9 @@ def listed() -> tuple[Gpu, ...]:
     except (OSError, subprocess.SubprocessError) as error:
         raise WorldError(
             f"nvidia-smi cannot tell which GPUs there are: {error}",
-            hint="run nvidia-smi by hand; --devices none does without GPUs",
+            hint=f"run nvidia-smi by hand; {without}",
         ) from error
-    return parse(answer.stdout)
+    return answer.stdout
 
 
 def parse(text: str) -> tuple[Gpu, ...]:

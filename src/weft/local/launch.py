@@ -84,9 +84,9 @@ class Launcher:
 
     def bound(self, entry: Entry) -> None:
         """Let its processes use as much memory as is booked for them now."""
-        if self.cgroups and self.cgroups.bounds_memory:
-            booked = sum(seat.memory_gib for seat in entry.held)
-            self.cgroups.of(f"{entry.uid}:{entry.epoch}").bound(booked)
+        cgroup = self.sign(entry).cgroup
+        if cgroup and self.cgroups and self.cgroups.bounds_memory:
+            cgroup.bound(sum(seat.memory_gib for seat in entry.held))
 
     def void(self, entry: Entry) -> bool:
         """See to it that this incarnation never begins; False if it has."""

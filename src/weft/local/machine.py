@@ -7,22 +7,20 @@ a GPU's own, or one from 0 on.
 
 import os
 import re
-import shutil
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from weft.agent.gpus import told_by_driver
 from weft.model.cluster import Gpu, Node
-from weft.model.errors import SpecError, WorldError
+from weft.model.errors import SpecError
 from weft.model.ids import ANY_GPU, GpuType, NodeId
 from weft.spec.gpu_names import short_name
 
 MIB_PER_GIB: Final = 1024
 KIB_PER_GIB: Final = 1024**2
-PATIENCE_SECONDS: Final = 20.0
 QUESTION: Final = ("--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits")
 DEVICE_FILE: Final = re.compile(r"nvidia(\d+)")
 ANSWERED_FIELDS: Final = 3
@@ -101,23 +99,9 @@ def parse_devices(text: str) -> tuple[Device, ...]:
 
 
 def _devices() -> tuple[Device, ...]:
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return _device_files(Path("/dev"))
-    try:
-        answer = subprocess.run(
-            (program, *QUESTION),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise WorldError(
-            f"nvidia-smi cannot tell which GPUs there are: {error}",
-            hint="run nvidia-smi by hand; --slots N works without GPUs once it is out of the PATH",
-        ) from error
-    return parse_devices(answer.stdout)
+    without = "--slots N works without GPUs once it is out of the PATH"
+    told = told_by_driver(QUESTION, without=without)
+    return _device_files(Path("/dev")) if told is None else parse_devices(told)
 
 
 def _device_files(folder: Path) -> tuple[Device, ...]:

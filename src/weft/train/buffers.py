@@ -17,6 +17,7 @@ class Buffers:
     live: list[Tensor]
     before: list[Tensor] = field(default_factory=list)
 
+    @torch.no_grad()
     def remember(self) -> None:
         if not self.before:
             self.before = [buffer.detach().clone() for buffer in self.live]
@@ -24,6 +25,7 @@ class Buffers:
         for kept, buffer in zip(self.before, self.live, strict=True):
             kept.copy_(buffer)
 
+    @torch.no_grad()
     def restore(self) -> None:
         """As before the step, if there was one."""
         if not self.before:

@@ -149,12 +149,10 @@ class BucketReduction:
         return self._word.seen(flag)
 
     def remember(self) -> None:
-        with torch.no_grad():
-            self.buffers.remember()
+        self.buffers.remember()
 
     def forget(self) -> None:
-        with torch.no_grad():
-            self.buffers.restore()
+        self.buffers.restore()
 
     @property
     def _alone(self) -> bool:

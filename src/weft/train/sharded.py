@@ -78,12 +78,10 @@ class ShardReduction:
         return self._word.seen(flag)
 
     def remember(self) -> None:
-        with torch.no_grad():
-            self.buffers.remember()
+        self.buffers.remember()
 
     def forget(self) -> None:
-        with torch.no_grad():
-            self.buffers.restore()
+        self.buffers.restore()
 
     def _gather(self) -> None:
         """Add to what is not summed yet, out of sight until the last micro-batch."""

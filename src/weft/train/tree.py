@@ -80,12 +80,10 @@ class TreeReduction:
         return self._word.seen(flag)
 
     def remember(self) -> None:
-        with torch.no_grad():
-            self.buffers.remember()
+        self.buffers.remember()
 
     def forget(self) -> None:
-        with torch.no_grad():
-            self.buffers.restore()
+        self.buffers.restore()
 
     def _look(self) -> None:
         """All parts of a step must be of the same parameters, because they are added up."""
