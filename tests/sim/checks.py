@@ -40,7 +40,8 @@ from weft.model.queue import QueueTree
 from weft.model.reason import ReasonCode
 from weft.model.request import JobRequest
 from weft.model.state import State
-from weft.policy.recipe import Passing
+from weft.policy.recipe import Passing, Recipe
+from weft.policy.size.requested import NetworkPacked, packed_width
 from weft.sim.run import Run
 
 if TYPE_CHECKING:
@@ -666,11 +667,8 @@ def any_quota(tree: QueueTree) -> bool:
     return tree.divided or any(queue.limit_gpus is not None for queue in tree.queues)
 
 
-def could_ever_run(
-    job: JobRequest, nodes: list[Node], tree: QueueTree, *, elastic: bool = False
-) -> bool:
-    """Whether an empty cluster and an empty quota would take the job, by trying everything."""
-    width = job.width.min_gpus if elastic else job.width.asked_gpus
+def could_ever_run(job: JobRequest, width: int, nodes: list[Node], tree: QueueTree) -> bool:
+    """Whether an empty cluster and an empty quota would take it so wide, by trying everything."""
     if job.queue not in tree:
         return False
     for step in path(tree, job.queue):
@@ -743,8 +741,21 @@ def _is_short_of_nodes(world: "RandomWorld", job: JobId) -> bool:
 
 
 def _could_run(world: "RandomWorld", job: JobId, nodes: list[Node]) -> bool:
-    elastic = world.brain.recipe.resizing is not None
-    return could_ever_run(world.request(job), nodes, world.tree, elastic=elastic)
+    request = world.request(job)
+    return could_ever_run(
+        request, _least_width(world.brain.recipe, request, nodes), nodes, world.tree
+    )
+
+
+def _least_width(recipe: Recipe, job: JobRequest, nodes: list[Node]) -> int:
+    """What the recipe asks for at the least on these nodes."""
+    if recipe.resizing is not None:
+        return job.width.min_gpus
+    asked = job.width.asked_gpus
+    if not isinstance(recipe.size, NetworkPacked):
+        return asked
+    node_gpus = max((node.gpus for node in nodes), default=1)
+    return packed_width(asked, node_gpus, low=job.width.min_gpus, high=job.width.max_gpus)
 
 
 def settled(world: "RandomWorld") -> None:

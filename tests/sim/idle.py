@@ -11,6 +11,7 @@ import numpy as np
 from tests.sim.promise import PromiseBroken
 from weft.brain.state.brain_state import REASONS, BrainState
 from weft.model.cluster import Node
+from weft.model.decision import Decision
 from weft.model.ids import JobId, NodeId, QueueId
 from weft.model.reason import ReasonCode
 from weft.model.request import JobRequest
@@ -121,19 +122,23 @@ def _domain(world: "RandomWorld", slot: int) -> tuple[int, int]:
 
 
 def guarantees_are_served(world: "RandomWorld") -> None:
-    """Whoever needs one GPU within its guarantee does not wait for lent ones (I15)."""
+    """Whoever needs one GPU within its guarantee does not wait for lent ones (I15).
+
+    What the last round itself has lent is asked back by the next one.
+    """
     brain, state = world.brain, world.brain.state
     if not state.tree.divided or _keeps_back(brain.recipe):
         return
     if brain.decision is None or brain.decision.reservation:
         return
     used = _used(state)
+    before = _without_grants(state, brain.decision, used)
     lent = [slot for slot in state.running_slots().tolist() if state.jobs.preemptible[slot]]
     for job, slot in state.slot_of.items():
         if not _claims_one_gpu(world, slot, used):
             continue
         for victim in lent:
-            if _may_reclaim(world, slot, victim, used):
+            if _may_reclaim(world, slot, victim, used, before):
                 raise PromiseBroken("I15", f"{job} waits for what {state.spec(victim).id} was lent")
 
 
@@ -150,7 +155,13 @@ def _claims_one_gpu(world: "RandomWorld", slot: int, used: dict[QueueId, int]) -
     return all(used[q.id] + 1 <= tree.guaranteed(q.id) for q in tree.path(spec.queue))
 
 
-def _may_reclaim(world: "RandomWorld", slot: int, victim: int, used: dict[QueueId, int]) -> bool:
+def _may_reclaim(
+    world: "RandomWorld",
+    slot: int,
+    victim: int,
+    used: dict[QueueId, int],
+    before: dict[QueueId, int],
+) -> bool:
     """Whether the victim's end would let the job start, and its queues hold more than theirs.
 
     Both need queues of their own: what a queue holds itself is lent neither by its children nor to
@@ -162,7 +173,7 @@ def _may_reclaim(world: "RandomWorld", slot: int, victim: int, used: dict[QueueI
         return False
     mine, above = ({q.id for q in tree.path(one.queue)} for one in (spec, other))
     theirs = above - mine
-    if mine <= above or not theirs or any(used[q] <= tree.guaranteed(q) for q in theirs):
+    if mine <= above or not theirs or any(before[q] <= tree.guaranteed(q) for q in theirs):
         return False
     if not {q for q in mine if used[q] + 1 > _cap(state, q)} <= above:
         return False
@@ -190,6 +201,18 @@ def _used(state: BrainState) -> dict[QueueId, int]:
         for q in state.tree.path(spec.queue):
             found[q.id] += width
     return found
+
+
+def _without_grants(
+    state: BrainState, decision: Decision, used: dict[QueueId, int]
+) -> dict[QueueId, int]:
+    """GPUs by queue as they would be had the last round granted nothing."""
+    before = dict(used)
+    for grant in decision.grants:
+        spec = state.spec(state.slot_of[grant.job])
+        for q in state.tree.path(spec.queue):
+            before[q.id] -= grant.assignment.width
+    return before
 
 
 def _cap(state: BrainState, queue: QueueId) -> int:

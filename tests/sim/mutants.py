@@ -183,7 +183,7 @@ def what_refused_jobs_were_meant_to_have_stays_idle() -> Iterator[None]:
 
 @mutant
 def pledges_start_without_a_look_at_the_seats() -> Iterator[None]:
-    with patch.object(BrainState, "seats_are_free", lambda *_: True):
+    with patch.object(BrainState, "nodes_are_free", lambda *_: True):
         yield
 
 

@@ -131,12 +131,12 @@ class TwoModels:
         mine, theirs = self.rows[queue], self.rows[victim]
         self._agree(
             "may reclaim",
-            self.ledger.may_reclaim(mine, gpus, theirs),
+            bool(self.ledger.reclaimable(mine, gpus)[theirs]),
             self.oracle.may_reclaim(queue, gpus, victim),
         )
-        self._agree(
-            "borrows", self.ledger.borrows(mine, theirs), self.oracle.is_lent(queue, victim)
-        )
+        lent = self.oracle.is_lent(queue, victim)
+        self._agree("borrows", self.ledger.borrows(mine, theirs), lent)
+        self._agree("borrowers", bool(self.ledger.borrowers(mine)[theirs]), lent)
 
     def _edited(self, queue: Queue) -> Queue:
         what = self.chance.randrange(3)

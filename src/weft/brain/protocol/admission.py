@@ -64,12 +64,9 @@ class Admission:
     def start_admitted(self, nodes: list[int] | None = None) -> None:
         """Start those whose pledged seats have become free, on these nodes if they are named."""
         state, seating = self._context.state, self._context.state.seating
-        slots = list(seating.admitted)
-        if nodes is not None and not state.quota.limited:
-            near = {slot for node in nodes for slot in seating.pledged_on[node]}
-            slots = [slot for slot in slots if slot in near]
-        for slot in slots:
-            if state.seats_are_free(slot):
+        for slot in list(seating.admitted) if nodes is None else seating.may_be_free(nodes):
+            seating.admitted[slot] = not state.nodes_are_free(slot)
+            if not seating.admitted[slot] and state.quota_fits(slot, int(state.jobs.width[slot])):
                 assignment = seating.assignments[slot]
                 assert assignment is not None
                 seating.hold(slot)

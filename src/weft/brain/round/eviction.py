@@ -4,6 +4,9 @@ The worst-ranked of those who may go, go first, as few as make room for the tigh
 nobody is stopped unless the job that needs the seats is granted them.
 """
 
+from collections.abc import Iterator
+from itertools import chain, islice
+
 import numpy as np
 
 from weft.brain.round import gates
@@ -51,8 +54,8 @@ class Eviction:
         for step in session.state.quota.paths[queue]:
             if ledger.refusing(queue, width, firm=firm) != step:
                 continue
-            candidates = self._victims.listed(self._rights.under(step, queue, width, position))
-            for victim in self._rights.lawful_in_turn(queue, candidates):
+            candidates = self._victims.each(self._rights.under(step, queue, width, position))
+            for victim in list(self._rights.lawful_in_turn(queue, candidates)):
                 if ledger.refusing(queue, width, firm=firm) != step:
                     break
                 if victim not in chosen:
@@ -118,15 +121,15 @@ class Eviction:
             found = self._clear_one_node(mask, kind, width)
             if found is None and slot not in session.overdue:
                 return None
-            if found is not None and self._rights.lawful_in_turn(queue, found[1]) == found[1]:
+            if found is not None and list(self._rights.lawful_in_turn(queue, found[1])) == found[1]:
                 return found
         elif not forced and not self._within_reach(slot, kind, width, mask):
             return None
-        eligible = [victim for victim in victims.listed(mask) if victim not in forced]
+        others: Iterator[Victim] = (v for v in victims.each(mask) if v not in forced)
         if session.divided:
-            lawful = self._rights.lawful_in_turn(queue, forced + eligible)
-            eligible = [victim for victim in eligible if victim in lawful]
-        return self._search(slot, kind, width, forced=forced, eligible=forced + eligible)
+            lawful = self._rights.lawful_in_turn(queue, chain(forced, others))
+            others = (v for v in lawful if v not in forced)
+        return self._search(slot, kind, width, forced=forced, others=others)
 
     def _sits_on_one_node(self, kind: Kind, width: int) -> bool:
         """One GPU type, GPUs only, and one node is the place to be."""
@@ -160,25 +163,27 @@ class Eviction:
         return offer is not None and self._good_enough(slot, offer)
 
     def _search(
-        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], eligible: list[Victim]
+        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], others: Iterator[Victim]
     ) -> Found | None:
-        """The fewest of the eligible, worst first, whose seats make an offer good enough.
+        """The fewest of the others, worst first, whose seats make an offer good enough.
 
         More and more are released, twice as many each time; then the shortest list that does
         is found between the last two.
         """
+        released = list(forced)
         low, high, step = len(forced) - 1, len(forced), 1
-        offer = self._offer_without(slot, kind, width, eligible[:high])
+        offer = self._offer_without(slot, kind, width, released)
         while offer is None:
-            if high == len(eligible):
+            released += islice(others, step)
+            if len(released) == high:
                 return None
-            low, high, step = high, min(high + step, len(eligible)), step * 2
-            offer = self._offer_without(slot, kind, width, eligible[:high])
+            low, high, step = high, len(released), step * 2
+            offer = self._offer_without(slot, kind, width, released)
         while high - low > 1:
             middle = (low + high) // 2
-            fewer = self._offer_without(slot, kind, width, eligible[:middle])
+            fewer = self._offer_without(slot, kind, width, released[:middle])
             low, high, offer = (middle, high, offer) if fewer is None else (low, middle, fewer)
-        return offer, self._needed(offer, kind, forced, eligible[len(forced) : high])
+        return offer, self._needed(offer, kind, forced, released[len(forced) : high])
 
     def _offer_without(self, slot: int, kind: Kind, width: int, gone: list[Victim]) -> Offer | None:
         """A placement that the job would take if these were gone."""

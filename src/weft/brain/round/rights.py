@@ -7,6 +7,8 @@ recipe. And a queue within its guarantee may reclaim what it has lent, whatever 
 for a whole queue of victims is the same, so it is asked by queue and not by job.
 """
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 from weft.brain.round.session import Session
@@ -50,17 +52,17 @@ class Rights:
         mask: Bools = self.against(queue, width, position) & below[self._victims.queues]
         return mask
 
-    def lawful_in_turn(self, queue: int, victims: list[Victim]) -> list[Victim]:
-        """Those of them who may go, each after the chosen ones before it have gone: no lender
-        falls below its own."""
-        ledger, chosen = self._session.ledger, []
+    def lawful_in_turn(self, queue: int, victims: Iterable[Victim]) -> Iterator[Victim]:
+        """Those of them who may go, each after the ones before it have gone: no lender falls below
+        its own."""
+        ledger, table = self._session.ledger, self._session.ledger.table
+        mine, given = table.paths[queue], dict.fromkeys(range(len(table.ids)), 0)
         for victim in victims:
-            if victim.queue == queue or ledger.borrows(queue, victim.queue):
-                ledger.give(victim.queue, victim.width)
-                chosen.append(victim)
-        for victim in chosen:
-            ledger.take(victim.queue, victim.width)
-        return chosen
+            theirs = [step for step in table.paths[victim.queue] if step not in mine]
+            if all(ledger.used[s] - given[s] > table.guaranteed[s] for s in theirs):
+                yield victim
+                for step in theirs:
+                    given[step] += victim.width
 
     def changed(self) -> None:
         """Something was granted: the queues' use is another."""
@@ -73,10 +75,7 @@ class Rights:
             return self._nobody
         found = self._yields.get(queue)
         if found is None:
-            ledger, queues = self._session.ledger, range(len(self._nobody))
-            found = self._yields[queue] = np.array(
-                [other == queue or ledger.borrows(queue, other) for other in queues]
-            )
+            found = self._yields[queue] = self._session.ledger.borrowers(queue)
         return found
 
     def _lent_to(self, queue: int, width: int) -> Bools:
@@ -86,8 +85,5 @@ class Rights:
             return self._nobody
         found = self._lent.get((queue, width))
         if found is None:
-            queues = range(len(self._nobody))
-            found = self._lent[queue, width] = np.array(
-                [other != queue and ledger.may_reclaim(queue, width, other) for other in queues]
-            )
+            found = self._lent[queue, width] = ledger.reclaimable(queue, width)
         return found

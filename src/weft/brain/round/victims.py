@@ -6,7 +6,7 @@ A mask over the candidates says who is meant.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,8 +80,9 @@ class Victims:
         nodes, _, gpus = self._seats_of(mask)
         return free + np.bincount(nodes, gpus, minlength=len(free)).astype(np.int64)
 
-    def listed(self, mask: Bools) -> list[Victim]:
-        return [self[index] for index in np.flatnonzero(mask).tolist()]
+    def each(self, mask: Bools) -> Iterator[Victim]:
+        """Worst first, and only as many as are asked for."""
+        return map(self.__getitem__, np.flatnonzero(mask).tolist())
 
     def remove(self, victims: list[Victim]) -> None:
         if self._index_of is None:

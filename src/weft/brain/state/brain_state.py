@@ -361,8 +361,8 @@ class BrainState:
 
     # --- seats --------------------------------------------------------------------------------
 
-    def seats_are_free(self, slot: int) -> bool:
-        """Whether a pledged job's seats could be held now beside all that is held."""
+    def nodes_are_free(self, slot: int) -> bool:
+        """Whether a pledged job's nodes could hold it now beside all that is held."""
         by_node: dict[int, list[int]] = {}
         for row in self.seating.seat_rows[slot]:
             by_node.setdefault(int(self.seats.node[row]), []).append(row)
@@ -374,7 +374,7 @@ class BrainState:
                 return False
             if self.counts_host and not self._host_fits(node, rows):
                 return False
-        return self.quota_fits(slot, int(self.jobs.width[slot]))
+        return True
 
     def host_fits(self, kind: Kind, shares: Sequence[Share]) -> bool:
         """Whether the nodes have the cores and the memory now, beside all that is held and fed."""

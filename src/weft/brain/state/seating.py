@@ -40,11 +40,12 @@ class Meal:
 class Seating:
     """Rows of seats, by party (`model.party`: one job today) and by node.
 
-    `admitted` are the parties with pledged seats, `resizes` and `feeding` what the world has not
+    `admitted` are the parties with pledged seats, and whether a node of theirs is known to be taken
+    until something is given back there; `resizes` and `feeding` are what the world has not
     answered, `held_on` the GPUs of each held row by node, `pledged_on` the parties with a pledge
-    there. A node is `shrunk` while more is held on it than it has, `touched` when what is
-    given away on it has changed since the last round, and `stale` when that has changed since
-    what is free there was last summed (`vacancy`).
+    there. A node is `shrunk` while more is held on it than it has, `touched` when what is given
+    away on it has changed since the last round, and `stale` when that has changed since what is
+    free there was last summed (`vacancy`).
     """
 
     def __init__(self, jobs: JobTable, nodes: NodeTable) -> None:
@@ -54,7 +55,7 @@ class Seating:
         self.seat_count = 0
         self.seat_rows: list[list[int]] = []
         self.assignments: list[Assignment | None] = []
-        self.admitted: dict[int, None] = {}
+        self.admitted: dict[int, bool] = {}
         self.resizes: dict[int, Underway] = {}
         self.feeding: dict[int, Meal] = {}
         self.held_on: list[dict[int, int]] = []
@@ -69,6 +70,7 @@ class Seating:
         if node == len(self.held_on):
             self.held_on.append({})
             self.pledged_on.append({})
+        self.admitted.update(dict.fromkeys(self.pledged_on[node], False))
         self.touched.add(node)
         self.stale.add(node)
 
@@ -91,7 +93,7 @@ class Seating:
         for seat in assignment.placement.seats:
             self._put_seat(party, seat, pledged=pledged)
         if pledged:
-            self.admitted[party] = None
+            self.admitted[party] = False
 
     def add_seats(self, party: PartyRow, added: tuple[Seat, ...]) -> None:
         """Further seats, held at once, beside those that the job has."""
@@ -105,6 +107,11 @@ class Seating:
         self._reassign(party, tuple(seat for seat, _ in pairs if seat.number not in numbers))
         self.seat_rows[party] = [row for seat, row in pairs if seat.number not in numbers]
         return [self._free_row(party, row) for seat, row in pairs if seat.number in numbers]
+
+    def may_be_free(self, nodes: Collection[int]) -> list[int]:
+        """The admitted who may have got their seats by what was given back on these nodes."""
+        near = {party for node in nodes for party in self.pledged_on[node]}
+        return [party for party, taken in self.admitted.items() if not taken or party in near]
 
     def hold(self, party: PartyRow) -> None:
         """Pledged seats become held."""

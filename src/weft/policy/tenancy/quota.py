@@ -12,8 +12,11 @@ Usage is given in from what is held; the ledger changes it only for the length o
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from weft.model.ids import QueueId
 from weft.model.queue import QueueTree
+from weft.model.snapshot import Bools, Ints
 
 NO_LIMIT = 1 << 60
 
@@ -23,10 +26,12 @@ class QuotaTable:
     """The queue tree as rows: path to the root, cap and guarantee of each queue.
 
     A queue is `restricted` if something may be refused to it; `limited` says that some queue is.
+    `steps` are the paths as columns, filled up with the row after the last queue's.
     """
 
     ids: tuple[QueueId, ...]
     paths: tuple[tuple[int, ...], ...]
+    steps: Ints
     limits: tuple[int, ...]
     caps: tuple[int, ...]
     guaranteed: tuple[int, ...]
@@ -48,7 +53,17 @@ class QuotaTable:
         restricted = tuple(
             tree.divided or any(caps[step] < NO_LIMIT for step in path) for path in paths
         )
-        return cls(ids, paths, limits, caps, guaranteed, tree.divided, restricted, any(restricted))
+        return cls(
+            ids=ids,
+            paths=paths,
+            steps=_columns(paths),
+            limits=limits,
+            caps=caps,
+            guaranteed=guaranteed,
+            divided=tree.divided,
+            restricted=restricted,
+            limited=any(restricted),
+        )
 
     def sums(self, own: list[int]) -> list[int]:
         """Use of every queue, its descendants' included, from each queue's own."""
@@ -58,6 +73,11 @@ class QuotaTable:
                 for step in self.paths[row]:
                     total[step] += gpus
         return total
+
+
+def _columns(paths: tuple[tuple[int, ...], ...]) -> Ints:
+    deepest = max(map(len, paths), default=0)
+    return np.array([(*path, *[len(paths)] * (deepest - len(path))) for path in paths], np.int64)
 
 
 class QuotaLedger:
@@ -118,22 +138,29 @@ class QuotaLedger:
             for step in self.table.paths[queue]
         )
 
-    def may_reclaim(self, queue: int, gpus: int, victim: int) -> bool:
-        """Whether a job of `gpus` in `queue` may take back what a job of `victim` holds."""
-        mine, theirs = self._apart(queue, victim)
-        if not mine or not theirs:
-            return False
-        guaranteed = self.table.guaranteed
-        return all(self.used[step] + gpus <= guaranteed[step] for step in mine) and all(
-            self.used[step] > guaranteed[step] for step in theirs
-        )
-
     def borrows(self, queue: int, victim: int) -> bool:
         """Whether every queue of the victim below the common ancestor is over its guarantee."""
-        _, theirs = self._apart(queue, victim)
-        return all(self.used[step] > self.table.guaranteed[step] for step in theirs)
+        mine, guaranteed = self.table.paths[queue], self.table.guaranteed
+        return all(
+            self.used[step] > guaranteed[step]
+            for step in self.table.paths[victim]
+            if step not in mine
+        )
 
-    def _apart(self, queue: int, victim: int) -> tuple[list[int], list[int]]:
-        """The two paths below the place where they meet."""
-        mine, theirs = self.table.paths[queue], self.table.paths[victim]
-        return [s for s in mine if s not in theirs], [s for s in theirs if s not in mine]
+    def borrowers(self, queue: int) -> Bools:
+        """`borrows`, for every queue as the victim."""
+        passed = np.ones(len(self.used) + 1, bool)
+        passed[:-1] = np.array(self.used) > np.array(self.table.guaranteed)
+        passed[list(self.table.paths[queue])] = True
+        found: Bools = np.logical_and.reduce(passed[self.table.steps], axis=1)
+        return found
+
+    def reclaimable(self, queue: int, gpus: int) -> Bools:
+        """By victim's queue, whether a job of `gpus` in `queue` may take back what it holds."""
+        table, mine = self.table, self.table.paths[queue]
+        found: Bools = self.borrowers(queue) & ~(table.steps == queue).any(axis=1)
+        found[list(mine)] = False
+        for step in mine:
+            if self.used[step] + gpus > table.guaranteed[step]:
+                found &= (table.steps == step).any(axis=1)
+        return found
