@@ -4,19 +4,30 @@ Jobs are as wide as those that are found running in Philly (an arrival weighs as
 tilted to a mean of four GPUs, so that GPUs / 4 running jobs fill a cluster; 5/8 × GPUs more wait,
 and are like them, so that the load keeps its shape. The number of jobs is kept constant: whoever
 ends is followed by a new one. Only least attained service finds a shape of its own: it counts
-GPU-seconds, so narrow jobs run for longer, and twice as many run while fewer wait.
+GPU-seconds, so narrow jobs run for longer, and twice as many run while fewer wait. Under a recipe
+that resizes, jobs may have from half to twice as many GPUs, and nobody knows their curves.
 """
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from random import Random
 from time import perf_counter, process_time
 from typing import NamedTuple
 
 from weft.brain import invariants
 from weft.brain.brain import Brain
-from weft.brain.event import Event, InstructionDone, JobFinished, JobSubmitted, NodeAdded, Tick
-from weft.brain.instruction import Instruction, Preempt, Start, Stop
+from weft.brain.event import (
+    Event,
+    InstructionDone,
+    JobFinished,
+    JobReported,
+    JobSubmitted,
+    NodeAdded,
+    Phase,
+    Tick,
+)
+from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop
 from weft.model.claim import WorkClaim
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId, QueueId, TenantId
@@ -75,18 +86,21 @@ class Desk:
     def _obey(self, instructions: list[Instruction]) -> None:
         todo = deque(instructions)
         while todo:
-            answer = self._answer(todo.popleft())
-            if answer is not None:
+            for answer in self._answers(todo.popleft()):
                 todo.extend(self.brain.handle(answer))
 
-    def _answer(self, instruction: Instruction) -> Event | None:
+    def _answers(self, instruction: Instruction) -> Iterator[Event]:
+        if not isinstance(instruction, Start | Resize | Preempt | Stop):
+            return
+        now, job, epoch = self.now, instruction.job, instruction.epoch
+        serial = instruction.serial if isinstance(instruction, Resize) else 0
+        if isinstance(instruction, Preempt | Stop):
+            del self.running[job]
+        yield InstructionDone(now, job, epoch, instruction.verb, serial=serial)
         if isinstance(instruction, Start):
-            self.running[instruction.job] = instruction.epoch
-        elif isinstance(instruction, Preempt | Stop):
-            del self.running[instruction.job]
-        else:
-            return None
-        return InstructionDone(self.now, instruction.job, instruction.epoch, instruction.verb)
+            self.running[job] = epoch
+            seats = instruction.assignment.placement
+            yield JobReported(now, job, epoch, Phase.RUNNING, 0.0, placement=seats, live=True)
 
 
 class Load:
@@ -97,6 +111,7 @@ class Load:
         self._count = 0
         self._queues = _teams()
         self._widths, self._shares = _tilted(RUNNING_WIDTHS, MEAN_GPUS)
+        self._elastic = recipe.resizing is not None
         self.run_jobs, self.wait_jobs = gpus // 4, gpus * 5 // 8
         self.desk = Desk(recipe, Cluster.uniform(gpus // NODE_GPUS, NODE_GPUS), queue_tree(gpus))
         self._settle()
@@ -134,12 +149,17 @@ class Load:
         seconds = self._random.lognormvariate(math.log(MEDIAN_WORK_SECONDS), WORK_SIGMA)
         return JobRequest(
             id=JobId(f"j{self._count}"),
-            width=Width.fixed(width),
+            width=Width(max(width // 2, 1), 2 * width, width)
+            if self._elastic
+            else Width.fixed(width),
             work=WorkClaim(seconds),
             submit_seconds=self.desk.now,
             queue=queue,
             tenant=TenantId(queue),
         )
+
+    def _width(self, asked: int) -> Width:
+        return Width(max(asked // 2, 1), 2 * asked, asked) if self._elastic else Width.fixed(asked)
 
 
 def queue_tree(gpus: int) -> QueueTree:

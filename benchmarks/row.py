@@ -66,6 +66,12 @@ def aims_at(
     return replace(row, aim=True)
 
 
+def with_aim(row: Row, aim: float) -> Row:
+    """The same figure, which should not exceed the aim."""
+    assert isinstance(row.value, float)
+    return replace(row, bar=f"<= {aim:,g}", holds=row.value <= aim, aim=True)
+
+
 def at_least(name: str, value: float, unit: str, bar: float) -> Row:
     """A figure that must reach its bar; NaN does not hold."""
     return Row(name=name, value=value, unit=unit, bar=f">= {bar:,g}", holds=value >= bar)

@@ -112,7 +112,7 @@ def seats_freed_before_the_world_confirms() -> Iterator[None]:
 
 @mutant
 def preempted_seats_given_away_at_once() -> Iterator[None]:
-    def start_anyway(self: Admission, granted: Granted, vacated: set[int]) -> Grant:
+    def start_anyway(self: Admission, granted: Granted, *_: object) -> Grant:
         state, assignment = self._context.state, self._dispatch.assignment(granted)
         state.seating.seat(granted.slot, assignment, pledged=False)
         self._dispatch.start(granted.slot, assignment)

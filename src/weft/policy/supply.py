@@ -11,14 +11,14 @@ queue, then the rest within the caps. What a queue has a use for and was promise
 others would make of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
-from weft.policy.tenancy.quota import QuotaLedger
+from weft.policy.tenancy.quota import NO_LIMIT, QuotaLedger
 
 Pool = tuple[int, int, bool]
 """Domain, queue, and whether the job may not be preempted: who shares these shares all budgets."""
@@ -56,6 +56,19 @@ class Purse:
             self._budgets[budget] -= gpus
         for other in self._sharing[pool]:
             self.left[other] = self._room(other)
+
+    def pay_in_turn(self, pools: Iterable[int], asked: Iterable[int]) -> Iterator[bool]:
+        """Pay what each asks for, if it is there; whether it was. What is left is told at the end,
+        because here nobody looks at the pools of others in between."""
+        budgets = self._budgets
+        for pool, gpus in zip(pools, asked, strict=True):
+            paying = self._pools[pool]
+            there = min([budgets[budget] for budget in paying]) >= gpus
+            if there:
+                for budget in paying:
+                    budgets[budget] -= gpus
+            yield there
+        self.left[:] = map(self._room, range(len(self._pools)))
 
     def _room(self, pool: int) -> int:
         return max(min(self._budgets[budget] for budget in self._pools[pool]), 0)
@@ -224,7 +237,7 @@ def _with_quota(supply: Supply, snapshot: Snapshot, slots: Ints, ledger: QuotaLe
     def paid(name: Pool, *, promised_only: bool) -> tuple[int, ...]:
         where, queue, firm = name
         within = [domains + step for step in table.paths[queue]]
-        caps = [size + step for step in within]
+        caps = [domains + size + step for step in table.paths[queue] if table.caps[step] < NO_LIMIT]
         return (where, *(within if firm or promised_only else ()), *caps)
 
     last = tuple(paid(name, promised_only=False) for name in names)

@@ -17,6 +17,7 @@ from weft.brain.state.later import fits_later
 from weft.model.decision import Assignment, Grant
 from weft.model.reason import ReasonCode
 from weft.model.state import State
+from weft.policy.tenancy.quota import QuotaLedger
 
 RELEASING = REASON_ROW[ReasonCode.CAPACITY_RELEASING]
 LOST = REASON_ROW[ReasonCode.BACKOFF_LOST]
@@ -41,16 +42,21 @@ class Admission:
         self._dispatch = dispatch
         self._learning = learning
 
-    def grant(self, granted: Granted, vacated: set[int]) -> Grant:
-        """Start at once, or pledge where a node or the quota is still being left by somebody."""
+    def grant(self, granted: Granted, vacated: set[int], held: QuotaLedger) -> Grant:
+        """Start at once, or pledge where a node or the quota is still being left by somebody.
+
+        `held` is what the queues hold, and is kept so.
+        """
         state, slot = self._context.state, granted.slot
         assignment = self._dispatch.assignment(granted)
         left = any(node in vacated for node, _ in granted.shares)
-        if left or not state.quota_fits(slot, granted.width) or self._is_fed_away(granted):
+        fits = state.quota_fits(slot, granted.width, held)
+        if left or not fits or self._is_fed_away(granted):
             state.book_wait(slot, self._context.now, RELEASING)
             self._pledge(slot, assignment)
         else:
             state.seating.seat(slot, assignment, pledged=False)
+            held.take(int(state.jobs.queue[slot]), granted.width)
             self._dispatch.start(slot, assignment)
         return Grant(state.spec(slot).id, assignment)
 
@@ -64,12 +70,18 @@ class Admission:
     def start_admitted(self, nodes: list[int] | None = None) -> None:
         """Start those whose pledged seats have become free, on these nodes if they are named."""
         state, seating = self._context.state, self._context.state.seating
-        for slot in list(seating.admitted) if nodes is None else seating.may_be_free(nodes):
+        slots = list(seating.admitted) if nodes is None else seating.may_be_free(nodes)
+        if not slots:
+            return
+        held = state.held_use()
+        for slot in slots:
             seating.admitted[slot] = not state.nodes_are_free(slot)
-            if not seating.admitted[slot] and state.quota_fits(slot, int(state.jobs.width[slot])):
+            width = int(state.jobs.width[slot])
+            if not seating.admitted[slot] and state.quota_fits(slot, width, held):
                 assignment = seating.assignments[slot]
                 assert assignment is not None
                 seating.hold(slot)
+                held.take(int(state.jobs.queue[slot]), width)
                 self._dispatch.start(slot, assignment)
 
     def withdraw_pledges(self, slots: list[int]) -> None:

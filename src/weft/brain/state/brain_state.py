@@ -44,7 +44,7 @@ from weft.policy.host.ladder import Ladder
 from weft.policy.host.shares import Fair
 from weft.policy.place.fabric import Fabric
 from weft.policy.place.room import ROUNDING, Share, host_cpus, host_memory_gib
-from weft.policy.tenancy.quota import QuotaTable
+from weft.policy.tenancy.quota import QuotaLedger, QuotaTable
 
 REASONS: tuple[ReasonCode, ...] = tuple(ReasonCode)
 REASON_ROW: dict[ReasonCode, int] = {code: row for row, code in enumerate(REASONS, start=1)}
@@ -383,13 +383,15 @@ class BrainState:
             for node, gpus in shares
         )
 
-    def quota_fits(self, slot: int, width: int) -> bool:
-        """Whether the queue may hold so much more now, beside all that is still held."""
+    def quota_fits(self, slot: int, width: int, held: QuotaLedger) -> bool:
+        """Whether the queue may hold so much more beside all that is held."""
         queue = int(self.jobs.queue[slot])
-        if queue < 0 or not width or not self.quota.restricted[queue]:
-            return queue >= 0
-        used = self.quota.sums(self.own_use(held_only=True))
-        return all(used[s] + width <= self.quota.caps[s] for s in self.quota.paths[queue])
+        return queue >= 0 and held.refusing(queue, width) is None
+
+    def held_use(self) -> QuotaLedger:
+        """What all queues hold now, those who leave included; to be kept by whoever starts jobs."""
+        own = self.own_use(held_only=True) if self.quota.limited else [0] * len(self.quota.ids)
+        return QuotaLedger(self.quota, own)
 
     def own_use(self, *, held_only: bool = False) -> list[int]:
         """GPUs by queue: of all parties that stay and of pledges; or of all that hold."""

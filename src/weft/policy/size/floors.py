@@ -43,12 +43,11 @@ def _paid_floors(least: Ints, widths: Ints, pool: Ints, purse: Purse) -> Ints:
 
 
 def _one_by_one(least: Ints, widths: Ints, pool: Ints, purse: Purse) -> Ints:
-    found, pools, left = widths.copy(), pool.tolist(), purse.left
-    needs = least.tolist()
-    for row in np.flatnonzero(widths == 0).tolist():
-        if 0 < needs[row] <= left[pools[row]]:
-            found[row] = needs[row]
-            purse.pay(pools[row], needs[row])
+    found = widths.copy()
+    asking = np.flatnonzero((widths == 0) & (least > 0))
+    asked = least[asking]
+    served = np.fromiter(purse.pay_in_turn(pool[asking].tolist(), asked.tolist()), bool)
+    found[asking[served]] = asked[served]
     return found
 
 
