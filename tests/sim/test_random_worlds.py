@@ -39,6 +39,7 @@ ONCE_BROKEN = (
     9_300_288,  # overdue, and no round came when others could yield
     9_300_430,
     9_100_384,  # a guarantee that the last round's own grant had made reclaimable
+    9_500_218,  # a lender's worst-ranked job sat on a cordoned node, and its better one was spared
     9_100_386,  # a packed width that would fit, where the asked one never would
 )
 """Seeds that a search in new worlds has found."""

@@ -125,11 +125,21 @@ class Eviction:
                 return found
         elif not forced and not self._within_reach(slot, kind, width, mask):
             return None
-        others: Iterator[Victim] = (v for v in victims.each(mask) if v not in forced)
+        others = (v for v in self._on_nodes_for(kind, width, mask) if v not in forced)
         if session.divided:
             lawful = self._rights.lawful_in_turn(queue, chain(forced, others))
             others = (v for v in lawful if v not in forced)
         return self._search(slot, kind, width, forced=forced, others=others)
+
+    def _on_nodes_for(self, kind: Kind, width: int, mask: Bools) -> Iterator[Victim]:
+        """Those with a seat where the kind could sit: nobody else's end would help it, and it would
+        only use up what a lender can spare."""
+        session = self._session
+        serves = session.fabric.usable
+        if width:
+            tiers = session.fabric.site(kind).tiers
+            serves = np.logical_or.reduce([tier.capacity > 0 for tier in tiers])
+        return (v for v in self._victims.each(mask) if any(serves[node] for node, *_ in v.seats))
 
     def _sits_on_one_node(self, kind: Kind, width: int) -> bool:
         """One GPU type, GPUs only, and one node is the place to be."""
