@@ -145,6 +145,15 @@ def test_a_lender_is_not_taken_below_its_guarantee_where_others_have_borrowed_en
     assert (held(scene, "b"), held(scene, "c")) == (4, 4)
 
 
+def test_a_job_whose_seats_would_not_serve_the_claim_shields_nobody() -> None:
+    nodes = a_node("old", 4, type="v100"), a_node("new", 4, type="a100")
+    scene = given(a_cluster(*nodes)).with_queues(a_queue("a", 4), a_queue("b", 4))
+    scene.with_recipe(backfill()).submit(a_job("better", 4, queue="b", types=[("a100", 1.0)]))
+    scene.decide().submit(a_job("worse", 4, queue="b", types=[("v100", 1.0)])).decide()
+    scene.submit(a_job("claim", queue="a", types=[("a100", 1.0)])).decide()
+    scene.expect("better", yields_to("claim")).expect("claim", runs).expect("worse", runs)
+
+
 def test_reclaiming_asks_for_no_least_run_time_and_no_rank() -> None:
     recipe = srtf(min_run=900.0, spacing=1.0)
     scene = tenants(a_queue("a", 8), a_queue("b", 0), recipe=recipe)
