@@ -103,6 +103,7 @@ def around(text: str) -> tuple[str, str, str]:
     """What stands before the figures of README.md, the figures, and what stands behind them."""
     before, begin, rest = text.partition(BEGIN + "\n")
     figures, end, after = rest.partition("\n" + END)
+    assert begin and end, "README.md has lost the marks of its figures"
     return before + begin, figures, end + after
 
 
