@@ -1,4 +1,4 @@
-"""`python -m benchmarks SUITE [-o json] [--short] [--only PARTS]`: measure, show, judge.
+"""`python -m benchmarks SUITE [-o json] [--short] [--only PARTS] [--record]`: measure, show, judge.
 
 A suite is a module with `rows(traces, *, short)`, loaded when asked for; one with parts takes
 `only` as well. Exit status: 0 if every bar holds, 1 if one does not, 2 if the suite cannot run.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.records import record
 from benchmarks.row import Row, told
 from benchmarks.table import show
 
@@ -37,6 +38,7 @@ ELASTIC = (
 )
 
 SUITES = {
+    "cli": Suite("benchmarks.cli", "how long commands take to begin", False),
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
     "elastic": Suite("benchmarks.elastic", "widths that follow the work", False, ELASTIC),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
@@ -50,7 +52,10 @@ SUITES = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one suite; the process's exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.record and options.short:
+        parser.error("--short measures too little to be kept: leave out --record")
     suite = SUITES[options.suite]
     only = tuple(options.only.split(",")) if options.only else ()
     if strangers := set(only) - set(suite.parts):
@@ -68,10 +73,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
     else:
         show(rows)
+    if options.record:
+        _keep(options.suite, options.only, rows)
     failed = sum(row.fails for row in rows)
     if failed:
         print(f"{options.suite}: {failed} of {len(rows)} rows fail their bar", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _keep(suite: str, only: str | None, rows: list[Row]) -> None:
+    command = f"python -m benchmarks {suite}" + (f" --only {only}" if only else "")
+    file = record(suite, only or "all", command, rows)
+    print(f"kept in {file}; python -m benchmarks.page writes the page anew", file=sys.stderr)
 
 
 def _measured(
@@ -103,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("suite", choices=SUITES, metavar="SUITE")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--short", action="store_true", help="a minute instead of many")
+    parser.add_argument("--record", action="store_true", help="keep it in benchmarks/records")
     parser.add_argument("--only", metavar="PARTS", help="of a suite with parts: a,b,c")
     return parser
 

@@ -90,7 +90,7 @@ def test_without_the_extra_there_is_a_hint(
     called = weft("local", "up")
     assert called.status == 1
     assert "no_such_package" in called.err
-    assert "hint: pip install 'weft[local]'" in called.err
+    assert "pip install '.[local]'" in called.err
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_without_the_extra_there_is_a_hint(weft: Weft, monkeypatch: pytest.Monke
     assert called.status == 1
     assert called.err == (
         "error: this needs a package that is not installed: aiohttp\n"
-        "hint: pip install 'weft[kube]'\n"
+        "hint: in Weft's checkout: pip install '.[kube]'\n"
     )
 
 

@@ -73,4 +73,4 @@ def test_an_adapter_without_its_trainer_says_what_to_install(adapter: str, forei
     absent = f"import sys; sys.modules[{foreign!r}] = None; import weft.train.{adapter}"
     failed = run(absent, check=False)
     assert failed.returncode == 1
-    assert f"pip install 'weft[{adapter}]'" in failed.stderr
+    assert f"pip install '.[{adapter}]'" in failed.stderr

@@ -34,5 +34,6 @@ def needs_torch() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        extra = "weft[safetensors]" if error.name == "safetensors" else "weft[train]"
-        raise SpecError(f"{error.name} is not installed", hint=f"pip install '{extra}'") from error
+        extra = "safetensors" if error.name == "safetensors" else "train"
+        hint = f"in Weft's checkout: pip install '.[{extra}]'"
+        raise SpecError(f"{error.name} is not installed", hint=hint) from error

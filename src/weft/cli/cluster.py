@@ -236,7 +236,7 @@ def kube_extra() -> Iterator[None]:
             raise
         raise WeftError(
             f"this needs a package that is not installed: {missing.name}",
-            hint="pip install 'weft[kube]'",
+            hint="in Weft's checkout: pip install '.[kube]'",
         ) from None
 
 

@@ -147,7 +147,7 @@ def _extra_is_there() -> None:
         if importlib.util.find_spec(package) is None:
             raise WeftError(
                 f"this needs a package that is not installed: {package}",
-                hint="pip install 'weft[local]'",
+                hint="in Weft's checkout: pip install '.[local]'",
             )
 
 

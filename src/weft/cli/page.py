@@ -28,11 +28,11 @@ a pipe too.
 
 - *This machine*: `weft local up` starts a daemon, and commands speak to it over a Unix socket
   (`WEFT_LOCAL_SOCKET` names another). The kernel says who asks: everybody may read the list of
-  jobs, and only owners and root see into them. The daemon comes with `pip install 'weft[local]'`;
+  jobs, and only owners and root see into them. The daemon comes with `pip install '.[local]'`;
   [api.md](api.md) is for programs.
 - *A cluster*: commands work over your kubeconfig alone. They read and write the custom resources,
   never the operator, so they need no rights but yours and work while the operator is down. They
-  come with `pip install 'weft[kube]'`.
+  come with `pip install '.[kube]'`.
 
 The lab and `weft spec` need neither.
 

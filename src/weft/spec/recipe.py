@@ -26,6 +26,7 @@ from weft.policy.recipe import Recipe
 from weft.policy.recipes import RECIPES
 
 WRITTEN = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>[^()]+?)\s*(?:\((?P<given>.*)\))?", re.DOTALL)
+WORDS: Mapping[str, object] = {"true": True, "false": False, "none": None}
 EXAMPLE = "write las, tiresias(promote=8) or path/to/mine.py:my_recipe"
 
 
@@ -121,6 +122,9 @@ def _literals(given: str, text: str) -> dict[str, object]:
 
 
 def _literal(name: str, node: ast.expr) -> object:
+    """A plain value; `true`, `false` and `none` in either spelling, as in a job file."""
+    if isinstance(node, ast.Name) and node.id.lower() in WORDS:
+        return WORDS[node.id.lower()]
     try:
         return ast.literal_eval(node)
     except ValueError:

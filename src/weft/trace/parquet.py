@@ -44,7 +44,8 @@ def _arrow() -> ModuleType:
         import pyarrow
     except ImportError as error:
         raise SpecError(
-            "Parquet needs the package pyarrow", hint="install weft[parquet], or use .csv.gz"
+            "Parquet needs the package pyarrow",
+            hint="in Weft's checkout: pip install '.[parquet]'; or use .csv.gz",
         ) from error
     module: ModuleType = pyarrow
     return module

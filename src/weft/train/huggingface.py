@@ -46,7 +46,8 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        "weft.train.huggingface needs transformers and accelerate: pip install 'weft[huggingface]'"
+        "weft.train.huggingface needs transformers and accelerate: "
+        "in its checkout pip install '.[huggingface]'"
     ) from error
 
 Theirs: TypeAlias = Any  # what Trainer hands over; its types are not followed

@@ -39,7 +39,7 @@ try:
     from lightning.pytorch.utilities.rank_zero import rank_zero_only
 except ImportError as error:
     raise ImportError(
-        "weft.train.lightning needs lightning: pip install 'weft[lightning]'"
+        "weft.train.lightning needs lightning: in its checkout pip install '.[lightning]'"
     ) from error
 
 

@@ -17,7 +17,7 @@ BUCKET = "kept"
 def a_store(folder: Path) -> Iterator[dict[str, str]]:
     """The variables by which clients find it; it has one empty bucket."""
     missing = [] if program().exists() else ["tools/objectstore/build"]
-    missing += [] if find_spec("s3fs") else ["pip install 'weft[s3]'"]
+    missing += [] if find_spec("s3fs") else ["pip install '.[s3]'"]
     if missing and os.environ.get("CI"):
         pytest.fail(f"there is no S3 server: {' and '.join(missing)}")
     if missing:

@@ -52,7 +52,7 @@ def place_of(text: str) -> Place:
             f"{text} is no place for checkpoints", hint="name a folder, or s3://BUCKET/PREFIX"
         )
     if find_spec("s3fs") is None:
-        raise SpecError("s3fs is not installed", hint="pip install 'weft[s3]'")
+        raise SpecError("s3fs is not installed", hint="in Weft's checkout: pip install '.[s3]'")
     return text.rstrip("/")
 
 

@@ -1,0 +1,108 @@
+"""What the documents say of the tree is so: what is planned is absent, what is linked is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.guides.samples import ROOT
+from weft.policy.recipes import RECIPES
+from weft.spec.recipe import make_recipe, parameters_of
+from weft.trace.readers import FORMATS
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+NAMED = re.compile(r'<a id="([^"]+)">')
+SPAN = re.compile(r"`([^`\n]+)`")
+MOST_WORDS_OF_OUR_OWN = 40
+# What a line that says *planned* speaks of, and what must not be in the source while it does.
+PLANNED = {
+    "`web`": ["web", "web.py"],
+    "signatures, quarantine": ["failure/signature*", "failure/quarantine*", "failure/preflight*"],
+    "a solver": ["policy/**/*solver*", "policy/**/*milp*"],
+    "Solvers are": ["policy/**/*solver*", "policy/**/*milp*"],
+    "**Groups**": ["policy/**/interleav*", "brain/**/interleav*"],
+    "changes of plan": ["policy/**/replan*", "train/replan*"],
+    "What is marked": [],
+}
+
+
+def test_what_is_planned_is_not_there_and_what_is_there_is_not_planned() -> None:
+    source = ROOT / "src" / "weft"
+    for page in PAGES:
+        for line in page.read_text().splitlines() if page.name != "CHANGELOG.md" else ():
+            if not re.search(r"\(planned\)|\*planned\*|\*planned:\*", line):
+                continue
+            spoken = [phrase for phrase in PLANNED if phrase in line]
+            assert spoken, f"{page.name}: {line}: say here what must be absent"
+            found = [
+                file for phrase in spoken for one in PLANNED[phrase] for file in source.glob(one)
+            ]
+            assert not found, f"{page.name} calls it planned: {found}"
+
+
+def test_no_solver_is_imported_while_they_are_planned() -> None:
+    imports = re.compile(r"^\s*(?:import|from) (?:scipy|rustworkx)\b", re.MULTILINE)
+    found = [file for file in (ROOT / "src").rglob("*.py") if imports.search(file.read_text())]
+    assert not found, "docs/architecture.md says that solvers are planned"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(page.read_text()):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor and file.suffix == ".md":
+            text = file.read_text()
+            named = {_anchor(title) for title in HEADING.findall(text)} | set(NAMED.findall(text))
+            assert anchor in named, f"{page.name} links to {target}#{anchor}"
+
+
+def _anchor(title: str) -> str:
+    """As GitHub makes it."""
+    kept = re.sub(r"[^\w\- ]", "", title.lower().replace("`", ""))
+    return kept.strip().replace(" ", "-")
+
+
+def test_every_document_is_found_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
+    assert not [name for name in pages if f"({name})" not in index]
+
+
+def test_the_glossary_has_words_of_our_own_only() -> None:
+    words = re.findall(r"^\| \*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert 0 < len(words) <= MOST_WORDS_OF_OUR_OWN
+
+
+def test_nobody_is_sent_to_a_package_index() -> None:
+    """No package of this name is ours there."""
+    files = [*PAGES, *(ROOT / "src").rglob("*.py")]
+    named = re.compile(r"pip install '?weft\b|install weft\[")
+    assert not [file for file in files if named.search(file.read_text())]
+
+
+def test_recipes_are_written_as_they_are_read() -> None:
+    for page in PAGES:
+        for span in SPAN.findall(page.read_text()):
+            name, _, rest = span.partition("(")
+            if name in RECIPES and rest.endswith(")") and "…" not in rest:
+                make_recipe(span)
+
+
+def test_parameters_of_elastic_recipes_are_read_as_they_are_written() -> None:
+    takers = {knob.name: name for name in RECIPES for knob in parameters_of(RECIPES[name])}
+    spans = SPAN.findall((ROOT / "docs" / "elastic.md").read_text())
+    written = [span for span in spans if re.fullmatch(r"[a-z_]+=(true|false|True|False|\d+)", span)]
+    assert "packed=true" in written and "host=true" in written
+    for span in written:
+        make_recipe(f"{takers[span.partition('=')[0]]}({span})")
+
+
+def test_the_readme_names_the_formats_that_are_read() -> None:
+    readme = (ROOT / "README.md").read_text().lower()
+    for known in FORMATS:
+        assert known.name in readme or known.name in ("weft", "listing"), known.name
+    line = next(line for line in readme.splitlines() if line.startswith("- **readers**"))
+    assert "not in their raw form" in line
