@@ -357,7 +357,7 @@ class Term:
         return None if fault is None else (fault.told, fault.until - now)
 
     def _make_room(self, key: str) -> None:
-        """The brain hears of a job after all: what its workers hold is no longer somebody else's."""
+        """The brain hears of a job after all: what its workers hold is nobody else's any more."""
         if key in self._unmet:
             self._unmet.discard(key)
             for pod in self._pods_of.get(key, {}).values():
