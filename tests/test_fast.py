@@ -36,13 +36,18 @@ def test_every_test_is_in_the_whole_set() -> None:
     assert whole == "$(PYTHON) -m pytest -q -n auto --dist loadgroup"
 
 
+def listen() -> None:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind("\0weft-fast")
+
+
 def test_a_fast_test_that_goes_outside_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outside, "FAST", True)
     ways = (
         lambda: subprocess.Popen(["true"]),
         os.fork,
         lambda: threading.Thread(target=print).start(),
-        lambda: socket.socket(socket.AF_UNIX).bind("\0weft-fast"),
+        listen,
     )
     for way in ways:
         with pytest.raises(pytest.skip.Exception, match="make test-all"):

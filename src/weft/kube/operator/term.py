@@ -257,7 +257,7 @@ class Term:
             self._unmet.add(key)
 
     def deliver_all(self, step: Step) -> None:
-        """All or none: a job that trains, and of which only its name was heard, would be started."""
+        """All or none: a job that trains, if only its name were heard, would be started again."""
         for event in step.events:
             door.check(event, self.brain.state)
         for event in step.events:
