@@ -6,7 +6,7 @@ events that a test sends, chance from the seed that it names.
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+settings.register_profile("fast", deadline=None, max_examples=10, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast" if outside.FAST else "dev"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +45,7 @@ LAWFUL_SKIPS = (
     "no cgroup v2 of our own here",
     "chance is seeded by the place in the run",
     "WEFT_TRACES not set",  # the project ships none
+    outside.LEFT_OUT,
 )
 
 
@@ -65,9 +67,11 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(autouse=True)
-def _test_begins() -> None:
+def _test_begins() -> Iterator[None]:
     calm.begin()
     outside.begin()
+    yield
+    outside.end()
 
 
 @pytest.fixture(scope="session")

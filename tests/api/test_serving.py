@@ -211,6 +211,30 @@ def test_one_user_cannot_take_every_connection(
     assert client.nodes().nodes
 
 
+@pytest.mark.parametrize(("handles", "kept"), [(1_000, 6), (4, 4)])
+def test_lines_that_say_nothing_leave_handles_for_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch, handles: int, kept: int
+) -> None:
+    """Of one user no more are kept than twice what is answered, and few where all are many."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "_handles", lambda: handles)
+    doors = []
+    try:
+        for _ in range(10):
+            doors.append(socket.socket(socket.AF_UNIX))
+            doors[-1].connect(str(served.socket))
+        for door in doors[kept:]:
+            door.settimeout(20.0)
+            assert door.recv(1) == b"", "it was closed"
+        for door in doors[:kept]:
+            door.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                door.recv(1)
+    finally:
+        for door in doors:
+            door.close()
+
+
 def test_a_stream_whose_reader_is_gone_is_closed(served: Served, client: Client) -> None:
     stream = client.logs(MINE.name, _which(), follow_on=True)
     served.do(served.world.print(MINE, b"one"))

@@ -23,15 +23,27 @@ Raw = dict[str, Any]
 
 
 class NoServer:
-    """Every call fails."""
+    """Every call fails; what was to be changed or deleted is noted."""
 
     calls: dict[str, int] = {}  # noqa: RUF012 - as the real one has it
 
-    async def patch(self, *given: object, **named: object) -> Raw:
+    def __init__(self) -> None:
+        self.patched: list[tuple[str, Raw]] = []
+        self.deleted: list[str] = []
+
+    async def get(self, *given: object, **named: object) -> Raw:
         await asyncio.sleep(0.01)
         raise Unavailable("down")
 
-    create = delete = get = patch
+    create = get
+
+    async def patch(self, path: str, body: Raw, **named: object) -> Raw:
+        self.patched.append((path, body))
+        return await self.get()
+
+    async def delete(self, path: str, **named: object) -> Raw:
+        self.deleted.append(path)
+        return await self.get()
 
     def watch(self, *given: object, **named: object) -> Any:  # noqa: ANN401 - never looked at
         raise Unavailable("down")
@@ -59,8 +71,9 @@ class Stage:
     ) -> None:
         given = {"namespace": "weft", "identity": "me", "recipe": recipe, **options}
         self.metrics = Metrics() if metrics is None else metrics
+        self.api = NoServer()
         self.term = Term(
-            NoServer(),  # type: ignore[arg-type]
+            self.api,  # type: ignore[arg-type]
             Elected(),  # type: ignore[arg-type]
             settings_of(OperatorOptions(**given)),
             metrics=self.metrics,

@@ -1,4 +1,4 @@
-"""The chart's alerts name what a real operator shows, and nothing else."""
+"""The chart's alerts and the page of metrics name what a real operator shows, and nothing else."""
 
 import re
 from functools import partial
@@ -8,6 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kube.heads import free_port
@@ -61,11 +62,19 @@ def test_a_real_operator_shows_them_all(cluster: ControlPlane, tmp_path: Path) -
         lab.wait_for("vit", "Succeeded")
         wanted = {name for rule in RULES for name in named(rule)}
         wait_until(partial(_shows, port, wanted), "all that alerts ask for")
+        shown = {family.name for family in _scraped(port) if family.name.startswith("weft_")}
+        page = (ROOT / "docs" / "metrics.md").read_text()
+        documented = re.findall(r"^\| `(weft_\w+)` \|", page, re.MULTILINE)
+        assert documented, "the page has a table"
+        assert shown == {name.removesuffix("_total") for name in documented}
 
 
 def _shows(port: int, wanted: set[str]) -> bool:
     """With a value: a name alone would alarm nobody."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-        families = list(text_string_to_metric_families(answer.read().decode()))
-    shown = {family.name for family in families if family.samples}
+    shown = {family.name for family in _scraped(port) if family.samples}
     return {name.removesuffix("_total") for name in wanted} <= shown
+
+
+def _scraped(port: int) -> list[Metric]:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        return list(text_string_to_metric_families(answer.read().decode()))

@@ -1,156 +1,127 @@
-"""Who may run where, after any sequence of changes to queues and jobs, against an oracle.
+"""Who may run where, after any sequence of changes to queues, namespaces and jobs (`tenancy`).
 
-Queues come, go, and change their lists, their bounds and their parents, before and after the jobs
-that name them, and the operator begins afresh now and then. Whoever is given a seat must be allowed
-to have it by what the objects say at that moment; whoever is allowed one gets it, since there is
-room for all. `WEFT_THOROUGH=1` plays 10,000 sequences, otherwise 150 are played.
+Whoever is given a seat must be allowed to have it by what the objects say at that moment; whoever
+is allowed one gets it, since there is room for all. `WEFT_THOROUGH=1` plays 10,000 sequences,
+otherwise 150 are played:
+
+    WEFT_THOROUGH=1 python -m pytest tests/kube/test_tenancy.py -n 2
 """
 
 import asyncio
 import os
-from dataclasses import dataclass, field
-from random import Random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from tests.kube.stage import Raw, Stage
-from weft.kube.metrics import Metrics
-from weft.model.ids import JobId
+from tests.kube.tenancy import Play
+from weft.brain.event import Event, QueueChanged
+from weft.kube.operator import queues as rules
+from weft.kube.operator import term
+from weft.kube.operator.sight import QueueSight
+from weft.kube.operator.term import Term
+from weft.model.ids import QueueId, TenantId
+from weft.model.queue import QueueTree
 
 SEQUENCES = 10_000 if os.environ.get("WEFT_THOROUGH") else 150
 CHUNKS = 20 if os.environ.get("WEFT_THOROUGH") else 1
-CHANGES = 12
-QUEUES = ("default", "research", "prod")
-NAMESPACES = ("a", "b", "c")
-METRICS = Metrics()
+
+Sights = Mapping[str, QueueSight]
 
 
-@dataclass
-class Cluster:
-    """The objects that there are, and who has been given a seat, and where."""
+def played(seeds: range) -> tuple[int, int, int]:
+    """Steps, seats and refusals in all."""
+    steps = seats = refusals = 0
 
-    queues: dict[str, Raw] = field(default_factory=dict)
-    jobs: dict[str, Raw] = field(default_factory=dict)
-    seated: dict[str, str] = field(default_factory=dict)
+    async def scene() -> None:
+        nonlocal steps, seats, refusals
+        for seed in seeds:
+            play = Play(seed)
+            try:
+                play.play()
+            except Exception as error:
+                error.add_note(f"seed {seed}")
+                raise
+            steps, seats, refusals = (
+                steps + play.steps,
+                seats + play.seats,
+                refusals + play.refusals,
+            )
 
-
-class Play:
-    """One sequence."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.cluster = Cluster()
-        self.names = 0
-        self.begin()
-
-    def begin(self) -> None:
-        """A term that knows nothing but the objects."""
-        self.stage = Stage("fifo", metrics=METRICS)
-        self.stage.node("n1")
-        for name, spec in self.cluster.queues.items():
-            self.stage.queue(name, **spec)
-        for key in self.cluster.jobs:
-            self.show(key)
-        self.stage.term._begin()
-
-    def show(self, key: str) -> None:
-        """A job as it is on record; one that was given a seat has it, and trains."""
-        node = self.cluster.seated.get(key)
-        seat = {"number": 0, "node": node, "gpus": 1, "cpus": 0.0, "memoryGib": 0.0}
-        decision = {"epoch": 1, "width": 1, "seats": [seat]}
-        running = {"state": "Running", "decision": decision}
-        self.stage.job(key, running if node else None, **self.cluster.jobs[key])
-        if node:
-            self.stage.pod(key, epoch=1, seat=0, node=node)
-
-    def play(self) -> None:
-        for _ in range(CHANGES):
-            self.random.choice((self.put_queue, self.put_queue, self.drop_queue, self.submit))()
-            if self.stage.term._afresh.is_set() or self.random.random() < 0.1:
-                self.begin()
-            self.stage.rounds()
-            assert not self.stage.term._turns.broken
-            self.check()
-
-    # --- what people do -----------------------------------------------------------------------
-
-    def put_queue(self) -> None:
-        name, draw = self.random.choice(QUEUES), self.random.random
-        spec: Raw = {}
-        if draw() < 0.6:
-            spec["namespaces"] = self.random.sample(NAMESPACES, self.random.randint(1, 2))
-        if draw() < 0.3:
-            spec["max_priority"] = self.random.randint(-1, 1)
-        if draw() < 0.3:
-            spec["parent"] = self.random.choice(QUEUES)
-        self.cluster.queues[name] = spec
-        self.stage.queue(name, **spec)
-
-    def drop_queue(self) -> None:
-        name = self.random.choice(QUEUES)
-        if self.cluster.queues.pop(name, None) is not None:
-            raw = {"metadata": self.stage._about(name), "spec": {}}
-            self.stage.term.queues.take_event("DELETED", raw)
-
-    def submit(self) -> None:
-        self.names += 1
-        key = f"{self.random.choice(NAMESPACES)}/job-{self.names}"
-        queue, priority = self.random.choice(QUEUES), self.random.randint(-1, 2)
-        self.cluster.jobs[key] = {"queue": queue, "priority": priority}
-        self.show(key)
-        self.stage.term._meet(key)
-
-    # --- what must hold -----------------------------------------------------------------------
-
-    def check(self) -> None:
-        state = self.stage.term.brain.state
-        for key, spec in self.cluster.jobs.items():
-            slot = state.slot_of[JobId(key)]
-            if key in self.cluster.seated:
-                assert state.state_of(slot).holds_seats, f"{key} was ended"
-                continue
-            seated = state.state_of(slot).holds_seats
-            assert seated is allowed(self.cluster.queues, key, spec), (key, spec, seated)
-            if seated:
-                assignment = state.seating.assignments[slot]
-                assert assignment is not None
-                self.cluster.seated[key] = assignment.placement.nodes[0]
-                self.show(key)
-
-
-def allowed(queues: dict[str, Raw], key: str, spec: dict[str, Any]) -> bool:
-    """The rule, written down once more."""
-    if not any(usable(queues, name, ()) for name in queues):
-        return spec["queue"] == "default" and fits(queues.get("default", {}), key, spec)
-    return usable(queues, spec["queue"], ()) and fits(queues[spec["queue"]], key, spec)
-
-
-def fits(queue: Raw, key: str, spec: dict[str, Any]) -> bool:
-    named = queue.get("namespaces")
-    most = queue.get("max_priority")
-    return (not named or key.partition("/")[0] in named) and (
-        most is None or spec["priority"] <= most
-    )
-
-
-def usable(queues: dict[str, Raw], name: str, below: tuple[str, ...]) -> bool:
-    """It is there, and so is every queue above it, without a circle."""
-    if name not in queues or name in below:
-        return False
-    parent = queues[name].get("parent")
-    return parent is None or usable(queues, parent, (*below, name))
+    asyncio.run(scene())
+    return steps, seats, refusals
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_nobody_is_ever_seated_where_the_objects_do_not_allow_it(chunk: int) -> None:
-    async def scene() -> None:
-        each = SEQUENCES // CHUNKS
-        for seed in range(chunk * each, (chunk + 1) * each):
-            try:
-                Play(seed).play()
-            except Exception as error:
-                error.add_note(f"seed {seed}")
-                raise
+    each = SEQUENCES // CHUNKS
+    steps, seats, refusals = played(range(chunk * each, (chunk + 1) * each))
+    print(f"{each} sequences, {steps} steps, {seats} seats, {refusals} refusals")  # noqa: T201
+    assert min(seats, refusals) > each, "sequences in which nothing is at stake show nothing"
 
-    asyncio.run(scene())
+
+# --- what the sequences must find -----------------------------------------------------------------
+
+_for, _tree, _deliver = rules.queue_for, rules.build_tree, Term.deliver
+_changed = Term._queue_changed
+
+
+def once(state: object, jobs: object, queues: object) -> bool:
+    """Membership is looked at when a job is submitted, and never again."""
+    return False
+
+
+def any_priority(asked: QueueId, tenant: TenantId, priority: int, queues: Sights) -> QueueId:
+    return _for(asked, tenant, -1000, queues)
+
+
+def alike(sight: QueueSight | None, namespace: str) -> bool:
+    """A namespace that begins like one on the list is let in."""
+    named = sight.spec.namespaces if sight and sight.spec else []
+    return not named or any(namespace.startswith(one) for one in named)
+
+
+def open_where_none_is_usable(sights: Sights) -> tuple[QueueTree, dict[str, str]]:
+    tree, faults = _tree(sights)
+    return (QueueTree() if tree == rules.CLOSED else tree), faults
+
+
+def without_parents(sights: Sights) -> tuple[QueueTree, dict[str, str]]:
+    """A queue whose parent is not there is taken for a root."""
+    return _tree({name: _as_root(sight, sights) for name, sight in sights.items()})
+
+
+def _as_root(sight: QueueSight, sights: Sights) -> QueueSight:
+    if sight.spec is None or sight.spec.parent in (None, *sights):
+        return sight
+    return replace(sight, spec=sight.spec.model_copy(update={"parent": None}))
+
+
+def deaf_to_limits(self: Term, event: Event) -> None:
+    if not isinstance(event, QueueChanged):
+        _deliver(self, event)
+
+
+def deaf_to_removals(self: Term, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
+    if new is not None:
+        _changed(self, key, old, new)
+
+
+MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
+    "membership is looked at once": (term, "misplaced", once),
+    "any priority will do": (rules, "queue_for", any_priority),
+    "names that are alike are the same": (rules, "admits", alike),
+    "unusable queues leave the door open": (term, "build_tree", open_where_none_is_usable),
+    "a missing parent is none": (term, "build_tree", without_parents),
+    "limits are not told": (Term, "deliver", deaf_to_limits),
+    "removed queues stay": (Term, "_queue_changed", deaf_to_removals),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_sequences_find(mutant: str) -> None:
+    where, name, wrong = MUTANTS[mutant]
+    with patch.object(where, name, wrong), pytest.raises(AssertionError):
+        played(range(150))

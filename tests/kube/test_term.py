@@ -120,6 +120,53 @@ def test_a_job_that_breaks_the_brain_twice_is_not_handed_to_it_again() -> None:
     played(scene)
 
 
+def test_gpus_of_a_job_that_is_set_aside_are_nobody_elses() -> None:
+    """Its workers train on. A term that begins meanwhile must not give their GPUs away."""
+
+    async def scene() -> None:
+        faults = Faults()
+        now = time.time()
+        for _ in range(2):
+            faults.blame("a/trains", OverflowError(), now, ended_term=True)
+        stage = Stage(faults=faults)
+        stage.queue("default")
+        stage.job("a/trains", RUNNING)
+        stage.pod("a/trains", epoch=1, seat=0, node="n0")
+        stage.job("a/big", resources={"gpus": 8})
+        stage.job("a/fits", resources={"gpus": 7})
+        stage.term._begin()
+        stage.rounds()
+        assert JobId("a/trains") not in stage.term.brain.state.slot_of
+        assert [stage.state("a/big"), stage.state("a/fits")] == [State.QUEUED, State.STARTING]
+
+        faults.forget("a/trains")  # its time is over
+        stage.term._meet("a/trains")
+        stage.rounds()
+        assert stage.state("a/trains") is State.RUNNING
+        assert stage.state("a/fits") is State.STARTING, "nobody has to leave for it"
+        assert stage.state("a/big") is State.QUEUED
+
+    played(scene)
+
+
+def test_a_job_whose_record_cannot_be_is_not_taken_for_one_that_waits() -> None:
+    """It trains. Half told, it would be given seats beside those that it has."""
+
+    async def scene() -> None:
+        stage = Stage()
+        stage.queue("default")
+        stage.job("a/odd", {**RUNNING, "past": {"attainedGpuSeconds": 1e400}})
+        stage.pod("a/odd", epoch=1, seat=0, node="n0")
+        stage.job("a/wide", resources={"gpus": 8})
+        stage.term._begin()
+        assert stage.term.aside("a/odd") is not None
+        stage.rounds()
+        assert JobId("a/odd") not in stage.term.brain.state.slot_of
+        assert stage.state("a/wide") is State.QUEUED, "one GPU of eight is in use"
+
+    played(scene)
+
+
 def a_stage_with_a_bad_job(faults: Faults) -> Stage:
     stage = Stage(faults=faults)
     stage.queue("default")
@@ -326,7 +373,7 @@ def test_who_is_stopped_for_another_namespace_does_not_hear_its_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holder", "told"), [("b/wide", "a job of another namespace"), ("a/wide", "a/wide")]
+    ("holder", "told"), [("b/wide", "a job of another namespace"), ("a/big", "a/big")]
 )
 def test_nor_does_who_waits_for_what_is_kept_for_it(holder: str, told: str) -> None:
     async def scene() -> None:

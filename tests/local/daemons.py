@@ -30,7 +30,7 @@ from weft.local.daemon import Daemon
 from weft.local.entry import Entry, Happening
 from weft.local.journals import Journals
 from weft.local.options import LocalOptions
-from weft.local.places import Places
+from weft.local.places import Places, remove_tree
 from weft.local.processes import MARK
 from weft.local.step import Rules
 from weft.local.store import Store
@@ -52,13 +52,19 @@ class Lab:
         recipe: str = RECIPE,
         agent: str = "tests.local.model_agent",
         for_all: bool = False,
+        **options: Any,
     ) -> None:
         self.folder = folder
         self.socket = folder / "weft.sock"
         self.client = Client(self.socket)
         self.log = folder / "daemon.log"
         self.options = LocalOptions(
-            folder=folder, socket=self.socket, slots=slots, recipe=recipe, backoff_seconds=0.2
+            folder=folder,
+            socket=self.socket,
+            slots=slots,
+            recipe=recipe,
+            backoff_seconds=0.2,
+            **options,
         )
         self._agent = agent
         self._for_all = for_all
@@ -143,8 +149,11 @@ class Lab:
 
     def slots_in_memory(self) -> list[Path]:
         """Where agents of this lab kept snapshots."""
-        cards = self.folder.glob("jobs/*/*/agent.json")
-        return [Path(json.loads(card.read_text())["slots"]) for card in cards]
+        found = []
+        for card in self.folder.glob("jobs/*/*/agent.json"):
+            with suppress(OSError, ValueError, KeyError):
+                found.append(Path(json.loads(card.read_text())["slots"]))
+        return found
 
     @contextmanager
     def _store(self) -> Iterator[Store]:
@@ -234,7 +243,7 @@ def a_lab(**given: Any) -> Iterator[Lab]:
                         os.kill(int(line.split()[1]), signal.SIGKILL)
         for path in lab.slots_in_memory():
             shutil.rmtree(path, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 def marked(prefix: str) -> list[int]:

@@ -1,20 +1,24 @@
 """What each user has had of the machine, beside what their fair part was."""
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, inspect, text
 
 from tests.local.builders import a_started, an_entry
-from tests.local.daemons import a_lab, wait_until
+from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.peer import user_name
 from weft.cli.queues import as_dict, grid_of
 from weft.local import clerk
+from weft.local.clerk import Clerk
 from weft.local.entry import Owner
 from weft.local.store import Store
 from weft.local.usage import Demand, Ledger, Usage, demands_of, fair_parts
+from weft.model.errors import WorldError
 from weft.model.state import State
 from weft.view.queues import QueueLine
 
@@ -79,15 +83,41 @@ def test_users_see_what_they_have_had(monkeypatch: pytest.MonkeyPatch) -> None:
         lab.submit("job", "model total=100000 step=0.02", gpus=2)
         lab.wait_for("job", "Running")
         wait_until(lambda: bool(hours(lab.client.queues())), "the first second to be counted")
+        wait_until(lambda: on_record(lab, me) > 2.0, "it to be written down", lab.log)
         lab.kill()
         lab.start()
         total, mine = lab.client.queues()
         assert (total.name, mine.parent, mine.namespaces) == ("default", "default", (me,))
         assert (mine.used, mine.running, mine.waiting) == (2, 1, 0)
-        assert mine.gpu_hours == mine.owed_gpu_hours
-        assert hours((mine,)) > 0, "it was written down"
+        assert 0 < hours((mine,)) <= (mine.owed_gpu_hours or 0.0), "it was written down"
         assert as_dict((total, mine))["queues"][1]["gpu_hours"] == mine.gpu_hours
         assert "GPU hours" in grid_of((total, mine)).titles
+
+
+def test_what_could_not_be_written_is_written_later() -> None:
+    """Of Bob, too, who asks for nothing any more."""
+    ledger, written = Ledger({}), []
+    ledger.look(0.0, 4, {"bob": Demand(2, 2)})
+    ledger.look(10.0, 4, {"bob": Demand(2, 2)})
+
+    async def write_usage(users: Mapping[str, Usage]) -> None:
+        written.append(users)
+        if len(written) == 1:
+            ledger.look(20.0, 4, {"alice": Demand(1, 1)})
+            raise WorldError("the disk is full", hint="make room")
+
+    office = SimpleNamespace(ledger=ledger, now=lambda: 100.0 * len(written))
+    clerk = Clerk(office, SimpleNamespace(write_usage=write_usage))  # type: ignore[arg-type]
+    with pytest.raises(WorldError):
+        asyncio.run(clerk._write_usage())
+    asyncio.run(clerk._write_usage())
+    assert written[1] == {"alice": Usage(10.0, 10.0), "bob": Usage(20.0, 20.0)}
+
+
+def on_record(lab: Lab, user: str) -> float:
+    """GPU seconds that a daemon which begins now would know of."""
+    with lab._store() as store:
+        return store.usage().get(user, Usage()).got
 
 
 def hours(lines: Iterable[QueueLine]) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tools.release.__main__ import IMAGES, main
+from tools.release.__main__ import IMAGES, USERS, main
 from tools.testcluster import images, packages
 from tools.testcluster.layers import LayerWriter
 
@@ -59,6 +59,7 @@ def test_users_are_those_of_the_chart() -> None:
     assert stack("operator")["USER"] == f"{user}:{group}"
     values = yaml.safe_load((ROOT / "charts" / "weft" / "values.yaml").read_text())
     assert stack("train")["USER"] == "{0}:{0}".format(values["workers"]["runAsUser"])
+    assert {name: stack(name)["USER"] for name in IMAGES} == USERS
 
 
 @pytest.mark.parametrize(("name", "extras"), IMAGES.items())

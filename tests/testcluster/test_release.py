@@ -1,15 +1,21 @@
-"""A release is made offline by one command, but for images, and says what it holds."""
+"""A release is made offline by one command, and says what it holds."""
 
 import hashlib
 import json
+import shutil
 import tarfile
 import zipfile
+from functools import partial
 from pathlib import Path
+from shutil import which
+from typing import IO
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name as canonical
 
 import weft
+from tools.release import __main__ as release
 from tools.release.__main__ import SUMS, main
 from tools.release.sbom import sbom
 from tools.testcluster.binaries import missing
@@ -50,6 +56,50 @@ def test_everything_but_images_is_made_offline(tmp_path: Path) -> None:
     assert {"weft/crds/trainingjobs.yaml", "weft/files/alerts.yaml"} <= {*names}
     with zipfile.ZipFile(made[f"weft-{V}-py3-none-any.whl"]) as wheel:
         assert "weft/kube/operator/main.py" in wheel.namelist()
+
+
+def without_docker(name: str, path: str | None = None) -> str | None:
+    return None if name == "docker" else which(name, path=path)
+
+
+@pytest.mark.slow
+def test_the_operators_image_is_made_without_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the Dockerfile would make, from this environment; it holds what the bill lists."""
+    monkeypatch.setattr(release, "IMAGES", {"operator": ("kube",)})
+    monkeypatch.setattr(shutil, "which", without_docker)
+    others = [word for one in ("chart", "wheel", "sdist") for word in ("--without", one)]
+    assert main(["--out", str(tmp_path / "dist"), *others]) == 0
+    assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == [
+        SUMS,
+        f"weft-operator-{V}.cdx.json",
+        f"weft-operator-{V}.image.tar",
+    ]
+    with tarfile.open(tmp_path / "dist" / f"weft-operator-{V}.image.tar") as archive:
+        read = partial(_blob, archive)
+        (entry,) = json.load(archive.extractfile("index.json"))["manifests"]  # type: ignore[arg-type]
+        assert entry["annotations"]["io.containerd.image.name"].endswith(f"weft-operator:{V}")
+        manifest = json.loads(read(entry["digest"]).read())
+        start = json.loads(read(manifest["config"]["digest"]).read())["config"]
+        assert (start["User"], start["Cmd"]) == ("65532:65532", ["python"])
+        held: set[str] = set()
+        for layer in manifest["layers"]:
+            with tarfile.open(fileobj=read(layer["digest"])) as files:
+                held |= set(files.getnames())
+    assert "venv/bin/weft" in held
+    folders = {name.split("/")[4] for name in held if name.startswith("venv/lib/")}
+    bill = json.loads((tmp_path / "dist" / f"weft-operator-{V}.cdx.json").read_text())
+    metas = [name.removesuffix(".dist-info") for name in folders if name.endswith(".dist-info")]
+    dists = {canonical(name.rpartition("-")[0]) for name in metas}
+    listed = {canonical(one["name"]) for one in bill["components"]}
+    assert listed <= dists, listed - dists
+
+
+def _blob(archive: tarfile.TarFile, digest: str) -> IO[bytes]:
+    found = archive.extractfile(f"blobs/sha256/{digest.removeprefix('sha256:')}")
+    assert found is not None
+    return found
 
 
 def test_a_folder_with_something_in_it_is_refused(

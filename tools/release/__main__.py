@@ -4,7 +4,9 @@
     python -m tools.release --out dist --dry-run    say what would be made
     python -m tools.release --out dist --without image
 
-Nothing is uploaded. The image needs docker and its base from a registry; all else is made offline.
+Nothing is uploaded. Images are built by docker where it is there, with their base from a registry.
+Elsewhere the writer that the tests on real nodes use makes them, from the environment that runs
+this: offline, as all else. `docker load` and `ctr images import` take either.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +23,15 @@ from typing import Final
 
 import weft
 from tools.release.sbom import sbom
+from tools.testcluster.images import make_one
+from tools.testcluster.oci import write_archive
 from weft.model.errors import WeftError, WorldError
 
 ROOT: Final = Path(__file__).parents[2]
 SUMS: Final = "SHA256SUMS"
 IMAGES: Final = {"operator": ("kube",), "train": ("kube", "train")}
 """Targets of the Dockerfile, with the extras that each installs."""
+USERS: Final = {"operator": "65532:65532", "train": "1000:1000"}
 
 
 @dataclass(frozen=True)
@@ -115,11 +121,25 @@ def _make_sboms(out: Path) -> None:
 
 
 def _make_images(out: Path) -> None:
-    docker, version = _program("docker"), weft.__version__
+    docker = shutil.which("docker")
     for name in IMAGES:
-        tag = f"weft-{name}:{version}"
-        _run(docker, "build", "--target", name, "--tag", tag, str(ROOT))
-        _run(docker, "save", "--output", str(out / f"weft-{name}-{version}.image.tar"), tag)
+        path, tag = (
+            out / f"weft-{name}-{weft.__version__}.image.tar",
+            f"weft-{name}:{weft.__version__}",
+        )
+        if docker is None:
+            _write_image(name, f"docker.io/library/{tag}", path)
+        else:
+            _run(docker, "build", "--target", name, "--tag", tag, str(ROOT))
+            _run(docker, "save", "--output", str(path), tag)
+
+
+def _write_image(name: str, tag: str, path: Path) -> None:
+    """Without docker; its layers lie beside it meanwhile, for they may be larger than /tmp."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch, path.open("wb") as file:
+        extras = IMAGES[name]
+        image = make_one(tag, Path(scratch), train="train" in extras, user=USERS[name])
+        write_archive(file, [image])
 
 
 def _moment() -> float:

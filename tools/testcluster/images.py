@@ -57,19 +57,7 @@ def key() -> str:
 
 def make_bases(folder: Path) -> Bases:
     """Write their layers into the folder."""
-    names: frozenset[str] = frozenset()
-
-    def layer(name: str, fill: Callable[[LayerWriter], None]) -> Layer:
-        nonlocal names
-        with LayerWriter(folder / f"{name}.tar", names) as writer:
-            fill(writer)
-            names = writer.names
-        return Layer.of(folder / f"{name}.tar")
-
-    busybox = layer("busybox", userland.write_busybox)
-    python = layer("python", userland.write_python)
-    kube = layer("kube", _write_kube)
-    train = layer("train", _write_train)
+    busybox, python, kube, train = _stack(folder, tuple(_LAYERS))
     return Bases(
         Image(PAUSE, (busybox,), _SLEEP),
         _base(OPERATOR, busybox, python, kube),
@@ -77,18 +65,39 @@ def make_bases(folder: Path) -> Bases:
     )
 
 
+def make_one(name: str, folder: Path, *, train: bool, user: str) -> Image:
+    """An image to give away, with Weft's present source on top, as the Dockerfile has it."""
+    layers = tuple(_LAYERS) if train else tuple(_LAYERS)[:-1]
+    stack = (*_stack(folder, layers), _top(folder))
+    return Image(name, stack, ("python",), _ENVIRONMENT, user)
+
+
+def _stack(folder: Path, wanted: tuple[str, ...]) -> tuple[Layer, ...]:
+    """These layers, each without what those below it hold."""
+    names: frozenset[str] = frozenset()
+    for name in wanted:
+        with LayerWriter(folder / f"{name}.tar", names) as writer:
+            _LAYERS[name](writer)
+            names = writer.names
+    return tuple(Layer.of(folder / f"{name}.tar") for name in wanted)
+
+
 def with_weft(bases: Bases, folder: Path) -> tuple[Image, ...]:
     """The images that pods run: the bases with Weft's present source on top."""
+    top = _top(folder)
+    return tuple(
+        replace(base, name=name, layers=(*base.layers, top))
+        for base, name in ((bases.operator, OPERATOR), (bases.train, TRAIN))
+    )
+
+
+def _top(folder: Path) -> Layer:
     path = folder / "weft.tar"
     with LayerWriter(path) as writer:
         packages.write_weft(writer, _SOURCE)
         for script in sorted(_EXAMPLES.glob("*.py")):
             writer.file(f"examples/{script.name}", script)
-    top = Layer.of(path)
-    return tuple(
-        replace(base, name=name, layers=(*base.layers, top))
-        for base, name in ((bases.operator, OPERATOR), (bases.train, TRAIN))
-    )
+    return Layer.of(path)
 
 
 def _base(name: str, *stack: Layer) -> Image:
@@ -106,3 +115,12 @@ def _write_kube(writer: LayerWriter) -> None:
 
 def _write_train(writer: LayerWriter) -> None:
     packages.write_packages(writer, packages.wanted("train") - _kube())
+
+
+_LAYERS: Final[dict[str, Callable[[LayerWriter], None]]] = {
+    "busybox": userland.write_busybox,
+    "python": userland.write_python,
+    "kube": _write_kube,
+    "train": _write_train,
+}
+"""From the lowest up."""

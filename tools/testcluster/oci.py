@@ -45,13 +45,15 @@ class Image:
     layers: tuple[Layer, ...]
     command: tuple[str, ...]
     environment: tuple[str, ...] = ()
+    user: str = ""
 
     def config(self) -> bytes:
+        start: dict[str, Any] = {"Cmd": self.command, "Env": self.environment, "WorkingDir": "/"}
         return _json(
             {
                 "architecture": "amd64",
                 "os": "linux",
-                "config": {"Cmd": self.command, "Env": self.environment, "WorkingDir": "/"},
+                "config": start | ({"User": self.user} if self.user else {}),
                 "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in self.layers]},
             }
         )

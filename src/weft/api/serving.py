@@ -5,6 +5,7 @@ the protocol here asks the kernel when a connection is made. Signals are left to
 """
 
 import asyncio
+import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from weft.api.peer import peer_of
 
 MOST_CONNECTIONS: Final = 64  # of one user
+FEW_CONNECTIONS: Final = 4  # of one user, while all together have half of this process's handles
 REQUEST_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 30
 FAREWELL_SECONDS: Final = 2
@@ -70,7 +72,10 @@ class PeerProtocol(H11Protocol):
         self.uid = -1 if peer is None else peer.uid
         same = sum(getattr(other, "uid", None) == self.uid for other in self.connections)
         self.app_state = {**self.app_state, "peer": peer, "crowded": same > MOST_CONNECTIONS}
-        self._expect_request()
+        if same > self._most():
+            transport.abort()
+        else:
+            self._expect_request()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -82,6 +87,15 @@ class PeerProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_request()
         super().connection_lost(exc)
+
+    def _most(self) -> int:
+        """Up to so many of one user are answered, if only with a refusal; beyond, none is kept.
+
+        A process without handles can neither be asked by anybody nor look after what it started.
+        """
+        if len(self.connections) > _handles() // 2:
+            return FEW_CONNECTIONS
+        return 2 * MOST_CONNECTIONS
 
     @property
     def _answering(self) -> bool:
@@ -101,3 +115,7 @@ class PeerProtocol(H11Protocol):
         self._overdue = None
         if not self._answering:
             self.transport.close()
+
+
+def _handles() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -8,7 +8,6 @@ daemon. It decides nothing: what it sees is there to be looked at, and a change 
 import asyncio
 import logging
 import os
-import shutil
 import stat
 import subprocess
 import time
@@ -25,7 +24,7 @@ from weft.local import processes
 from weft.local.birth import EXISTS_STATUS
 from weft.local.entry import Birth, Entry, Owner
 from weft.local.launch import Launcher
-from weft.local.places import OUTCOME, TOKEN, folder_of, names_in, read_file
+from weft.local.places import OUTCOME, TOKEN, folder_of, read_file, remove_tree
 from weft.local.sight import AgentSight, Presence, Status, read_last_words, read_status
 from weft.local.talk import Talk
 from weft.model.errors import WorldError
@@ -162,7 +161,7 @@ class Watch:
                 hint="they hang in the kernel, perhaps in a driver; the machine needs a look",
             )
         with suppress(OSError, WorldError):
-            self._clear_shared_memory()
+            await asyncio.to_thread(self._clear_shared_memory)
         with suppress(OSError), folder_of(self._job_folder, self._folder) as folder:
             for name in (SOCKET, KEY):
                 with suppress(FileNotFoundError):
@@ -238,9 +237,10 @@ class Watch:
     def _has_begun(self) -> bool:
         try:
             with folder_of(self._job_folder, self._folder) as folder:
-                return TOKEN in names_in(folder)
+                os.stat(TOKEN, dir_fd=folder, follow_symlinks=False)
         except OSError:
             return False
+        return True
 
     def _read(self, name: str) -> bytes:
         try:
@@ -262,7 +262,7 @@ def _remove_of_owner(name: str, owner: Owner) -> None:
     path = SHARED_MEMORY / name
     found = os.lstat(path)
     if stat.S_ISDIR(found.st_mode) and found.st_uid == owner.uid:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
 
 
 def _watch_end(pid: int, ended: Callable[[], None]) -> Callable[[], None]:

@@ -85,7 +85,11 @@ class Clerk:
         if fresh and now - self._counted >= USAGE_SECONDS:
             self._counted = now
             self._office.ledger.fresh = {}
-            await self._book.write_usage(fresh)
+            try:
+                await self._book.write_usage(fresh)
+            except WorldError:  # whoever asks for nothing more would never be written down
+                self._office.ledger.keep(fresh)
+                raise
 
     def due(self) -> list[Remark]:
         """What is to be written now."""

@@ -55,6 +55,10 @@ class Ledger:
             self.users[user] = known.plus(one.held * passed, parts[user] * passed)
             self.fresh[user] = self.users[user]
 
+    def keep(self, unwritten: Mapping[str, Usage]) -> None:
+        """These could not be written down: they stay to be, unless there are newer ones."""
+        self.fresh = {**unwritten, **self.fresh}
+
 
 def fair_parts(slots: int, wanted: Mapping[str, int]) -> dict[str, float]:
     """Max-min: whoever wants least first, each an equal part of what is left."""

@@ -7,6 +7,7 @@ own status, and is taken in as soon as it fits.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from weft.brain.state.brain_state import BrainState
 from weft.kube.gpu_names import short_name
@@ -16,9 +17,16 @@ from weft.model.ids import GpuType, JobId, QueueId, TenantId
 from weft.model.queue import Queue, QueueTree
 from weft.model.request import GpuSpeed, JobRequest
 
+CLOSED: Final = QueueTree((Queue(id=QueueId("(none)"), limit_gpus=0),))
+"""No job can name its queue."""
+
 
 def build_tree(sights: Mapping[str, QueueSight]) -> tuple[QueueTree, dict[str, str]]:
-    """The largest sound tree, parents first; and what is wrong with each queue left out."""
+    """The largest sound tree, parents first; and what is wrong with each queue left out.
+
+    Where nobody has made a queue there is one for all. Where somebody has, and none can be used,
+    nobody starts: queues are made to keep people out.
+    """
     faults = {name: sight.fault for name, sight in sights.items() if sight.spec is None}
     tree: QueueTree | None = None
     waiting = [to_queue(sight) for _, sight in sorted(sights.items()) if sight.spec is not None]
@@ -34,7 +42,7 @@ def build_tree(sights: Mapping[str, QueueSight]) -> tuple[QueueTree, dict[str, s
             except SpecError as error:
                 faults[queue.id] = f"{error}: {error.hint}"
     faults |= {queue.id: f"there is no queue '{queue.parent}'" for queue in waiting}
-    return tree or QueueTree(), faults
+    return tree or (CLOSED if sights else QueueTree()), faults
 
 
 def to_queue(sight: QueueSight) -> Queue:

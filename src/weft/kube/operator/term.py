@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from weft.brain import invariants
+from weft.brain import door, invariants
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
     Event,
@@ -176,6 +176,7 @@ class Term:
         self._leaving: dict[str, PodSight] = {}
         self._turns = Turns()
         self._faults = Faults() if faults is None else faults
+        self._unmet: set[str] = set()  # set aside before the brain has heard of them
         self._wake: asyncio.TimerHandle | None = None
         self._nodes_are_due = False
         self._behind_monotonic = time.time() - time.monotonic()
@@ -246,14 +247,19 @@ class Term:
     def _meet(self, key: str) -> None:
         """Hand a job to the brain, unless it is set aside."""
         if self.aside(key) is not None:
+            self._unmet.add(key)
             return
         try:
             self.deliver_all(next_step(self.look(key, Note())))
         except Exception as error:
             if not self.contain(key, error):
                 raise
+            self._unmet.add(key)
 
     def deliver_all(self, step: Step) -> None:
+        """All or none: a job that trains, if only its name were heard, would be started again."""
+        for event in step.events:
+            door.check(event, self.brain.state)
         for event in step.events:
             self.deliver(event)
 
@@ -278,6 +284,7 @@ class Term:
     def _deliver(self, event: Event) -> None:
         if isinstance(event, JobSubmitted):
             event = replace(event, job=as_meant(event.job, self.queues.items))
+            self._make_room(event.job.id)
             crash.passing("observed")
         began = time.perf_counter()
         instructions = self.brain.handle(event)
@@ -348,6 +355,14 @@ class Term:
         now = self.now()
         fault = self._faults.aside(key, now)
         return None if fault is None else (fault.told, fault.until - now)
+
+    def _make_room(self, key: str) -> None:
+        """The brain hears of a job after all: what its workers hold is nobody else's any more."""
+        if key in self._unmet:
+            self._unmet.discard(key)
+            for pod in self._pods_of.get(key, {}).values():
+                self.nodebook.touch(pod.node)
+            self._tell_nodes()
 
     def contain(self, key: str, error: Exception) -> bool:
         """Whether what went wrong is this job's trouble alone; it is set aside then."""
@@ -456,6 +471,8 @@ class Term:
         counted = is_counted(self.brain.state, pod)
         if counted is not None:
             return counted
+        if pod.key in self._unmet:
+            return False
         if job is None or (job.uid, job.epoch) != (pod.owner, pod.epoch):
             return False
         return job.placement is not None and pod.seat in job.placement.numbers
