@@ -14,8 +14,8 @@ def hasten(factor: float) -> None:
         real = getattr(time, name)
         setattr(time, name, _faster(real, real(), factor))
 
-    class Hasty(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
-        def select(self, timeout: float | None = None) -> object:
+    class Hasty(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             return super().select(None if timeout is None else timeout / factor)
 
     class Policy(asyncio.DefaultEventLoopPolicy):
