@@ -137,7 +137,7 @@ class TestPollux:
     def test_without_durations_no_row_is_a_job(self, file: Write) -> None:
         with pytest.raises(TraceFault, match="duration unknown for model 'ncf'") as caught:
             read(file(*self.LINES))
-        assert "durations={'model': seconds}" in caught.value.hint
+        assert "--duration MODEL=SECONDS" in caught.value.hint
 
     def test_durations_by_application(self, file: Write) -> None:
         (job,) = read(file(*self.LINES), durations={"ncf": 900.0}).jobs

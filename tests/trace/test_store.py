@@ -169,7 +169,7 @@ def test_parquet_without_its_package_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SpecError) as caught:
         write(_a_workload(), tmp_path / "w.parquet")
-    assert caught.value.hint == "install weft[parquet], or use .csv.gz"
+    assert caught.value.hint == "in Weft's checkout: pip install '.[parquet]'; or use .csv.gz"
     (tmp_path / "w.parquet").write_bytes(b"PAR1")
     with pytest.raises(SpecError, match="needs the package pyarrow"):
         read(tmp_path / "w.parquet")

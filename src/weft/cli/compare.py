@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.looking import look_before
 from weft.cli.options import World, folder_options, output_option, source_options, world_options
 from weft.cli.screen import new_table, plain, print_json, say, stdout
 from weft.cli.waiting import waiting
@@ -65,7 +66,9 @@ def compare(
 
     Intervals are 95 % over the seeds; differences are to the first recipe, seed by seed.
     """
-    comparison = _run(world.experiment(source), recipes, _numbers(seeds), workers)
+    experiment = world.experiment(source)
+    look_before(experiment, recipes)
+    comparison = _run(experiment, recipes, _numbers(seeds), workers)
     if output == "json":
         print_json(comparison.as_dict())
     else:

@@ -47,7 +47,7 @@ COMMANDS = {
     "simulate": Entry("weft.cli.simulate:simulate", "Run one workload under one recipe.", LAB),
     "compare": Entry("weft.cli.compare:compare", "Run several recipes side by side.", LAB),
     "recipes": Entry("weft.cli.recipes:recipes", "List the recipes and their parameters.", LAB),
-    "trace": Entry("weft.cli.trace:trace", "Show, convert and generate workloads.", LAB),
+    "trace": Entry("weft.cli.trace:trace", "Show, import and generate workloads.", LAB),
     "replay": Entry("weft.cli.replay:replay", "Check that a journal replays bit for bit.", LAB),
 }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.lab.experiment import Experiment
     from weft.lab.source import Source
 
-Command = Callable[..., None]
+Command = Callable[..., Any]  # what it returns is its status
 Decorator = Callable[[Command], Command]
 
 GENERATED_JOBS = 1000
@@ -32,6 +32,20 @@ ON_FAULT = click.option(
     default="raise",
     show_default=True,
     help="Refuse a WORKLOAD with unusable rows, or leave them out.",
+)
+COLUMN = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="OURS=THEIRS",
+    help="Read our column OURS from theirs; may be repeated.",
+)
+DURATION = click.option(
+    "--duration",
+    "durations",
+    multiple=True,
+    metavar="MODEL=SECONDS",
+    help="How long a job of MODEL takes, for lists without durations; may be repeated.",
 )
 JOBS = click.option(
     "--jobs",
@@ -108,11 +122,46 @@ class World:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Pairs of our column and the file's, and of a model and the seconds that it takes."""
+
+    columns: tuple[tuple[str, str], ...] = ()
+    durations: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """As a reader takes them."""
+        return {"columns": dict(self.columns) or None, "durations": dict(self.durations) or None}
+
+
+NOTHING_NAMED = Naming()
+
+
+def make_naming(*, columns: tuple[str, ...] = (), durations: tuple[str, ...] = ()) -> Naming:
+    """`NAME=VALUE`, as often as it is given."""
+    from weft.trace.times import read_span
+
+    try:
+        lengths = [(model, read_span(span)) for model, span in _pairs(durations, "--duration")]
+    except ValueError as error:
+        raise click.BadParameter(f"a length {error}", param_hint="--duration") from None
+    return Naming(tuple(_pairs(columns, "--column")), tuple(lengths))
+
+
+def _pairs(given: tuple[str, ...], option: str) -> list[tuple[str, str]]:
+    for pair in given:
+        if "=" not in pair:
+            raise click.BadParameter(f"'{pair}' is not of the form NAME=VALUE", param_hint=option)
+    return [(name, value) for name, _, value in (pair.partition("=") for pair in given)]
+
+
 def make_source(
     *,
     workload: str | None = None,
     format: str | None = None,
     on_fault: str = "raise",
+    naming: Naming = NOTHING_NAMED,
     jobs: int | None = None,
     load: float | None = None,
     days: float | None = None,
@@ -127,7 +176,15 @@ def make_source(
                 hint=f"leave them out, or leave '{workload}' out",
             )
         return FromFile(
-            path=workload, format=format, on_fault="skip" if on_fault == "skip" else "raise"
+            path=workload,
+            format=format,
+            on_fault="skip" if on_fault == "skip" else "raise",
+            columns=naming.columns,
+            durations=naming.durations,
+        )
+    if format or naming != NOTHING_NAMED:
+        raise SpecError(
+            "--column, --duration and --format are for a WORKLOAD", hint="name its file"
         )
     if load is not None and days is not None:
         raise SpecError("--load and --days say two things about one rate", hint="give one of them")
@@ -147,9 +204,9 @@ def bundled(name: str, make: Callable[..., Any], *options: Callable[[Any], Any])
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def call(**given: Any) -> None:
+        def call(**given: Any) -> Any:
             value = make(**{key: given.pop(key) for key in own})
-            command(**{name: value}, **given)
+            return command(**{name: value}, **given)
 
         decorated: Command = call
         for option in reversed(options):
@@ -160,6 +217,14 @@ def bundled(name: str, make: Callable[..., Any], *options: Callable[[Any], Any])
 
 
 WORKLOAD = click.argument("workload", required=False)
-source_options = bundled("source", make_source, WORKLOAD, FORMAT, ON_FAULT, JOBS, LOAD, DAYS)
+naming_options = bundled("naming", make_naming, COLUMN, DURATION)
+_source_options = bundled("source", make_source, WORKLOAD, FORMAT, ON_FAULT, JOBS, LOAD, DAYS)
+
+
+def source_options(command: Command) -> Command:
+    """Those of the workload, with those that say how its file is to be read."""
+    return naming_options(_source_options(command))
+
+
 world_options = bundled("world", World, CLUSTER, COSTS, COST_SCALE)
 folder_options = bundled("folder", make_folder, OUT, FORCE)

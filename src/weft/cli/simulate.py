@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.looking import look_before
 from weft.cli.options import (
     SEED,
     World,
@@ -48,7 +49,9 @@ def simulate(
 
     WORKLOAD is a table of jobs, a job file with its duration, or a folder of job files.
     """
-    outcome = _run(world.experiment(source, recipe=recipe, seed=seed), folder)
+    experiment = world.experiment(source, recipe=recipe, seed=seed)
+    look_before(experiment, (recipe,))
+    outcome = _run(experiment, folder)
     if output == "json":
         print_json(outcome.summary.as_dict())
     else:

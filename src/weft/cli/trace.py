@@ -6,6 +6,7 @@ from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
 
 COMMANDS = {
     "show": Entry("weft.cli.trace_show:show", "Tell what a workload holds, and what is wrong."),
+    "import": Entry("weft.cli.trace_import:import_history", "Bring your cluster's own history."),
     "convert": Entry("weft.cli.trace_convert:convert", "Write a workload as Weft's own table."),
     "generate": Entry("weft.cli.trace_generate:generate", "Make a workload like Philly's."),
 }
@@ -14,5 +15,5 @@ COMMANDS = {
 @click.group(cls=LazyGroup, entries=COMMANDS, invoke_without_command=True)
 @click.pass_context
 def trace(context: click.Context) -> None:
-    """Show, convert and generate workloads."""
+    """Show, import, convert and generate workloads."""
     show_help_if_bare(context)

@@ -1,11 +1,15 @@
 """`weft trace convert`: any workload that can be read, as Weft's own table."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from weft.cli.options import FORMAT, ON_FAULT
+from weft.cli.options import FORMAT, ON_FAULT, Naming, naming_options
 from weft.cli.screen import say
+
+if TYPE_CHECKING:
+    from weft.trace.workload import Workload
 
 
 @click.command()
@@ -13,53 +17,32 @@ from weft.cli.screen import say
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @FORMAT
 @ON_FAULT
-@click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="OURS=THEIRS",
-    help="Read our column OURS from theirs; may be repeated.",
-)
-@click.option(
-    "--duration",
-    "durations",
-    multiple=True,
-    metavar="MODEL=SECONDS",
-    help="How long a job of MODEL takes, for lists without durations; may be repeated.",
-)
+@naming_options
 def convert(
     workload: str,
     target: Path,
     *,
     format: str | None,
     on_fault: str,
-    columns: tuple[str, ...],
-    durations: tuple[str, ...],
+    naming: Naming,
 ) -> None:
     """Read WORKLOAD and write it to TARGET (.csv, .csv.gz or .parquet)."""
     from weft.trace.readers import read
-    from weft.trace.store import write
 
     jobs = read(
         workload,
         format=format,
         on_fault="skip" if on_fault == "skip" else "raise",
-        columns=_pairs(columns, "--column") or None,
-        durations=_seconds(_pairs(durations, "--duration")) or None,
+        **naming.words,
     )
-    write(jobs, target)
-    say(f"{len(jobs.jobs):,} jobs in {target}")
+    leave(jobs, target)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    for pair in given:
-        if "=" not in pair:
-            raise click.BadParameter(f"'{pair}' is not of the form NAME=VALUE", param_hint=option)
-    return dict(pair.split("=", 1) for pair in given)
+def leave(workload: "Workload", target: Path) -> None:
+    """Write the table, and say what was found on the way."""
+    from weft.trace.store import write
 
-
-def _seconds(durations: dict[str, str]) -> dict[str, float]:
-    try:
-        return {model: float(seconds) for model, seconds in durations.items()}
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--duration") from None
+    write(workload, target)
+    for fault in workload.faults:
+        say(f"{fault.severity}: {fault.text}; {fault.remedy}")
+    say(f"{len(workload.jobs):,} jobs in {target}")

@@ -16,11 +16,16 @@ from weft.trace.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    """Jobs of a trace, or of job files: the same for every seed."""
+    """Jobs of a trace, or of job files: the same for every seed.
+
+    `columns` are pairs of our name and the file's, `durations` of a model and its seconds.
+    """
 
     path: str
     format: str | None = None
     on_fault: OnFault = "raise"
+    columns: tuple[tuple[str, str], ...] = ()
+    durations: tuple[tuple[str, float], ...] = ()
 
     def load(self, *, seed: int, gpus: int) -> Workload:
         return _read(self)
@@ -58,4 +63,10 @@ def _read(source: FromFile) -> Workload:
     path = Path(source.path)
     if source.format is None and are_job_files(path):
         return read_job_files(path)
-    return read(source.path, format=source.format, on_fault=source.on_fault)
+    return read(
+        source.path,
+        format=source.format,
+        on_fault=source.on_fault,
+        columns=dict(source.columns) or None,
+        durations=dict(source.durations) or None,
+    )

@@ -101,4 +101,4 @@ def _summary(file: str, errors: Sequence[InputFault]) -> str:
 
 def _hint(errors: Sequence[InputFault]) -> str:
     remedies = dict.fromkeys(fault.remedy for fault in errors[:LISTED])
-    return "; ".join([*remedies, "or leave such rows out with on_fault='skip'"])
+    return "; ".join([*remedies, "or leave such rows out: --on-fault skip"])

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from weft.trace.faults import FaultLog
 from weft.trace.sheet import Sheet
+from weft.trace.times import is_date, read_moment, read_span
 
 T = TypeVar("T")
 
@@ -78,6 +79,29 @@ class Reading:
 
         return self.parsed(column, whole, missing=missing, remedy=remedy)
 
+    def spans(
+        self, column: str, *, missing: str | None = None, remedy: str = "write seconds, or 1h30m"
+    ) -> list[float | None]:
+        """Seconds, as a number or with units."""
+        return self.parsed(column, read_span, missing=missing, remedy=remedy)
+
+    def moments(self, column: str, *, missing: str | None = None) -> list[float | None]:
+        """Seconds since any beginning; dates are counted from the first of them, and that is said.
+
+        Numbers among dates would lie decades before them: they are faults.
+        """
+        remedy = "write seconds, or dates such as 2026-11-17T10:30:00Z in every row"
+        dated = any(map(is_date, self.texts(column)))
+        read = _dated if dated else read_moment
+        found = self.parsed(column, read, missing=missing, remedy=remedy)
+        known = [moment for moment in found if moment is not None]
+        if not dated or not known:
+            return found
+        first = min(known)
+        problem = "holds dates: times are counted from the first of them, in UTC unless they say"
+        self.log.inform(column, problem=problem, remedy="none needed")
+        return [None if moment is None else moment - first for moment in found]
+
     def parsed(
         self,
         column: str,
@@ -114,6 +138,12 @@ class Reading:
     def _missing(self, index: int, column: str, remedy: str) -> None:
         if index not in self.sheet.ragged:
             self.log.error(index, column, "", problem="is missing", remedy=remedy)
+
+
+def _dated(cell: str) -> float:
+    if not is_date(cell):
+        raise ValueError("is no date, and others are")
+    return read_moment(cell)
 
 
 def _number(cell: str, least: float) -> float:

@@ -1,9 +1,10 @@
 """A sheet: a table file as text, before anybody says what its columns mean.
 
-CSV and TSV with a header, `.trace` files (tab-separated, no header: their columns are numbered),
-each plain or gzipped, and Parquet. A sheet keeps the row numbers of the file, so that a fault
-found much later can still be pointed at. What makes a whole file unreadable is raised here and
-cannot be skipped: no header, a column named twice, bytes that are no text.
+CSV (separated by `,`, `;`, `|` or tabs) and TSV with a header, `.trace` files (tab-separated, no
+header: their columns are numbered), each plain or gzipped; Parquet; Kueue's workloads as JSON. A
+sheet keeps the row numbers of the file, so that a fault found much later can still be pointed at.
+What makes a whole file unreadable is raised here and cannot be skipped: no header, a column named
+twice, bytes that are no text.
 """
 
 import csv
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import TextIO
 
 from weft.model.errors import TraceFault
+
+DELIMITERS = ",;|\t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,10 @@ def load(path: Path) -> Sheet:
             from weft.trace import parquet
 
             return parquet.load(path)
+        if kind == ".json":
+            from weft.trace import kueue
+
+            return kueue.load(path)
         with _open(path) as stream:
             return _load_text(path, stream, kind)
     except (OSError, EOFError, zlib.error) as error:
@@ -84,7 +91,9 @@ def _load_text(path: Path, stream: TextIO, kind: str) -> Sheet:
     if kind == ".trace":
         reader = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        reader = csv.reader(stream, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+        first = stream.readline()
+        stream.seek(0)
+        reader = csv.reader(stream, delimiter=_delimiter(kind, first), strict=True)
     records: list[list[str]] = []
     rows: list[int] = []
     for record in reader:
@@ -99,6 +108,14 @@ def _load_text(path: Path, stream: TextIO, kind: str) -> Sheet:
     header = tuple(name.strip() for name in records[0])
     check_header(path, header)
     return _sheet(path, header, records[1:], rows[1:])
+
+
+def _delimiter(kind: str, header: str) -> str:
+    """What separates the names of the header: most programs use one of four signs."""
+    if kind == ".tsv":
+        return "\t"
+    found = max(DELIMITERS, key=header.count)
+    return found if found in header else ","
 
 
 def _sheet(

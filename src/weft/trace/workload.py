@@ -16,7 +16,7 @@ from weft.model.truth import Work
 from weft.trace.faults import InputFault, OnFault
 from weft.trace.reading import Reading
 
-DURATION_REMEDY = "give durations={'model': seconds} for its model"
+DURATION_REMEDY = "write it, or give --duration MODEL=SECONDS for its model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

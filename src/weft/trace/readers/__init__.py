@@ -19,6 +19,7 @@ from weft.trace.readers import (
     own,
     pollux,
     rubick,
+    sacct,
     shockwave,
     tiresias,
 )
@@ -57,6 +58,7 @@ OWN = "weft"
 FORMATS: tuple[Format, ...] = (
     Format(OWN, "the project's own job table", own.translate, REQUIRED),
     Format("listing", "public traces in one shape", listing.translate, listing.COLUMNS),
+    Format("sacct", "Slurm's accounts: sacct -a -X -P", sacct.translate, sacct.COLUMNS),
     Format("muri", "iterations and stage times in ms", muri.translate, muri.COLUMNS),
     Format("tiresias", "job lists of Tiresias", tiresias.translate, tiresias.COLUMNS),
     Format("elasticflow", "jobs with deadlines", elasticflow.translate, elasticflow.COLUMNS),
@@ -107,7 +109,7 @@ def _named(name: str, sheet: Sheet) -> Format:
     if not chosen.matches(sheet):
         raise TraceFault(
             f"{sheet.path.name} is not in format '{name}', which has {chosen.shape}",
-            hint="leave the format out to have it recognised, or map columns={'ours': 'yours'}",
+            hint="leave the format out to have it recognised, or give --column OURS=YOURS",
         )
     return chosen
 
@@ -150,4 +152,4 @@ def _lack(wanted: Format, sheet: Sheet) -> str:
 
 def _known() -> str:
     listed = "; ".join(f"{known.name} ({known.about})" for known in FORMATS)
-    return f"known formats: {listed}; for your own table give columns={{'gpus': 'your column'}}"
+    return f"known formats: {listed}; for your own table give --column gpus=YOURS for each of ours"

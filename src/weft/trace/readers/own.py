@@ -34,7 +34,7 @@ def translate(reading: Reading, options: Options) -> JobColumns:
     _check_version(reading)
     return JobColumns(
         ids=reading.texts("job_id", missing="name every job"),
-        submit_seconds=reading.numbers("submit_seconds", missing="write when it was submitted"),
+        submit_seconds=reading.moments("submit_seconds", missing="write when it was submitted"),
         widths=_widths(reading),
         works=_works(reading, options.durations),
         tenants=reading.texts("tenant"),
@@ -80,11 +80,30 @@ def _widths(reading: Reading) -> list[Width | None]:
             widths[index] = replace(width, asked_gpus=gpus)
         except SpecError as error:
             reading.log.error(index, "asked_gpus", str(gpus), problem=str(error), remedy=error.hint)
+    _tell_unasked(reading, widths, asked)
     return widths
 
 
+def _tell_unasked(
+    reading: Reading, widths: Sequence[Width | None], asked: Sequence[int | None]
+) -> None:
+    """A length is that at the asked width, so a range without one may be more work than was meant.
+
+    Whoever turns 4 into 1..8 to try elasticity has doubled the work of the job.
+    """
+    cells = reading.texts("duration_seconds")
+    count = sum(
+        width is not None and width.elastic and gpus is None and bool(cell)
+        for width, gpus, cell in zip(widths, asked, cells, strict=True)
+    )
+    if count:
+        problem = f"{count:,} ranges without asked_gpus: their lengths count at the larger end"
+        remedy = "add a column asked_gpus with the GPUs on which each length was measured"
+        reading.log.inform("gpus", problem=problem, remedy=remedy)
+
+
 def _works(reading: Reading, durations: Mapping[str, float]) -> list[Work | None]:
-    seconds = reading.numbers("duration_seconds", remedy="write seconds at the asked width")
+    seconds = reading.spans("duration_seconds", remedy="write seconds at the asked width, or 1h30m")
     samples = reading.numbers("samples", remedy="write the samples it trains")
     for index, (duration, count) in enumerate(zip(seconds, samples, strict=True)):
         if duration is not None and count is not None:

@@ -1,0 +1,57 @@
+"""Times as logs write them: seconds, spans with units, clocks of Slurm, dates of ISO 8601."""
+
+import re
+from datetime import UTC, datetime
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+LONG = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m"}
+LONG |= {"minute": "m", "minutes": "m", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"}
+LONG |= {"day": "d", "days": "d", "week": "w", "weeks": "w", "ms": "ms"}
+CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]|$)")
+
+
+def read_span(cell: str) -> float:
+    """Seconds of `5400`, `90 min`, `1h30m`, `01:30:00` or Slurm's `1-02:03:04`."""
+    text = cell.strip().lower()
+    if clock := CLOCK.fullmatch(text):
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        return days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    if (text and PART.fullmatch(text)) or (text and not PART.sub("", text)):
+        return sum(float(amount) * _unit(unit) for amount, unit in PART.findall(text))
+    return _plain(text)
+
+
+def read_moment(cell: str) -> float:
+    """Seconds since 1970 of a date, or the number as it stands."""
+    if not DATE.match(cell.strip()):
+        return _plain(cell)
+    try:
+        moment = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        raise ValueError("is no date") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def is_date(cell: str) -> bool:
+    return DATE.match(cell.strip()) is not None
+
+
+def _unit(unit: str) -> float:
+    if unit == "ms":
+        return 0.001
+    seconds = UNITS.get(LONG.get(unit, unit))
+    if seconds is None:
+        raise ValueError(f"has the unit '{unit}', which is none of time")
+    return seconds
+
+
+def _plain(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+    if not 0 <= value < float("inf"):
+        raise ValueError("is negative" if value < 0 else "is not a finite number")
+    return value

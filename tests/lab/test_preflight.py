@@ -1,0 +1,57 @@
+"""A workload is held against its cluster before it is run."""
+
+import pytest
+
+from weft.lab.preflight import preflight
+from weft.model.errors import SpecError
+from weft.model.ids import GpuType, JobId, QueueId
+from weft.model.job import Job
+from weft.model.queue import Queue, QueueTree
+from weft.model.request import GpuSpeed, Width
+from weft.model.truth import Work
+from weft.policy.recipes import RECIPES
+from weft.trace.clusters import ClusterSetup, read_cluster
+
+SETUP = read_cluster("2x4")
+FIXED, ELASTIC = [RECIPES["fifo"]()], [RECIPES["weave"]()]
+
+
+def job(name: str, width: Width, **more: object) -> Job:
+    return Job.told(id=JobId(name), width=width, work=Work(60.0), **more)  # type: ignore[arg-type]
+
+
+def test_what_fits_is_not_spoken_of() -> None:
+    assert preflight([job("a", Width.fixed(8))], SETUP, FIXED) == ()
+
+
+def test_jobs_of_a_queue_that_is_not_there_are_refused() -> None:
+    tree = QueueTree((Queue(id=QueueId("research")),))
+    with pytest.raises(SpecError, match=r"2 of 2 jobs are of queues .* 2 of 'default'") as caught:
+        preflight(
+            [job(name, Width.fixed(1)) for name in "ab"], ClusterSetup(SETUP.cluster, tree), []
+        )
+    assert "its queues: research" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "stranded",
+    [
+        job("wide", Width.fixed(9)),
+        job("near", Width.fixed(8), max_nodes=1),
+        job("typed", Width.fixed(1), gpu_types=(GpuSpeed(GpuType("H100"), 1.0),)),
+    ],
+    ids=lambda one: str(one.id),
+)
+def test_jobs_that_nothing_can_hold_are_told_and_all_of_them_refused(stranded: Job) -> None:
+    (note,) = preflight([job("a", Width.fixed(1)), stranded], SETUP, FIXED)
+    assert "1 jobs can never run on this cluster" in note and str(stranded.id) in note
+    with pytest.raises(SpecError, match="no job of this workload can ever run there"):
+        preflight([stranded], SETUP, FIXED)
+
+
+def test_elasticity_that_is_not_used_is_told() -> None:
+    fixed, ranged = job("a", Width.fixed(2)), job("b", Width(1, 4, 2))
+    (note,) = preflight([fixed], SETUP, ELASTIC)
+    assert "elasticity is not used: all 1 jobs" in note and "weave" in note
+    assert preflight([fixed, ranged], SETUP, ELASTIC) == ()
+    assert preflight([fixed], SETUP, FIXED) == ()
