@@ -15,7 +15,7 @@ from weft.lab.summary import Labels, Summary, summarise
 from weft.sim.costs import named_costs
 from weft.sim.record import Record
 from weft.sim.world import Checks, World
-from weft.spec.recipe import make_recipe
+from weft.spec.recipe import blamed, make_recipe
 from weft.trace.clusters import ClusterSetup, read_cluster
 from weft.trace.workload import Workload
 
@@ -68,7 +68,10 @@ def run(
         checks=Checks.TOUCHED,
         keep_sittings=keep_sittings,
     )
-    record = world.run(progress=progress)
+    try:
+        record = world.run(progress=progress)
+    except Exception as error:
+        raise blamed(error, experiment.recipe) or error from error
     labels = Labels(
         recipe=experiment.recipe,
         workload=experiment.source.label,

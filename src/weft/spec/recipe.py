@@ -13,6 +13,7 @@ the file it names is the user's own.
 import ast
 import inspect
 import re
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +59,19 @@ def recipe_file(text: str) -> Path | None:
     """The user's own file that the text speaks of, if it does."""
     file = _take_apart(text)[0]
     return None if file is None else Path(file)
+
+
+def blamed(error: Exception, text: str) -> SpecError | None:
+    """The fault of the user's own file that the error came from, if it came from there."""
+    file = recipe_file(text)
+    frames = traceback.extract_tb(error.__traceback__) if file is not None else ()
+    own = [frame for frame in frames if Path(frame.filename).resolve() == Path(str(file)).resolve()]
+    if not own:
+        return None
+    where = f"{own[-1].filename} line {own[-1].lineno}, in {own[-1].name}"
+    return SpecError(
+        f"{where}: {type(error).__name__}: {error}", hint=f"it says there: {own[-1].line}"
+    )
 
 
 def findable(text: str) -> str:
@@ -197,7 +211,8 @@ def _contents(path: Path) -> Mapping[str, object]:
         spec.loader.exec_module(module)
     except Exception as error:
         raise SpecError(
-            f"{path} cannot be loaded: {type(error).__name__}: {error}", hint="run it with python"
+            f"{path} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"python {path} shows where",
         ) from error
     return vars(module)
 
