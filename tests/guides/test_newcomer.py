@@ -12,10 +12,9 @@ import pytest
 
 from tests.guides.samples import ROOT
 
-PATIENCE_SECONDS = 120
-LOCAL = pytest.mark.timeout(300)
+PATIENCE_SECONDS = 300
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Person:
@@ -105,7 +104,6 @@ def test_a_recipe_of_ones_own_first_with_a_bug(person: Person) -> None:
     assert "mine.py:my_recipe" in right.stdout
 
 
-@LOCAL
 def test_a_job_on_this_machine(person: Person) -> None:
     person.types("local", "up", "--slots", "1")
     try:

@@ -21,7 +21,7 @@ BLOCKS = [sample for page in documents() for sample in in_blocks(page)]
 SPANS = [sample for page in documents() for sample in in_prose(page)]
 ALONE = re.compile(r"weft (compare|simulate|replay|recipes|trace|spec|why .*--run|\S+ --help)\b")
 FOLLOWED_ELSEWHERE = {"first-job.md", "local.md"}
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 ELIDED = re.compile(r"…|\.\.\. |\||\[")
 
 
@@ -60,7 +60,7 @@ def parsed_by(command: click.Command, words: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "page",
     [page for page in documents() if page.name not in FOLLOWED_ELSEWHERE],
