@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.lab.experiment import Experiment
     from weft.lab.source import Source
 
-Command = Callable[..., Any]  # what it returns is its status
+Command = Callable[..., int | None]  # its exit status, if it chooses one
 Decorator = Callable[[Command], Command]
 
 GENERATED_JOBS = 1000
@@ -204,7 +204,7 @@ def bundled(name: str, make: Callable[..., Any], *options: Callable[[Any], Any])
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def call(**given: Any) -> Any:
+        def call(**given: Any) -> int | None:
             value = make(**{key: given.pop(key) for key in own})
             return command(**{name: value}, **given)
 
