@@ -26,7 +26,7 @@ from weft.model.ids import QueueId, TenantId
 from weft.model.queue import QueueTree
 
 SEQUENCES = 10_000 if os.environ.get("WEFT_THOROUGH") else 150
-CHUNKS = 20 if os.environ.get("WEFT_THOROUGH") else 1
+CHUNKS = 50 if os.environ.get("WEFT_THOROUGH") else 3
 
 Sights = Mapping[str, QueueSight]
 

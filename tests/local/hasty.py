@@ -6,6 +6,7 @@ Timers of asyncio follow it; what the process waits for in the world, and the wo
 import asyncio
 import selectors
 import time
+from collections.abc import Callable
 
 
 def hasten(factor: float) -> None:
@@ -25,6 +26,5 @@ def hasten(factor: float) -> None:
     asyncio.set_event_loop_policy(Policy())
 
 
-def _faster(real: object, began: float, factor: float) -> object:
-    assert callable(real)
+def _faster(real: Callable[[], float], began: float, factor: float) -> Callable[[], float]:
     return lambda: began + (real() - began) * factor
