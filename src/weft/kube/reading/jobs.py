@@ -11,6 +11,7 @@ from weft.kube.reading.fields import Plain, condition, moment, part
 from weft.kube.reading.following import kept_up
 from weft.kube.reading.paging import PAGE, list_all
 from weft.kube.reading.waits import Waits, detail_with, get_wait, line_with, list_waits
+from weft.kube.seat_runs import seats_of
 from weft.model.errors import UnknownName
 from weft.view.jobs import JobDetail, JobLine, JobPage, ReasonLine, SeatLine, nearest
 from weft.view.states import HOLDING, STATES, WAITING
@@ -144,7 +145,7 @@ def job_detail(thing: Plain) -> JobDetail:
         spec=dict(part(thing, "spec")),
         reasons=tuple(map(_reason, status.get("reasons") or ())),
         epoch=decision.get("epoch") or 0,
-        seats=tuple(map(_seat, decision.get("seats") or ())),
+        seats=tuple(map(_seat, seats_of(decision))),
         work=dict(part(status, "work")),
         metrics=dict(part(status, "metrics")),
         past=dict(part(status, "past")),
@@ -169,7 +170,7 @@ def _nodes(status: Plain) -> tuple[str, ...]:
     """Where it is, not where it was: a decision outlives the job that it placed."""
     if status.get("state") not in HOLDING:
         return ()
-    return tuple(dict.fromkeys(seat["node"] for seat in part(status, "decision").get("seats", ())))
+    return tuple(dict.fromkeys(seat["node"] for seat in seats_of(part(status, "decision"))))
 
 
 def _reason(told: Plain) -> ReasonLine:
