@@ -116,6 +116,10 @@ def test_an_old_report_says_whom_to_ask(weft: Weft, cluster: FakeApi) -> None:
     assert weft("why", "fresh").err.startswith("as of 10m ago; weft doctor tells")
     cluster.things[WAITS] = [a_report("2026-01-01T07:59:00Z", {"fresh": [0]})]
     assert "No operator has looked at it yet." in weft("why", "fresh").out  # of an earlier fresh
+    cluster.things[JOBS] = [a_waiting_job()]
+    cluster.things[WAITS] = [a_report("2026-01-01T11:54:00Z", {"bert-ft": [0]})]
+    assert "Moon.Phase" not in weft("why", "bert-ft").out  # its status is kept by somebody else
+    cluster.things[JOBS] = [a_job("fresh")]
     cluster.forbidden = ("waitreports",)
     assert "No operator has looked at it yet." in weft("why", "fresh").out
 

@@ -106,10 +106,11 @@ class WaitBook:
         """Reports that an earlier leader left are ours to write anew, or to take away."""
         found = await self._api.get(wait_reports_path(), {"resourceVersion": "0"})
         self.served = True
-        for report in found.get("items") or ():
-            namespace, part = report["metadata"]["namespace"], report["status"]["part"]
-            self._parts.setdefault((namespace, part), Part())
-            self._counts.setdefault(namespace, report["status"]["parts"])
+        for left in found.get("items") or ():
+            namespace, told = left["metadata"]["namespace"], left.get("status") or {}
+            if "part" in told and "parts" in told:
+                self._parts.setdefault((namespace, told["part"]), Part())
+                self._counts.setdefault(namespace, told["parts"])
 
     def _not_served(self, error: ApiError) -> None:
         if self.served:
@@ -187,7 +188,7 @@ class WaitBook:
 
     async def _refused(self, place: Place, error: ApiError) -> None:
         """A namespace may be gone or going; if it is not that, nothing is served any more."""
-        self._parts.pop(place, None)
+        self._parts[place].told = None
         await self._api.get(wait_reports_path(), {"resourceVersion": "0", "limit": "1"})
         log.debug("namespace_not_told", namespace=place[0], error=str(error))
 

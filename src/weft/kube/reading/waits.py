@@ -2,12 +2,13 @@
 
 A job that waits shows what the report says: the same words as in its status, but of a moment ago.
 Where there is no report (an older operator, definitions that were not applied, a reader without the
-right), the status is all there is, and it is shown as it stands.
+right), the status is all there is, and it is shown as it stands. So it is where a report is old:
+whoever leads writes it anew every half minute, and one that does not may be of an earlier version.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from weft.kube.client.errors import Forbidden, NotFound
@@ -20,6 +21,7 @@ from weft.view.jobs import JobDetail, JobLine, ReasonLine
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
 
+OLD = timedelta(minutes=5)
 LISTS = {"queued": "Queued", "admitted": "Admitted"}
 CODES = {code.slug: code for code in ReasonCode}
 
@@ -88,9 +90,18 @@ def detail_with(detail: JobDetail, wait: Wait | None) -> JobDetail:
     return replace(detail, line=line, reasons=wait.reasons or detail.reasons)
 
 
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
 def _speaks_of(line: JobLine, wait: Wait) -> bool:
-    """A report from before the job was submitted speaks of another one of that name."""
-    return line.submitted_at is None or wait.at >= line.submitted_at
+    """A report from before the job was submitted speaks of another one of that name.
+
+    An old one is better than nothing, but not than a status that says why.
+    """
+    if line.submitted_at is not None and wait.at < line.submitted_at:
+        return False
+    return not (line.state and line.reason) or now() - wait.at < OLD
 
 
 def _told(status: Plain) -> dict[str, Wait]:
