@@ -99,7 +99,12 @@ def _last_error(complaint: str) -> str:
 
 def _wait_until_it_leads(process: OperatorProcess) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while '"term_begun"' not in process.log.read_text():
+    while '"term_begun"' not in (told := _log_of(process)):
         if not process.alive or time.monotonic() > deadline:
-            raise WorldError(f"the operator does not lead: {process.log.read_text()[-2000:]}")
+            raise WorldError(f"the operator does not lead: {told[-2000:]}")
         time.sleep(POLL_SECONDS)
+
+
+def _log_of(process: OperatorProcess) -> str:
+    """What it has said so far; a process on a busy machine takes a while to open its log."""
+    return process.log.read_text() if process.log.exists() else ""

@@ -78,6 +78,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 
     monkeypatch.setenv("WEFT_CONTEXT", "cluster")
     monkeypatch.setattr("weft.cli.cluster.connect", connect)
+    monkeypatch.setattr("weft.kube.reading.waits.now", lambda: NOON)
     for command in ("ls", "show", "top", "why_world"):
         monkeypatch.setattr(f"weft.cli.{command}.now", lambda: NOON)
     return api

@@ -16,6 +16,7 @@ from tests.cli.objects import Thing
 from weft.kube.client.errors import ApiError, Forbidden, Invalid, NotFound
 
 JOBS = "/apis/weft.dev/v1alpha1/trainingjobs"
+WAITS = "/apis/weft.dev/v1alpha1/waitreports"
 QUEUES = "/apis/weft.dev/v1alpha1/queues"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"

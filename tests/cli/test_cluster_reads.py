@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cli.called import Weft, expect_json_shape, expect_snapshot, trimmed
-from tests.cli.fake_cluster import JOBS, NODES, PODS, QUEUES, FakeApi
-from tests.cli.objects import a_job, a_queue, a_running_job, a_waiting_job
+from tests.cli.fake_cluster import JOBS, NODES, PODS, QUEUES, WAITS, FakeApi
+from tests.cli.objects import Thing, a_job, a_queue, a_running_job, a_waiting_job
 from weft.kube.client.errors import Forbidden
 
 SCREENS = {
@@ -73,7 +73,8 @@ def test_ls_of_nothing_says_so(weft: Weft, cluster: FakeApi) -> None:
 def test_lists_come_in_pages(weft: Weft, cluster: FakeApi) -> None:
     cluster.things[JOBS] = [a_job(f"job-{number}") for number in range(1200)]
     assert len(weft("ls", "-o", "json").json["jobs"]) == 1200
-    asked = [(asked["limit"], asked["resourceVersion"]) for _, asked in cluster.asked]
+    jobs = [asked for path, asked in cluster.asked if path.endswith("trainingjobs")]
+    asked = [(asked["limit"], asked["resourceVersion"]) for asked in jobs]
     assert asked == [("500", "0")] * 3
     some = weft("ls", "--limit", "700")
     assert "about 500 more jobs were not read" in some.err
@@ -88,6 +89,49 @@ def test_why_tells_of_jobs_that_do_not_wait(weft: Weft, cluster: FakeApi) -> Non
     assert "No operator has looked at it yet." in fresh.out
     assert "weft doctor" in fresh.err
     assert "No reason is written down yet." in weft("why", "quiet").out
+
+
+def test_reasons_are_read_from_the_report_and_told_with_their_age(
+    weft: Weft, cluster: FakeApi
+) -> None:
+    cluster.things[JOBS] = [a_job("fresh"), a_waiting_job()]
+    cluster.things[WAITS] = [a_report("2026-01-01T11:59:57Z", {"fresh": [0], "bert-ft": [1, 0]})]
+    why = weft("why", "fresh")
+    assert "fresh: Queued" in why.out
+    assert "1 The moon wanes.  [Moon.Phase]" in why.out
+    assert why.err == "as of 3s ago\n"
+    assert "Why it waits (as of 3s ago)" in weft("show", "bert-ft").out
+    told = weft("why", "bert-ft", "-o", "json").json
+    assert [reason["code"] for reason in told["reasons"]] == ["Capacity.Busy", "Moon.Phase"]
+    assert told["reasons"][0]["cause"] == "capacity"
+    listed = weft("ls", "--state", "Queued")
+    assert "Moon.Phase" in listed.out
+    assert "note: reasons as of 3s ago" in listed.err
+    assert "fresh" not in weft("ls", "--state", "Admitted").out
+
+
+def test_an_old_report_says_whom_to_ask(weft: Weft, cluster: FakeApi) -> None:
+    cluster.things[JOBS] = [a_job("fresh")]
+    cluster.things[WAITS] = [a_report("2026-01-01T11:50:00Z", {"fresh": [0]})]
+    assert weft("why", "fresh").err.startswith("as of 10m ago; weft doctor tells")
+    cluster.things[WAITS] = [a_report("2026-01-01T07:59:00Z", {"fresh": [0]})]
+    assert "No operator has looked at it yet." in weft("why", "fresh").out  # of an earlier fresh
+    cluster.things[JOBS] = [a_waiting_job()]
+    cluster.things[WAITS] = [a_report("2026-01-01T11:54:00Z", {"bert-ft": [0]})]
+    assert "Moon.Phase" not in weft("why", "bert-ft").out  # its status is kept by somebody else
+    cluster.things[JOBS] = [a_job("fresh")]
+    cluster.forbidden = ("waitreports",)
+    assert "No operator has looked at it yet." in weft("why", "fresh").out
+
+
+def a_report(at: str, queued: dict[str, list[int]]) -> Thing:
+    reasons = [
+        {"code": "Moon.Phase", "text": "The moon wanes.", "remedy": "wait"},
+        {"code": "Capacity.Busy", "text": "0 of 8 are free.", "remedy": "wait"},
+    ]
+    about = {"name": "waits-0", "namespace": "research", "resourceVersion": "1", "uid": "r"}
+    status = {"at": at, "part": 0, "parts": 1, "reasons": reasons, "queued": queued}
+    return {"metadata": about, "status": status}
 
 
 def test_a_job_is_named_with_its_namespace_too(weft: Weft, cluster: FakeApi) -> None:

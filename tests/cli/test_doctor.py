@@ -12,7 +12,8 @@ from weft.kube.reading.health import lease_finding, skew_finding
 from weft.view.health import Verdict
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SERVED = {"resources": [{"name": n} for n in ("trainingjobs", "trainingjobs/status", "queues")]}
+KINDS = ("trainingjobs", "trainingjobs/status", "queues", "waitreports")
+SERVED = {"resources": [{"name": n} for n in KINDS]}
 
 
 def a_lease(*, holder: str = "replica-1", ago_seconds: float | None = 3.0) -> Thing:
@@ -83,6 +84,7 @@ def test_the_clock(skew: float, verdict: Verdict, words: str) -> None:
     ("answers", "words"),
     [
         ({"/apis/weft.dev/v1alpha1": {"resources": []}}, "lacks trainingjobs"),
+        ({"/apis/weft.dev/v1alpha1": {"resources": SERVED["resources"][:3]}}, "lacks waitreports"),
         ({"/apis/weft.dev": {"versions": [{"version": "v2"}]}}, "is served as v2; this program"),
         ({}, "the server knows nothing of weft.dev"),
         ({"/version": {"gitVersion": "v1.29.0", "minor": "29+"}}, "Kubernetes v1.29.0"),

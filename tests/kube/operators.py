@@ -12,6 +12,7 @@ from typing import Any, Final
 from tests.kube.warm_operator import WarmOperator, started
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
+from weft.kube.seat_runs import seats_of
 
 ROOT: Final = Path(__file__).parents[2]
 TRAINING_JOBS: Final = "/apis/weft.dev/v1alpha1/namespaces/{}/trainingjobs"
@@ -201,7 +202,7 @@ class Lab:
             self.cluster.api.must("PATCH", path, {"status": {"phase": "Succeeded"}}, MERGE_PATCH)
 
     def _all_run(self, name: str, epoch: int) -> bool:
-        seats = self.job(name).get("status", {}).get("decision", {}).get("seats", ())
+        seats = seats_of(self.job(name).get("status", {}).get("decision", {}))
         phases = [
             pod["status"].get("phase")
             for pod in self.pods(name).values()

@@ -31,7 +31,7 @@ def test_the_files_are_up_to_date() -> None:
 
 
 def test_the_schema_is_one_that_api_servers_take() -> None:
-    for definition in (crd.training_jobs(), crd.queues()):
+    for definition in (crd.training_jobs(), crd.queues(), crd.wait_reports()):
         text = json.dumps(definition)
         for word in ("$ref", "$defs", "anyOf", "allOf", 'additionalProperties": false', "title"):
             assert f'"{word}' not in text

@@ -184,19 +184,29 @@ def test_a_lost_node_is_given_up_and_its_job_starts_elsewhere(
     assert lab.pods("vit")["vit-2-0"]["spec"]["nodeName"] != where
 
 
-def test_reasons_reach_the_status_and_the_events_once_per_change(
+def test_reasons_reach_the_status_and_the_report_of_the_namespace(
     lab: Lab, operator: OperatorProcess
 ) -> None:
     lab.submit("first", 16)
     lab.wait_for("first", "Running")
     lab.submit("second", 16)
     assert await_reason(lab, "second", "Capacity.Busy") < calm(10.0)
-    wait_until(lambda: list(lab.told("second")) == ["CapacityBusy"], "one Event")
+    reports = "/apis/weft.dev/v1alpha1/namespaces/lab/waitreports"
+
+    def reported() -> list[str]:
+        listed = [thing["status"] for thing in lab.cluster.api.must("GET", reports)["items"]]
+        told = [one for one in listed if "second" in one["queued"]]
+        return [one["reasons"][place]["code"] for one in told for place in one["queued"]["second"]]
+
+    wait_until(lambda: reported() == ["Capacity.Busy"], "the report")
+    assert lab.told("second") == {}
     told = lab.job("second")["status"]["reasons"][0]
     assert told["text"] == "0 of 16 suitable GPUs are free; this job needs 16."
     assert told["remedy"].startswith("wait for running jobs to end")
     printed = lab.cluster.kubectl("get", "trainingjobs", "-n", "lab", "second")
     assert "Capacity.Busy" in printed
+    lab.cancel("second")
+    wait_until(lambda: not lab.cluster.api.must("GET", reports)["items"], "the report to go")
 
 
 def await_reason(lab: Lab, job: str, *reasons: str) -> float:

@@ -9,7 +9,7 @@ late message costs time and nothing else.
 from collections.abc import Callable
 from typing import Any
 
-from weft.brain import door, explain
+from weft.brain import door
 from weft.brain.context import Context
 from weft.brain.event import (
     Event,
@@ -29,6 +29,7 @@ from weft.brain.event import (
     Tick,
     WorkerLost,
 )
+from weft.brain.explain import Survey
 from weft.brain.instruction import Instruction
 from weft.brain.learn.learning import Learning
 from weft.brain.protocol.admission import Admission
@@ -123,8 +124,11 @@ class Brain:
 
     def explain(self, job: JobId) -> list[Reason]:
         """Why the job waits, most helpful first; empty if it does not wait."""
-        next_round = self.pace.due_at
-        return explain.reasons(self.state, self.now, self.recipe, job, next_round=next_round)
+        return self.survey().reasons(job)
+
+    def survey(self) -> Survey:
+        """Why jobs wait, for many of them; it holds until the next event."""
+        return Survey(self.state, self.now, self.recipe, next_round=self.pace.due_at)
 
     def copied(self) -> "Brain":
         """An independent brain in the same state, for forecasts."""

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 SECONDS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 PLENTY = 10
+OLD_SECONDS = 120.0
 
 
 def now() -> datetime:
@@ -13,6 +14,15 @@ def now() -> datetime:
 def age(since: datetime | None, at: datetime) -> str:
     """`3h12m`; nothing where there is no time."""
     return "" if since is None else lasting((at - since).total_seconds())
+
+
+def told_ago(told_at: datetime | None, at: datetime) -> str:
+    """A line about what was told and not seen just now: how old it is, and whom to ask if old."""
+    if told_at is None:
+        return ""
+    seconds = max(0.0, (at - told_at).total_seconds())
+    hint = "; weft doctor tells whether an operator is at work" if seconds > OLD_SECONDS else ""
+    return f"as of {lasting(seconds)} ago{hint}"
 
 
 def lasting(seconds: float | None) -> str:

@@ -6,7 +6,7 @@ how to get them.
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from weft.view.use import Use
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
 
+WAITS_SECONDS = 5.0  # how often reasons are read again by whoever looks on
 EXTRA = frozenset({"aiohttp", "kubernetes_asyncio", "prometheus_client", "yarl"})
 
 
@@ -65,23 +66,26 @@ class ClusterWorld:
         from weft.kube.client.cache import Cache
         from weft.kube.names import jobs_path
         from weft.kube.reading.following import kept_up
-        from weft.kube.reading.jobs import job_line, selecting
+        from weft.kube.reading.jobs import asked_for, fitting, job_line
         from weft.kube.reading.paging import REMEMBERED
+        from weft.kube.reading.waits import list_waits
 
         changed = asyncio.Event()
         jobs = Cache(
             self.api,
             jobs_path(wanted.owner),
             trim=job_line,
-            params={**REMEMBERED, **selecting(wanted.states, wanted.queue)},
+            params={**REMEMBERED, **asked_for(wanted.states, wanted.queue)},
             on_change=lambda *_: changed.set(),
         )
         await jobs.sync()
         async with kept_up(jobs):
             while True:
                 changed.clear()
-                yield JobPage(tuple(jobs.items.values()), str(jobs.version))
-                await changed.wait()
+                waits = await list_waits(self.api, wanted.owner)
+                yield JobPage(fitting(jobs.items.values(), waits, wanted.states), str(jobs.version))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), WAITS_SECONDS)
 
     async def job(self, key: JobKey) -> JobPicture:
         """All that the reader may see of it, asked for at once."""

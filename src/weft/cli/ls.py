@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.api.backend import Selection
-from weft.cli.age import age, lasting, now
+from weft.cli.age import age, lasting, now, told_ago
 from weft.cli.grid import Grid
 from weft.cli.options import output_option
 from weft.cli.place import ALL_NAMESPACES, WATCH, Place, place_options
@@ -100,15 +100,18 @@ def as_dict(page: "JobPage") -> dict[str, Any]:
 
 
 async def _once(world: World, wanted: Selection, output: str) -> None:
-    page = await world.jobs(wanted)
+    page, at = await world.jobs(wanted), now()
     if output == "json":
         print_json(as_dict(page))
         return
     if page.jobs:
         everywhere = wanted.owner is None
-        grid_of(page, now(), everywhere=everywhere, wide=output == "wide").print()
+        grid_of(page, at, everywhere=everywhere, wide=output == "wide").print()
     else:
         say(_nothing(world, wanted))
+    oldest = min((line.told_at for line in page.jobs if line.told_at), default=None)
+    if told := told_ago(oldest, at):
+        say(f"note: reasons {told}")
     if page.left:
         say(f"note: about {page.left:,} more jobs were not read; --limit 0 reads all")
 

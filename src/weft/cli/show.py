@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.cli.age import age, lasting, now
+from weft.cli.age import age, lasting, now, told_ago
 from weft.cli.job_words import facts, several
 from weft.cli.options import output_option
 from weft.cli.place import Place, place_options
@@ -59,7 +59,9 @@ def drawn(picture: "JobPicture", at: datetime) -> "Group":
     detail = picture.detail
     parts: list[Any] = [_headline(detail), fact_table(_facts(detail, at))]
     if detail.reasons:
-        parts += ["", "[bold]Why it waits[/bold]", *reason_lines(detail)]
+        told = told_ago(detail.line.told_at, at)
+        ago = f" [dim]({told})[/dim]" if told else ""
+        parts += ["", f"[bold]Why it waits[/bold]{ago}", *reason_lines(detail)]
     if picture.workers:
         parts += ["", _workers(picture.workers, at)]
     if picture.events:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.age import lasting, now
+from weft.cli.age import lasting, now, told_ago
 from weft.cli.place import Place
 from weft.cli.screen import cell, coloured, print_json, say, stdout
 from weft.cli.show import reason_lines
@@ -29,6 +29,8 @@ def why_in_world(place: Place, job: str, output: str) -> None:
         console.print(line)
     if not standing.detail.reasons:
         console.print(_without_reasons(standing.detail))
+    if told := told_ago(standing.detail.line.told_at, at):
+        say(told)
     if not standing.detail.line.state:
         say("hint: weft doctor tells whether an operator is at work")
 
@@ -57,6 +59,7 @@ def as_dict(standing: "Standing", at: datetime) -> dict[str, Any]:
         "queue_limit_gpus": queue.limit if queue else None,
         "queue_waiting_jobs": queue.waiting if queue else None,
         "message": line.message,
+        "told_at": line.told_at,
         "reasons": [asdict(reason) for reason in standing.detail.reasons],
     }
 

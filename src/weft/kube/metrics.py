@@ -177,7 +177,7 @@ TABLE: Final[tuple[Metric, ...]] = (
         "weft_status_writes_total",
         Kind.COUNTER,
         "writes",
-        "Writes of a job's or a queue's status.",
+        "Writes of a job's or a queue's status, or of a wait report.",
         (Label("outcome", WRITES),),
     ),
     Metric(

@@ -1,6 +1,7 @@
 """Names that the Kubernetes world writes down: others rely on them, so they stay."""
 
 from typing import Final
+from zlib import crc32
 
 GROUP: Final = "weft.dev"
 VERSION: Final = "v1alpha1"
@@ -10,6 +11,8 @@ JOBS: Final = "trainingjobs"
 JOB_KIND: Final = "TrainingJob"
 QUEUES: Final = "queues"
 QUEUE_KIND: Final = "Queue"
+WAIT_REPORTS: Final = "waitreports"
+WAIT_REPORT_KIND: Final = "WaitReport"
 
 JOB_LABEL: Final = f"{GROUP}/job"
 EPOCH_LABEL: Final = f"{GROUP}/epoch"
@@ -47,6 +50,19 @@ def jobs_path(namespace: str | None = None, name: str | None = None) -> str:
 
 def queues_path(name: str | None = None) -> str:
     return _path(QUEUES, None, name)
+
+
+def wait_reports_path(namespace: str | None = None, part: int | None = None) -> str:
+    return _path(WAIT_REPORTS, namespace, None if part is None else wait_report_name(part))
+
+
+def wait_report_name(part: int) -> str:
+    return f"waits-{part}"
+
+
+def wait_part(job: str, parts: int) -> int:
+    """Which of the parts of a namespace's report speaks of the job, for writers and readers."""
+    return crc32(job.encode()) % parts
 
 
 def pods_path(namespace: str | None = None, name: str | None = None) -> str:

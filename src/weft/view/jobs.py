@@ -14,7 +14,8 @@ from weft.view.workers import EventLine, WorkerLine
 class JobLine:
     """A job in a list. `state` is empty until somebody who decides has looked at the job.
 
-    `namespace` is whose it is: a namespace of a cluster, a user of a machine.
+    `namespace` is whose it is: a namespace of a cluster, a user of a machine. `told_at` is when
+    what is said of a wait was true, where that is not now.
     """
 
     namespace: str
@@ -36,6 +37,7 @@ class JobLine:
     waiting_since: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
+    told_at: datetime | None = None
 
     @property
     def finished(self) -> bool:

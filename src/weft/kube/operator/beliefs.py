@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from weft.brain.brain import Brain
 from weft.brain.event import Past
+from weft.brain.explain import Survey
 from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.state.brain_state import BrainState
 from weft.kube.operator.progress import Told
@@ -98,6 +99,11 @@ def _discreet(reasons: Sequence[Reason], job: JobId) -> list[Reason]:
     ]
 
 
+def reasons_of(survey: Survey, job: JobId) -> list[Reason]:
+    """Why a job waits, as its owner may hear it."""
+    return _discreet(survey.reasons(job), job)
+
+
 def standing_of(
     brain: Brain, job: JobId, state: State, message: str, told: Told | None
 ) -> Standing:
@@ -107,7 +113,7 @@ def standing_of(
     return Standing(
         state=state,
         gpus=0 if slot is None or state in WAITING else int(brain.state.jobs.width[slot]),
-        reasons=_discreet(brain.explain(job), job) if state in WAITING else (),
+        reasons=reasons_of(brain.survey(), job) if state in WAITING else (),
         message=message,
         past=past_of(brain, job),
         progress=told.percent if told else None,

@@ -1,11 +1,11 @@
 """The clerk keeps every job's status true, without hurry and without noise.
 
 Decisions and ends are written by the hands, at once. All else that people read (where a job
-stands, and why it waits) is compared by columns with what is on record, and what differs is
-written: at most once per job in five seconds, never while something more urgent is to be written,
-and only once it has lasted a moment, so that a job which starts at the next round costs no write.
-Every change of reason makes one Event, named after what changed, so that writing it twice is
-writing it once.
+stands, how far it is, and why it waits) is compared by columns with what is on record, and what
+differs is written: at most once per job in five seconds, never while something more urgent is to be
+written, and only once it has lasted a moment, so that a job which starts at the next round costs no
+write. Where many wait, reports tell why (`waitbook`), and the status of one that waits is written
+after a minute, and seldom from then on. Progress is written by the percent, or once a minute.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from weft.kube.client.api import Api
 from weft.kube.client.errors import ApiError, Conflict, NotFound
 from weft.kube.metrics import Metrics
 from weft.kube.names import jobs_path
-from weft.kube.operator.events import tell
+from weft.kube.operator.progress import Told
 from weft.kube.operator.sight import JobSight
 from weft.kube.operator.status import Standing, standing_patch, title
+from weft.model.ids import JobId
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.state import State
@@ -30,6 +31,11 @@ from weft.model.state import State
 SPACING_SECONDS = 5.0
 SETTLED_SECONDS = 1.0
 REFRESH_SECONDS = 60.0
+PROGRESS_SECONDS = 60.0
+CROWD = 100  # who wait; above it their reasons are read from reports
+CROWD_SETTLED_SECONDS = 60.0
+CROWD_SPACING_SECONDS = 300.0
+CROWD_REFRESH_SECONDS = 1800.0
 SLOW_START_SECONDS = 10.0
 SLOW_SECONDS = 0.05  # an API server that takes longer has better things to do
 PAUSE_SECONDS = 0.25
@@ -54,8 +60,9 @@ class Office(Protocol):
     @property
     def job_sights(self) -> Mapping[str, JobSight]: ...
     @property
-    def identity(self) -> str: ...
+    def waits_are_served(self) -> bool: ...
     def now(self) -> float: ...
+    def told_of(self, key: str) -> Told | None: ...
     def standing(self, key: str, state: State, message: str) -> Standing: ...
     def slow_change(self, key: str) -> str: ...
     def took_job(self, raw: dict[str, Any]) -> None: ...
@@ -82,6 +89,7 @@ class Clerk:
         if self._seq[slot] != seq:
             self._seq[slot] = seq
             self._written_at[slot] = -np.inf
+            self._waits_since[slot] = np.inf
             self._wanted[slot] = UNKNOWN
         code = _code_of(sight)
         if code != self._shown[slot] and code != UNKNOWN:
@@ -119,32 +127,55 @@ class Clerk:
         known = self._seq[:size] == jobs.seq[:size]
         differs = active & known & (wanted != self._shown[:size])
         waits = jobs.state[:size] <= State.ADMITTED
-        lasted = ~waits | (now - self._changed_at[:size] >= SETTLED_SECONDS)
+        crowd = self._office.waits_are_served and int(np.count_nonzero(active & waits)) > CROWD
         spaced = now - self._written_at[:size] >= SPACING_SECONDS
+        lasted = ~waits | self._has_lasted(waits, now, crowd=crowd)
         starts = np.isin(jobs.state[:size], CHANGING)
         rows = np.flatnonzero(differs & lasted & spaced & ~starts)
         rows = rows[np.lexsort((self._changed_at[rows], waits[rows]))][:most]
         told = active & known & ~differs
-        waiting = self._to_refresh(told & waits, now, REFRESH_SECONDS)
+        refresh = CROWD_REFRESH_SECONDS if crowd else REFRESH_SECONDS
+        waiting = self._to_refresh(told & waits, now, refresh)
         starting = self._to_refresh(told & starts, now, SLOW_START_SECONDS)
-        rows = np.concatenate([rows, waiting, starting, self._with_news(spaced, state)])
+        rows = np.concatenate([rows, waiting, starting, self._with_news(spaced, now)])
         return [(int(row), int(jobs.seq[row])) for row in rows]
+
+    def _has_lasted(self, waits: Bools, now: float, *, crowd: bool) -> Bools:
+        """Whether a wait is worth a write: in a crowd only one of a minute, and not too often."""
+        size = len(waits)
+        begun = waits & np.isinf(self._waits_since[:size])
+        self._waits_since[:size][begun] = now
+        self._waits_since[:size][~waits] = np.inf
+        settled: Bools = now - self._changed_at[:size] >= SETTLED_SECONDS
+        if not crowd:
+            return settled
+        lasted = now - self._waits_since[:size] >= CROWD_SETTLED_SECONDS
+        return settled & lasted & (now - self._written_at[:size] >= CROWD_SPACING_SECONDS)
 
     def _to_refresh(self, told: Bools, now: float, seconds: float) -> Ints:
         """What still holds, with words that may be old: numbers, or what a start waits for."""
         old = np.flatnonzero(told & (now - self._written_at[: len(told)] >= seconds))
         return old[np.argsort(self._written_at[old], kind="stable")][:REFRESHED_AT_ONCE]
 
-    def _with_news(self, spaced: Bools, state: BrainState) -> Ints:
-        rows = []
+    def _with_news(self, spaced: Bools, now: float) -> Ints:
+        rows, slots = [], self._office.brain_state.slot_of
         for key in list(self._news):
-            slot = state.slot_of.get(key)  # type: ignore[call-overload]
+            slot = slots.get(JobId(key))
             if slot is None:
                 self._news.discard(key)
-            elif spaced[slot]:
+            elif spaced[slot] and self._is_news(key, now - float(self._written_at[slot])):
                 rows.append(slot)
                 self._news.discard(key)
         return np.array(rows, np.int64)
+
+    def _is_news(self, key: str, since_seconds: float) -> bool:
+        """Another percent, another word on whether it can be resized, or a minute's work."""
+        sight, told = self._office.job_sights.get(key), self._office.told_of(key)
+        if sight is None or told is None or since_seconds >= PROGRESS_SECONDS:
+            return True
+        if told.live is not None and sight.is_live != told.live:
+            return True
+        return told.percent is not None and told.percent != sight.status.get("progress")
 
     async def _write_from(self, line: Any) -> None:  # noqa: ANN401 - an iterator shared by lanes
         for slot, seq in line:
@@ -183,16 +214,6 @@ class Clerk:
         office.took_job(await self._api.patch(f"{path}/status", patch))
         self._is_slow = time.monotonic() - began > SLOW_SECONDS
         self._metrics.status_written()
-        if standing.reasons and standing.reasons[0].code.slug != sight.status.get("reason"):
-            first = standing.reasons[0]
-            await tell(
-                self._api,
-                sight,
-                reason=first.code.slug.replace(".", ""),
-                note=f"{first.text} Remedy: {first.remedy}",
-                now=now,
-                instance=office.identity,
-            )
 
     def _grow(self, size: int) -> None:
         before = getattr(self, "_shown", np.zeros(0, np.int64))
@@ -203,6 +224,7 @@ class Clerk:
         )
         self._seq: Ints = _grown(getattr(self, "_seq", None), more, -1.0).astype(np.int64)
         self._written_at: Floats = _grown(getattr(self, "_written_at", None), more, -np.inf)
+        self._waits_since: Floats = _grown(getattr(self, "_waits_since", None), more, np.inf)
         self._changed_at: Floats = _grown(getattr(self, "_changed_at", None), more, -np.inf)
 
 

@@ -34,6 +34,7 @@ from weft.kube.operator.status import (
     Standing,
     aside_patch,
     decision_patch,
+    in_plain_form,
     seats_patch,
     standing_patch,
 )
@@ -310,7 +311,10 @@ class Hands:
         """Under a version; on a conflict the newest view is fetched and the next look decides."""
         path = jobs_path(job.namespace, job.name)
         try:
-            self._scene.took_job(await self._api.patch(f"{path}/status", patch))
+            raw = await self._api.patch(f"{path}/status", patch)
+            if lost := in_plain_form(patch, raw):
+                raw = await self._api.patch(f"{path}/status", lost)
+            self._scene.took_job(raw)
             self._metrics.status_written()
         except Conflict:
             self._metrics.status_written("conflict")

@@ -1,6 +1,8 @@
 """The status of queues, and the gauges that are sums over jobs and nodes."""
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft.brain.state.brain_state import BrainState
@@ -28,8 +30,9 @@ class QueueBook:
 
     async def write(self, state: BrainState, now: float) -> None:
         """Those whose status differs from what is on record."""
+        sums = Sums.of(state)
         for name, sight in list(self._queues.items.items()):
-            status = self._status(state, sight, now)
+            status = self._status(state, sums, sight, now)
             if _is_on_record(sight, status):
                 continue
             try:
@@ -38,34 +41,43 @@ class QueueBook:
             except ApiError as error:
                 log.warning("queue_not_written", queue=name, error=str(error))
 
-    def _status(self, state: BrainState, sight: QueueSight, now: float) -> dict[str, Any]:
+    def _status(
+        self, state: BrainState, sums: "Sums", sight: QueueSight, now: float
+    ) -> dict[str, Any]:
         fault = self.faults.get(sight.name, "")
         row = state.queue_row.get(QueueId(sight.name))
         status: dict[str, Any] = {
             "observedGeneration": sight.generation,
             "conditions": [_ready(sight, fault, now)],
         }
-        if row is None:
-            return status
         table = state.quota
-        used = table.sums(state.own_use(held_only=True))
-        counts = self._counts(state)
+        if row is None or row >= len(sums.used):
+            return status
         if table.caps[row] < NO_LIMIT:
             status["limit"] = int(table.caps[row])
         return status | {
             "guaranteed": int(table.guaranteed[row]),
-            "used": int(used[row]),
-            "waiting": counts[row, True],
-            "running": counts[row, False],
+            "used": int(sums.used[row]),
+            "waiting": sums.jobs[row, True],
+            "running": sums.jobs[row, False],
         }
 
-    def _counts(self, state: BrainState) -> Counter[tuple[int, bool]]:
-        """Jobs of each queue itself: (row, waits) to how many."""
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Over all queues, computed once for all of them: GPUs in use, and jobs by (row, waits)."""
+
+    used: Sequence[float]
+    jobs: Counter[tuple[int, bool]]
+
+    @classmethod
+    def of(cls, state: BrainState) -> "Sums":
         size, jobs = state.size, state.jobs
         active = jobs.active[:size]
         rows = jobs.queue[:size][active].tolist()
         waits = (jobs.state[:size][active] <= State.ADMITTED).tolist()
-        return Counter(zip(rows, waits, strict=True))
+        used = state.quota.sums(state.own_use(held_only=True))
+        return cls(used, Counter(zip(rows, waits, strict=True)))
 
 
 def _ready(sight: QueueSight, fault: str, now: float) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from weft.kube.quantity import gib, parse_quantity
 from weft.kube.reports.payload import Unit
 from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import TrainingJobSpec
+from weft.kube.seat_runs import seats_of
 from weft.model.cluster import Gpu, Node
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
@@ -205,7 +206,7 @@ class JobSight:
     @property
     def placement(self) -> Placement | None:
         """The seats on record, those that are still to be joined among them."""
-        seats = self.status.get("decision", {}).get("seats", ())
+        seats = seats_of(self.status.get("decision", {}))
         found = tuple(_seat(seat, place) for place, seat in enumerate(seats))
         return Placement(found) if found else None
 

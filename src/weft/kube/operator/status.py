@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.brain.event import Past
 from weft.kube.operator.sight import HELD_UP, SET_ASIDE, JobSight
+from weft.kube.seat_runs import runs_of, seats_of
 from weft.model.decision import Assignment
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -51,7 +52,7 @@ def decision_patch(
         "leader": leader,
         # Null takes away what an earlier decision said; every field costs the API server time.
         "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
-        "seats": [_seat(seat) for seat in assignment.placement.seats],
+        **_seats(job, assignment.placement),
         **{name: None for name in OF_AN_EPOCH if name in job.status.get("decision", {})},
     }
     return _guarded(job, status)
@@ -72,7 +73,7 @@ def seats_patch(
         {
             "width": placement.width,
             "serial": serial,
-            "seats": [_seat(seat) for seat in placement.seats],
+            **_seats(job, placement),
             "joining": sorted(joining) or None,
             "nextSeat": max(job.next_seat, max(placement.numbers) + 1),
         }
@@ -113,6 +114,25 @@ def title(state: State) -> str:
 
 def _guarded(job: JobSight, status: Patch) -> Patch:
     return {"metadata": {"resourceVersion": str(job.version)}, "status": status}
+
+
+def _seats(job: JobSight, placement: Placement) -> Patch:
+    """One by one, or many of them in runs; the other form, where it is on record, goes."""
+    seats = [_seat(seat) for seat in placement.seats]
+    runs = runs_of(seats)
+    before = job.status.get("decision", {})
+    form, other = ("seats", "runs") if runs is None else ("runs", "seats")
+    return {form: seats if runs is None else runs, **({other: None} if other in before else {})}
+
+
+def in_plain_form(patch: Patch, answer: Mapping[str, Any]) -> Patch | None:
+    """The seats once more, one by one, where a definition from before runs has pruned them."""
+    runs = patch["status"].get("decision", {}).get("runs")
+    if not runs or answer.get("status", {}).get("decision", {}).get("runs"):
+        return None
+    version = answer["metadata"]["resourceVersion"]
+    seats = seats_of({"runs": runs})
+    return {"metadata": {"resourceVersion": version}, "status": {"decision": {"seats": seats}}}
 
 
 def _seat(seat: Seat) -> Patch:

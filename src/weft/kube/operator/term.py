@@ -8,7 +8,7 @@ promise) ends the term, and the next one begins with a fresh look.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -27,6 +27,7 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
+from weft.brain.explain import Survey
 from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
@@ -45,7 +46,14 @@ from weft.kube.names import (
     queues_path,
 )
 from weft.kube.operator import crash
-from weft.kube.operator.beliefs import belief_of, is_counted, slow_change, standing_of, why_of
+from weft.kube.operator.beliefs import (
+    belief_of,
+    is_counted,
+    reasons_of,
+    slow_change,
+    standing_of,
+    why_of,
+)
 from weft.kube.operator.clerk import Clerk
 from weft.kube.operator.course import next_step
 from weft.kube.operator.faults import Faults, job_of
@@ -55,7 +63,7 @@ from weft.kube.operator.leaving import HeldUp, held_up, with_held_up
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.measuring import Speeds
 from weft.kube.operator.nodebook import NodeBook
-from weft.kube.operator.progress import Progress
+from weft.kube.operator.progress import Progress, Told
 from weft.kube.operator.queuebook import QueueBook
 from weft.kube.operator.queues import as_meant, build_tree, misplaced, recipe_of
 from weft.kube.operator.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
@@ -72,10 +80,12 @@ from weft.kube.operator.sight import (
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Belief, Look, Note, Rules, Step
 from weft.kube.operator.turns import Turns
+from weft.kube.operator.waitbook import WaitBook
 from weft.kube.pods import WorkerSettings
 from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.queue import QueueTree
+from weft.model.reason import Reason
 from weft.model.state import State
 from weft.spec.recipe import make_recipe
 
@@ -97,6 +107,7 @@ ACKNOWLEDGED = {
 }
 
 BOOKS_SECONDS = 5.0
+HELD_SECONDS = 1.0
 
 OpenJournal = Callable[[str, QueueTree, Settings], Journal]
 
@@ -165,6 +176,7 @@ class Term:
             api, self, workers=settings.workers, metrics=metrics, random=self._random
         )
         self.clerk = Clerk(api, self, metrics)
+        self.waitbook = WaitBook(api, self, metrics)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self._journal = Journal()
         self._begun = asyncio.Event()
@@ -174,6 +186,7 @@ class Term:
         self._changes: dict[str, int] = {}
         self._whys: dict[str, str] = {}
         self._leaving: dict[str, PodSight] = {}
+        self._held: tuple[float, list[HeldUp]] = (float("-inf"), [])
         self._turns = Turns()
         self._faults = Faults() if faults is None else faults
         self._unmet: set[str] = set()  # set aside before the brain has heard of them
@@ -195,7 +208,8 @@ class Term:
                 return Ending.LOST
             self._begin()
             working = (self._turns.run, self.hands.run, self.clerk.run, self._keep_books)
-            tasks |= {self._task(work) for work in (*working, self._placeholders.run)}
+            beside = (self.waitbook.run, self._placeholders.run)
+            tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self._afresh.wait(), name="afresh"))
             await _first_of({*tasks, lost})
             return Ending.LOST if lost.done() else Ending.AFRESH
@@ -448,14 +462,39 @@ class Term:
         found = standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
         return with_held_up(found, key, self._held_up(key)) if self._leaving else found
 
+    def survey(self) -> Survey:
+        return self.brain.survey()
+
+    def why_it_waits(self, survey: Survey, key: str, state: State) -> Sequence[Reason]:
+        """As it stands in a report: the same words as in a status."""
+        reasons = reasons_of(survey, JobId(key))
+        if not self._leaving:
+            return reasons
+        return with_held_up(Standing(state, reasons=reasons), key, self._held_up(key)).reasons
+
+    @property
+    def waits_are_served(self) -> bool:
+        return self.waitbook.served
+
+    def told_of(self, key: str) -> Told | None:
+        return self.progress.of(key)
+
     def _held_up(self, key: str) -> list[HeldUp]:
         """Workers that should be gone, on the nodes that a job waits for if it knows them."""
-        fence = self._settings.rules.fence_seconds
-        held = held_up(self._leaving.values(), self.nodebook.lost, fence, self.now())
+        held = self._all_held_up(self.now())
         belief = self._belief(JobId(key))
         if belief.state is not State.ADMITTED or belief.assignment is None:
             return held
         return [one for one in held if one.pod.node in belief.assignment.placement.nodes]
+
+    def _all_held_up(self, now: float) -> list[HeldUp]:
+        """Looked for once a second, however many jobs are told of it."""
+        looked_at, held = self._held
+        if not looked_at <= now < looked_at + HELD_SECONDS:
+            fence = self._settings.rules.fence_seconds
+            held = held_up(self._leaving.values(), self.nodebook.lost, fence, now)
+            self._held = now, held
+        return held
 
     def slow_change(self, key: str) -> str:
         return slow_change(self._belief(JobId(key)), self._pods_of.get(key, {}).values())

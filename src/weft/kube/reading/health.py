@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.kube.client.errors import ApiError, Forbidden, NotFound
-from weft.kube.names import API_VERSION, GROUP, JOBS, LEASE, QUEUES, VERSION
+from weft.kube.names import API_VERSION, GROUP, JOBS, LEASE, QUEUES, VERSION, WAIT_REPORTS
 from weft.kube.node_rules import NodeRules
 from weft.kube.reading.fields import Plain, count, moment, part
 from weft.kube.reading.nodes import NODES, gpu_resource, selected
@@ -120,7 +120,12 @@ async def _crds(patient: Patient) -> list[Finding]:
     if missing:
         text = f"{API_VERSION} lacks {', '.join(missing)}"
         return [Finding("crds", Verdict.FAIL, text, install)]
-    return [Finding("crds", Verdict.OK, f"{JOBS} and {QUEUES} of {API_VERSION} are served")]
+    if WAIT_REPORTS not in names:
+        text = f"{API_VERSION} lacks {WAIT_REPORTS}: reasons reach each status, slowly in a crowd"
+        apply = "kubectl apply --server-side --force-conflicts -f charts/weft/crds"
+        return [Finding("crds", Verdict.WARN, text, apply)]
+    told = f"{JOBS}, {QUEUES} and {WAIT_REPORTS} of {API_VERSION} are served"
+    return [Finding("crds", Verdict.OK, told)]
 
 
 async def _missing_version(api: "Api") -> str:

@@ -1,7 +1,7 @@
 """Training jobs, read from a cluster: a list of them, and one job in full."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,8 @@ from weft.kube.names import CANCEL_ANNOTATION, jobs_path
 from weft.kube.reading.fields import Plain, condition, moment, part
 from weft.kube.reading.following import kept_up
 from weft.kube.reading.paging import PAGE, list_all
+from weft.kube.reading.waits import Waits, detail_with, get_wait, line_with, list_waits
+from weft.kube.seat_runs import seats_of
 from weft.model.errors import UnknownName
 from weft.view.jobs import JobDetail, JobLine, JobPage, ReasonLine, SeatLine, nearest
 from weft.view.states import HOLDING, STATES, WAITING
@@ -26,9 +28,28 @@ async def list_jobs(
     queue: str | None = None,
     most: int | None = None,
 ) -> JobPage:
-    """Jobs of a namespace, or of all; the server selects, so that only those are sent."""
-    found = await list_all(api, jobs_path(namespace), selecting(states, queue), most=most)
-    return JobPage(tuple(map(job_line, found.items)), found.version, found.left)
+    """Jobs of a namespace, or of all; the server selects, so that only those are sent.
+
+    What waits is told of by a report, which may know of a job whose status says nothing yet. So a
+    job without a state is read along with those that wait, and left out if it does not fit.
+    """
+    waits, found = await asyncio.gather(
+        list_waits(api, namespace),
+        list_all(api, jobs_path(namespace), asked_for(states, queue), most=most),
+    )
+    lines = fitting(map(job_line, found.items), waits, states)
+    return JobPage(lines, found.version, found.left)
+
+
+def asked_for(states: Collection[str] = (), queue: str | None = None) -> dict[str, str]:
+    """Parameters that select at least these."""
+    return selecting({*states, ""} if WAITING & {*states} else states, queue)
+
+
+def fitting(lines: Iterable[JobLine], waits: Waits, states: Collection[str]) -> tuple[JobLine, ...]:
+    """The lines with what reports say of them, and of these the ones in such a state."""
+    told = (line_with(line, waits.get((line.namespace, line.name))) for line in lines)
+    return tuple(line for line in told if not states or line.state in states)
 
 
 def selecting(states: Collection[str] = (), queue: str | None = None) -> dict[str, str]:
@@ -46,9 +67,12 @@ def selecting(states: Collection[str] = (), queue: str | None = None) -> dict[st
 async def get_job(api: "Api", namespace: str, name: str) -> JobDetail:
     """One job; where it is missing, the error names those that sound like it."""
     try:
-        return job_detail(await api.get(jobs_path(namespace, name)))
+        detail = job_detail(await api.get(jobs_path(namespace, name)))
     except NotFound:
         raise await missing(api, namespace, name) from None
+    if not detail.line.waiting:
+        return detail
+    return detail_with(detail, await get_wait(api, namespace, name))
 
 
 async def follow_job(
@@ -121,7 +145,7 @@ def job_detail(thing: Plain) -> JobDetail:
         spec=dict(part(thing, "spec")),
         reasons=tuple(map(_reason, status.get("reasons") or ())),
         epoch=decision.get("epoch") or 0,
-        seats=tuple(map(_seat, decision.get("seats") or ())),
+        seats=tuple(map(_seat, seats_of(decision))),
         work=dict(part(status, "work")),
         metrics=dict(part(status, "metrics")),
         past=dict(part(status, "past")),
@@ -146,7 +170,7 @@ def _nodes(status: Plain) -> tuple[str, ...]:
     """Where it is, not where it was: a decision outlives the job that it placed."""
     if status.get("state") not in HOLDING:
         return ()
-    return tuple(dict.fromkeys(seat["node"] for seat in part(status, "decision").get("seats", ())))
+    return tuple(dict.fromkeys(seat["node"] for seat in seats_of(part(status, "decision"))))
 
 
 def _reason(told: Plain) -> ReasonLine:

@@ -25,6 +25,7 @@ from weft.kube.reading.fields import Plain, condition, count, part
 from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.settings import read_node_rules
+from weft.kube.seat_runs import seats_of
 from weft.view.nodes import NodeLine, NodePage
 from weft.view.states import HOLDING
 
@@ -126,7 +127,7 @@ def held_by(jobs: Iterable[Plain]) -> Held:
         if status.get("state") not in HOLDING:
             continue
         name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-        for seat in part(status, "decision").get("seats") or ():
+        for seat in seats_of(part(status, "decision")):
             held.gpus[seat["node"]] += seat.get("gpus") or 0
             held.jobs.setdefault(seat["node"], []).append(name)
     return held

@@ -1,4 +1,4 @@
-"""The two custom resource definitions, made from the models.
+"""The custom resource definitions, made from the models.
 
     python -m weft.kube.resources.crd        writes them below charts/weft/crds
 
@@ -15,10 +15,20 @@ from typing import Any, Final
 
 import yaml
 
-from weft.kube.names import GROUP, JOB_KIND, JOBS, QUEUE_KIND, QUEUES, VERSION
+from weft.kube.names import (
+    GROUP,
+    JOB_KIND,
+    JOBS,
+    QUEUE_KIND,
+    QUEUES,
+    VERSION,
+    WAIT_REPORT_KIND,
+    WAIT_REPORTS,
+)
 from weft.kube.resources.queue import QueueSpec, QueueStatus
 from weft.kube.resources.structural import PRESERVE, Schema, at, keep_unknown, structural
 from weft.kube.resources.training_job import TrainingJobSpec, TrainingJobStatus
+from weft.kube.resources.wait_report import WaitReportStatus
 from weft.spec.job_file import MAX_NAME, NAME_PATTERN
 from weft.spec.pod_fields import (
     ENV_PATTERN,
@@ -188,6 +198,12 @@ QUEUE_COLUMNS: Final[tuple[Column, ...]] = (
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )
+WAIT_REPORT_COLUMNS: Final[tuple[Column, ...]] = (
+    ("Part", "integer", ".status.part", 0),
+    ("Parts", "integer", ".status.parts", 0),
+    ("Waiting", "integer", ".status.waiting", 0),
+    ("Told", "date", ".status.at", 0),
+)
 
 
 def training_jobs() -> dict[str, Any]:
@@ -224,10 +240,24 @@ def queues() -> dict[str, Any]:
     return _definition(QUEUES, QUEUE_KIND, scope="Cluster", short="wq", version=version)
 
 
+def wait_reports() -> dict[str, Any]:
+    """The definition of WaitReport. Its maps are atomic: the server keeps no owner per job."""
+    status = structural(WaitReportStatus, defaults=False)
+    schema = _schema("Why the jobs of this namespace wait, as of a moment ago.", {}, status)
+    del schema["properties"]["spec"]
+    for name in ("queued", "admitted"):
+        at(schema, f"status.{name}")["x-kubernetes-map-type"] = "atomic"
+    version = _version(schema, WAIT_REPORT_COLUMNS)
+    del version["subresources"]
+    return _definition(
+        WAIT_REPORTS, WAIT_REPORT_KIND, scope="Namespaced", short="waits", version=version
+    )
+
+
 def manifests() -> dict[str, str]:
     """File names and their text."""
-    found = {f"{JOBS}.yaml": training_jobs(), f"{QUEUES}.yaml": queues()}
-    return {name: HEADER + in_yaml(definition) for name, definition in found.items()}
+    found = {JOBS: training_jobs(), QUEUES: queues(), WAIT_REPORTS: wait_reports()}
+    return {f"{name}.yaml": HEADER + in_yaml(definition) for name, definition in found.items()}
 
 
 def schema_of(definition: dict[str, Any]) -> Schema:

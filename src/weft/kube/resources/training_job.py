@@ -17,6 +17,7 @@ from weft.spec.job_file import JobSpec
 MAX_REASONS = 20
 MAX_METRICS = 32
 MAX_SEATS = 10_000
+SeatList = Annotated[str, Field(max_length=1_048_576)]
 
 StateName = Literal[
     "Queued",
@@ -69,6 +70,18 @@ class SeatStatus(Status):
     memory_gib: Amount = Field(0.0, description="Main memory held there, in GiB.")
 
 
+class SeatRun(Status):
+    """Seats of one size that follow each other in rank, where a job has many."""
+
+    numbers: SeatList = Field(description="Their numbers in rank order, such as 0..511.")
+    nodes: SeatList = Field(
+        description="Their nodes in rank order: node-[0000..0511], or node-[3*2,7] for 3, 3 and 7."
+    )
+    gpus: Count = Field(description="GPUs of each.")
+    cpus: Amount = Field(0.0, description="CPU cores of each.")
+    memory_gib: Amount = Field(0.0, description="Main memory of each, in GiB.")
+
+
 class Decision(Status):
     """What the brain decided; pods are created only after this is written."""
 
@@ -78,7 +91,10 @@ class Decision(Status):
     leader: Count = Field(0, description="Lease transitions of the operator that decided.")
     plan: Plan | None = Field(None, description="How it computes; absent means as written.")
     seats: Annotated[list[SeatStatus], Field(max_length=MAX_SEATS)] = Field(
-        [], description="Where it runs, in rank order."
+        [], description="Where it runs, in rank order; absent where runs say it."
+    )
+    runs: Annotated[list[SeatRun], Field(max_length=MAX_SEATS)] = Field(
+        [], description="The same in short, for a job of many seats."
     )
     serial: Count | None = Field(None, description="Counts the resizes of this epoch.")
     joining: Annotated[list[Count], Field(max_length=MAX_SEATS)] = Field(
