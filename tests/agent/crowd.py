@@ -101,7 +101,8 @@ class Actor:
                 case Say(message):
                     self.say(message)
                 case Beat():
-                    self.say(Pulse(self.epoch, self.step, "forward", 0.0, 0, 0))
+                    section = BETWEEN if self.life == "behind" else "forward"
+                    self.say(Pulse(self.epoch, self.step, section, 0.0, 0, 0))
                 case Build(order):
                     self.builds.append(order)
                 case Discard(epoch):
@@ -217,7 +218,7 @@ class Crowd:
             actor.life = "warming"
             actor.say(Hello("worker", actor.number, 1, ""))
         else:
-            actor.life = "waiting"
+            actor.life, actor.part.ready = "waiting", True
             actor.say(Ready(0.1, elastic=True))
 
     def train(self, actor: Actor | None = None) -> None:

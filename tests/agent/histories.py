@@ -1,20 +1,25 @@
 """Random histories of one job: both sides of the protocol as they are, and all that can go wrong.
 
 Messages come late and twice, and are lost with the line that carried them; processes die, stop and
-go on at any moment; widths are ordered, seats withdrawn, snapshots and drains asked for. Then the
-faults stop, and what was promised must come true: the newest width is reached, or it is said why
-not; the job ends; every step was applied once, from every sample once, by all who hold its result.
+go on at any moment; widths are ordered, seats withdrawn, snapshots and drains asked for; another
+head leads. Then the faults stop, and what was promised must come true: the newest width is reached,
+or it is said why not; the job ends; every step was applied once, from every sample once, by all who
+hold its result.
 
     python -m tests.agent.histories 200000 [first seed]
 """
 
 import sys
+from collections import deque
 from random import Random
+from typing import Any
 
 from tests.agent.crowd import ORPHANED, Actor, Crowd, PromiseBroken, promise
+from weft.agent.coordinator import Coordinator
 from weft.agent.epochs import Phase
+from weft.agent.heirs import Succession
 from weft.agent.limits import Limits
-from weft.agent.messages import Built, Committed, Envelope, Message, Pulse
+from weft.agent.messages import Brought, Built, Committed, Envelope, Here, Message, Pulse
 from weft.agent.outcome import Outcome
 
 MOST_MOVES = 6000
@@ -28,6 +33,10 @@ class History(Crowd):
     repeats = 0.0
     ordered = 0
     drained = in_peace = False
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.behind: set[int] = set()
 
     def move(self) -> None:
         """One thing of all that can happen now; if nothing can, time passes."""
@@ -58,9 +67,56 @@ class History(Crowd):
     def trouble(self) -> None:
         """Something that nobody has asked for, or an order."""
         what = self.random.choice(
-            (self.die, self.lose_line, self.stop, self.resume, self.order, self.withdraw, self.ask)
+            (
+                self.die,
+                self.lose_line,
+                self.stop,
+                self.resume,
+                self.order,
+                self.withdraw,
+                self.ask,
+                self.move_head,
+            )
         )
         what()
+
+    def move_head(self) -> None:
+        """Another head leads: it knows what it is told, and nothing that was on its way arrives.
+
+        Some may die with the one before. Who has left is not known to the next, which may have a
+        step made again that only they had applied: from the same state, and by all who go on.
+        """
+        old = self.mind
+        if not old.elastic or self.conclusion is not None or self.drained or not old.started:
+            return
+        dying = [a for a in self.actors.values() if a.alive and self.random.random() < 0.2]
+        for actor in dying:
+            actor.alive = False
+        found = self._succession(old, owed=bool(dying))
+        self.made = {k: (e, [a for a in who if a.alive]) for k, (e, who) in self.made.items()}
+        self.mind = Coordinator(old.width, unit=old.unit, limits=old.limits)
+        self.mind.unwanted, self.mind.restarts = old.unwanted, old.restarts
+        self.mind.saved_step, self.mind.source = old.saved_step, old.source
+        self.carry_out(self.mind.inherit(found.inherited(self.now), old.width, self.now))
+
+    def _succession(self, old: Coordinator, *, owed: bool) -> Succession:
+        found = Succession(
+            2, frozenset(), self.now, old.members, owed=owed, next_worker=old.next_worker
+        )
+        for number, actor in self.actors.items():
+            if not actor.alive:
+                continue
+            found.brought[number] = 0, Brought(number, old.workers[number].rank, 0, 1)
+            actor.inbox.clear()
+            actor.outbox.clear()
+            if actor.stopped:
+                self.behind.add(number)
+            if actor.life == "starting" or actor.stopped:
+                continue
+            actor.take(actor.part.move())
+            found.here[number] = actor.part.here
+            actor.outbox = deque(e for e in actor.outbox if not isinstance(e.message, Here))
+        return found
 
     def die(self) -> None:
         if self.mind.elastic:
@@ -80,8 +136,12 @@ class History(Crowd):
             actor.stopped = True
 
     def resume(self) -> None:
+        """Who has slept while the head moved finds the other one now, and says how it stands."""
         for actor in self.actors.values():
             actor.stopped = False
+            if actor.number in self.behind and actor.alive and actor.life != "starting":
+                actor.take(actor.part.move())
+        self.behind.clear()
 
     def order(self) -> None:
         self.ordered = self.random.randint(1, 4) * self.mind.unit
@@ -91,7 +151,8 @@ class History(Crowd):
         """A seat is to be given back: whoever sits there has to leave."""
         if self.mind.members and self.mind.elastic:
             gone = frozenset({self.random.choice(self.mind.members)})
-            self.ordered = max(len(self.mind.members) - self.mind.unit, self.mind.unit)
+            whole = len(self.mind.members) // self.mind.unit  # a head may be left with half of one
+            self.ordered = max(whole - 1, 1) * self.mind.unit
             self.resize(self.ordered, self.mind.unwanted | gone)
 
     def ask(self) -> None:

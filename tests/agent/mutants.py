@@ -6,12 +6,14 @@ histories (`tests.agent.histories`) must find every one of them by a promise tha
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from weft.agent.coordinator import Coordinator
 from weft.agent.doubt import Doubt, Verdict
 from weft.agent.epochs import Epochs, Phase
+from weft.agent.heirs import Inherited, Succession
 from weft.agent.limits import Limits
 from weft.agent.messages import (
     NOWHERE,
@@ -440,4 +442,66 @@ def the_last_step_of_all_is_taken_back() -> Iterator[None]:
         return Verdict(max(found.committed - 1, NOWHERE), found.holders, found.others, found.blank)
 
     with patch.object(Doubt, "verdict", back):
+        yield
+
+
+# ------------------------------------------------------------------------------ another head leads
+
+
+@mutant
+def a_new_head_takes_every_epoch_as_it_is() -> Iterator[None]:
+    inherited = Succession.inherited
+
+    def intact(self: Succession, now: float) -> Inherited:
+        return replace(inherited(self, now), intact=True)
+
+    with patch.object(Succession, "inherited", intact):
+        yield
+
+
+@mutant
+def a_new_head_counts_epochs_from_the_beginning() -> Iterator[None]:
+    inherit = Epochs.inherit
+
+    def anew(self: Epochs, epoch: int, latest: int, members: Members) -> None:
+        inherit(self, epoch, 0, members)
+
+    with patch.object(Epochs, "inherit", anew):
+        yield
+
+
+@mutant
+def what_was_asked_of_the_head_before_is_not_asked_again() -> Iterator[None]:
+    move = Part.move
+
+    def quiet(self: Part) -> list[Deed]:
+        self.asking = None
+        return move(self)
+
+    with patch.object(Part, "move", quiet):
+        yield
+
+
+@mutant
+def orders_of_the_head_before_are_followed() -> Iterator[None]:
+    move = Part.move
+
+    def faithful(self: Part) -> list[Deed]:
+        orders = list(self._orders)
+        deeds = move(self)
+        self._orders.extend(orders)
+        return deeds
+
+    with patch.object(Part, "move", faithful):
+        yield
+
+
+@mutant
+def a_member_that_is_silent_to_a_new_head_is_waited_for() -> Iterator[None]:
+    inherited = Succession.inherited
+
+    def patient(self: Succession, now: float) -> Inherited:
+        return replace(inherited(self, now), silent=())
+
+    with patch.object(Succession, "inherited", patient):
         yield

@@ -16,10 +16,10 @@ CHUNKS = 500 if THOROUGH else 24
 EACH = 400
 SEEDS = 2000  # within which every mutant is found
 FOUND_AT = {  # where to look first, because it is rare
-    "a_drain_is_not_agreed_on": 141,
-    "a_standby_is_overheard": 362,
-    "all_who_answer_go_on": 146,
-    "nobody_is_told_to_stand_by": 146,
+    "a_drain_is_not_agreed_on": 126,
+    "a_standby_is_overheard": 890,
+    "all_who_answer_go_on": 134,
+    "nobody_is_told_to_stand_by": 603,
 }
 
 

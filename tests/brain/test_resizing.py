@@ -219,11 +219,20 @@ def test_a_report_from_before_a_resize_takes_nothing_away() -> None:
     assert width(scene, "wide") == 4
 
 
-@pytest.mark.parametrize("kept", [(1, 2, 3), ()])
-def test_without_its_head_or_too_narrow_it_must_start_anew(kept: tuple[int, ...]) -> None:
+def test_without_any_seat_it_must_start_anew() -> None:
     scene = one_wide().stay_silent()
-    scene.report("wide", Phase.RUNNING, placement=left_of(scene, "wide", *kept))
+    scene.report("wide", Phase.RUNNING, placement=left_of(scene, "wide"))
     scene.expect("wide", is_now(State.STOPPING))
+
+
+def test_another_seat_leads_when_the_first_is_gone() -> None:
+    scene = one_wide().stay_silent()
+    scene.report("wide", Phase.RUNNING, placement=left_of(scene, "wide", 1, 2, 3), live=True)
+    scene.expect("wide", runs)
+    assert width(scene, "wide") == 3
+    assert not scene.all(Stop)
+    scene.submit(a_job("other", 2, tenant="b")).decide()
+    assert 1 in scene.last(Resize, "wide").assignment.placement.numbers, "the first it has stays"
 
 
 def test_a_lost_node_costs_a_live_job_its_seats_there_and_no_more() -> None:
@@ -234,10 +243,18 @@ def test_a_lost_node_costs_a_live_job_its_seats_there_and_no_more() -> None:
     assert not scene.all(Stop)
 
 
-def test_a_lost_node_with_the_head_ends_the_incarnation() -> None:
+def test_a_lost_node_with_the_head_costs_no_more() -> None:
+    """Another seat leads; if none does, the world says that the workers are lost."""
     scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
     head = scene.brain.state.seating.assignments[0].placement.seats[0].node  # type: ignore[union-attr]
-    scene.stay_silent().lose(head).expect("wide", is_now(State.STOPPING))
+    scene.lose(head).expect("wide", runs)
+    assert head not in scene.nodes("wide")
+    assert not scene.all(Stop)
+
+
+def test_a_lost_node_with_all_seats_ends_the_incarnation() -> None:
+    scene = a_scene(nodes=1, gpus=4).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
+    scene.stay_silent().lose("n0").expect("wide", is_now(State.STOPPING))
 
 
 def test_a_node_lost_in_the_middle_of_a_shrink() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import Rest
 from weft.kube.names import jobs_path, pod_name, pods_path
-from weft.kube.reports.server import report_path
+from weft.kube.reports.server import meeting_path, report_path
 
 EVERY_SECONDS: Final = 0.3
 LIVE: Final = b'{"step": 1, "live": true}'
@@ -107,6 +107,28 @@ class Head:
                 "speed": speed | {"seconds": 2.0},
             }
         ).encode()
+
+
+class Door:
+    """Where the pods of a job say that they lead it."""
+
+    def __init__(self, cluster: ControlPlane, namespace: str, job: str, port: int) -> None:
+        self._api, self._namespace, self._job, self._port = cluster.api, namespace, job, port
+
+    def lead(self, pod: str, term: int) -> int:
+        """Say so for that pod; gives the status of the answer."""
+        found = self._api.must("GET", pods_path(self._namespace, pod))
+        token = token_for(self._api, self._namespace, pod, found["metadata"]["uid"])
+        epoch = int(pod.split("-")[-2])
+        told = {"epoch": epoch, "address": "10.0.0.1:1", "key": "5e" * 32, "term": term}
+        door = HTTPConnection("127.0.0.1", self._port, timeout=5.0)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        try:
+            path = meeting_path(self._namespace, self._job)
+            door.request("POST", path, json.dumps(told), headers)
+            return door.getresponse().status
+        finally:
+            door.close()
 
 
 def token_for(api: Rest, namespace: str, pod: str, uid: str) -> str:

@@ -4,13 +4,14 @@ The server is the one that the operator runs, reached over a Unix socket; the AP
 comes from a stand-in, unless a test brings a real one.
 """
 
+import asyncio
 import base64
 import json
 import math
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,16 @@ import aiohttp
 
 from weft.kube.client.errors import Unavailable
 from weft.kube.metrics import Metrics
+from weft.kube.reports.headship import Headship
 from weft.kube.reports.limits import USUAL, Limits
 from weft.kube.reports.meeting import Head, Meetings
 from weft.kube.reports.payload import MOST_METRICS, MOST_NUMBER, Report
+from weft.kube.reports.refusal import Refusal
 from weft.kube.reports.server import (
     HEALTH,
     METRICS,
     READY,
+    Outlook,
     Probes,
     ReportServer,
     WorkerIdentity,
@@ -89,12 +93,28 @@ class Workers:
 
     pods: dict[tuple[str, str, str], WorkerIdentity] = field(default_factory=dict)
     epochs: dict[tuple[str, str], int] = field(default_factory=dict)
+    seen: Outlook = field(default_factory=Outlook)
+    heads: dict[str, Headship] = field(default_factory=dict)  # on record, by job
+    fails: bool = False  # to put anything on record
 
     def pod(self, namespace: str, pod_name: str, pod_uid: str) -> WorkerIdentity | None:
-        return self.pods.get((namespace, pod_name, pod_uid))
+        found = self.pods.get((namespace, pod_name, pod_uid))
+        return found and replace(found, head=self.headship(namespace, found.job).seat)
 
     def epoch_of(self, namespace: str, job: str) -> int | None:
         return self.epochs.get((namespace, job))
+
+    def headship(self, namespace: str, job: str) -> Headship:
+        return self.heads.get(job, Headship())
+
+    async def put_on_record(self, worker: WorkerIdentity, headship: Headship) -> None:
+        await asyncio.sleep(0)  # somebody else may speak meanwhile
+        if self.fails:
+            raise Refusal(503, "not on record", hint="Ask again.")
+        self.heads[worker.job] = headship
+
+    def outlook(self, namespace: str, job: str) -> Outlook:
+        return self.seen
 
 
 LLAMA = WorkerIdentity("lab", "llama", 3, 0)

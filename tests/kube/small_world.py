@@ -13,13 +13,20 @@ from weft.brain import invariants
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event, Tick
 from weft.brain.instruction import Wake
-from weft.kube.names import GPU_RESOURCE, HEAD_SEAT, pod_name
+from weft.kube.names import GPU_RESOURCE, pod_name
 from weft.kube.operator.beliefs import belief_of, is_counted
 from weft.kube.operator.course import next_step
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.nodebook import NodeBook
 from weft.kube.operator.sight import JobEyes, JobSight, NodeSight, PodSight
-from weft.kube.operator.status import Standing, decision_patch, seats_patch, standing_patch, title
+from weft.kube.operator.status import (
+    Standing,
+    decision_patch,
+    head_patch,
+    seats_patch,
+    standing_patch,
+    title,
+)
 from weft.kube.operator.step import (
     AddFinalizer,
     CreatePods,
@@ -34,6 +41,7 @@ from weft.kube.operator.step import (
     Rules,
     Settle,
 )
+from weft.kube.reports.headship import Headship
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, JobId
 from weft.model.placement import Placement
 from weft.model.state import State
@@ -112,6 +120,21 @@ class SmallWorld:
                 self._drop(name)
             elif pod.phase == "Pending" and not pod.deleting and ready:
                 self._put(name, phase="Running")
+
+    def lead(self, name: str) -> None:
+        """The first pod that runs leads, if the head's does not; the operator puts that down."""
+        job = self.sight(name)
+        mine = {pod.seat: pod for pod in self.pods.values() if pod.job == name}
+        there = [seat for seat, pod in sorted(mine.items()) if self._runs(pod, job.epoch)]
+        head = mine.get(job.headship.seat)
+        if not self.live or not there or (head is not None and self._runs(head, job.epoch)):
+            return
+        led = Headship(there[0], job.headship.term + 1)
+        self._patch(name, head_patch(job, led))
+
+    def _runs(self, pod: PodSight, epoch: int) -> bool:
+        ready = pod.node in self.nodes and self.nodes[pod.node].ready
+        return ready and pod.running and pod.epoch == epoch
 
     # --- the operator -------------------------------------------------------------------------
 
@@ -214,7 +237,7 @@ class SmallWorld:
     def _look(self, name: str) -> Look:
         key = f"{NAMESPACE}/{name}"
         belief = belief_of(self.brain.state, JobId(key), "", self.now)
-        head = self.pods.get(pod_name(name, belief.epoch, HEAD_SEAT))
+        head = self.pods.get(pod_name(name, belief.epoch, self.sight(name).headship.seat))
         return Look(
             key=key,
             job=self.sight(name),

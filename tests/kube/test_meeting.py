@@ -6,10 +6,11 @@ import json
 import pytest
 
 from tests.kube.reporting import HEAD, KEY, TOKENS, Answer, Scene, a_scene
+from weft.kube.reports.headship import Headship
 from weft.kube.reports.limits import Limits
 from weft.kube.reports.meeting import Head, Meetings, read_head
 from weft.kube.reports.refusal import Refusal
-from weft.kube.reports.server import WorkerIdentity, meeting_path
+from weft.kube.reports.server import Outlook, WorkerIdentity, meeting_path
 
 WHERE = meeting_path("lab", "llama")
 
@@ -30,9 +31,17 @@ def test_an_outpost_asks_until_the_head_has_said_where_it_is() -> None:
     early, said, found, again = asyncio.run(play())
     assert (early.status, early.headers["Retry-After"]) == (404, "1")
     assert "not said yet" in early.json["error"]
-    assert (said.status, said.json) == (200, {"accepted": True})
+    assert said.status == 200
+    assert said.json == {
+        "accepted": True,
+        "term": 1,
+        "lost": [],
+        "closed": [],
+        "stopping": False,
+    }
     assert found.status == again.status == 200
-    assert found.json == {"epoch": 3, "address": "10.1.2.3:29400", "key": KEY}
+    told = {"epoch": 3, "address": "10.1.2.3:29400", "key": KEY}
+    assert found.json == {**told, "term": 1, "lost": []}
     assert found.headers["Cache-Control"] == "no-store"
 
 
@@ -160,3 +169,104 @@ def test_what_is_over_is_forgotten() -> None:
     meetings.keep(lambda job, epoch: (job, epoch) in {("a", 1), ("b", 3)})
     assert len(meetings) == 1
     assert json.loads(json.dumps(meetings.head("a", 1).answer))["key"] == KEY
+
+
+# --- headship moves ---------------------------------------------------------------------------
+
+
+def a_claim(term: int, *lost: int) -> bytes:
+    return HEAD.replace(b"}", f', "term": {term}, "lost": {list(lost)}}}'.encode())
+
+
+def status(known: Headship, claim: Headship) -> int:
+    try:
+        known.followed_by(claim)
+    except Refusal as refusal:
+        return refusal.status
+    return 200
+
+
+def test_the_first_that_claims_a_term_has_it_and_older_heads_are_refused() -> None:
+    led = Headship().followed_by(Headship(2, 2))
+    assert led == Headship(2, 2)
+    assert status(led, Headship(1, 2)) == 410
+    assert status(led, Headship(0, 1)) == 410
+    assert status(led, Headship(0, 1, (2,))) == 410
+    assert led.followed_by(Headship(2, 2)) == led
+    assert status(led, Headship(1, 3)) == 200
+
+
+def test_a_seat_that_a_head_has_done_without_never_leads_in_that_epoch() -> None:
+    """Not in a later term either: what it holds is as old as its loss."""
+    known = Headship().followed_by(Headship(0, 1, (1,)))
+    assert known.lost == (1,)
+    assert known.followed_by(Headship()) == known, "an older word of the same head takes none back"
+    assert status(known, Headship(1, 2)) == 410
+    later = known.followed_by(Headship(2, 2, (3,)))
+    assert later == Headship(2, 2, (1, 3))
+    assert status(later, Headship(1, 3)) == 410
+
+
+def test_a_claim_comes_by_the_same_door_and_hears_which_seats_are_about_to_go() -> None:
+    async def play() -> tuple[list[Answer], Headship]:
+        async with a_scene() as scene:
+            scene.workers.seen = Outlook(closed=(0,))
+            early = await say(scene, "outpost")
+            answers = [early, await say(scene), await say(scene, "outpost", a_claim(2, 4))]
+            answers += [await say(scene), await ask(scene)]
+            return answers, scene.workers.heads["llama"]
+
+    (early, first, claimed, old, found), record = asyncio.run(play())
+    assert [one.status for one in (early, first, claimed, old)] == [403, 200, 200, 410]
+    assert "seat 7 leads" in old.json["error"]
+    told = {"accepted": True, "term": 2, "lost": [4]}
+    assert claimed.json == {**told, "closed": [0], "stopping": False}
+    assert found.json["term"] == 2
+    assert record == Headship(7, 2, (4,))
+
+
+def test_of_those_who_claim_at_once_one_leads() -> None:
+    async def play() -> tuple[list[int], Headship]:
+        async with a_scene() as scene:
+            second = ("lab", "llama-3-0", "right")
+            scene.workers.pods[second] = WorkerIdentity("lab", "llama", 3, 8)
+            claims = [say(scene, token, a_claim(2)) for token in ("outpost", "right")]
+            answers = await asyncio.gather(*claims)
+            return sorted(one.status for one in answers), scene.workers.heads["llama"]
+
+    statuses, record = asyncio.run(play())
+    assert statuses == [200, 410]
+    assert record.term == 2
+
+
+def test_a_claim_that_cannot_be_put_on_record_is_not_granted() -> None:
+    async def play() -> tuple[int, int, Answer]:
+        async with a_scene() as scene:
+            await say(scene)
+            scene.workers.fails = True
+            claimed = await say(scene, "outpost", a_claim(2))
+            return claimed.status, (await say(scene)).status, await ask(scene)
+
+    claimed, old, found = asyncio.run(play())
+    assert (claimed, old, found.json["term"]) == (503, 200, 1)
+
+
+def test_an_operator_that_has_just_begun_knows_from_the_record_who_leads() -> None:
+    async def play() -> list[int]:
+        async with a_scene() as scene:
+            scene.workers.heads["llama"] = Headship(7, 2)
+            return [(await say(scene)).status, (await say(scene, "outpost", a_claim(2))).status]
+
+    assert asyncio.run(play()) == [410, 200]
+
+
+def test_the_head_that_leads_is_the_one_that_reports_for_the_job() -> None:
+    async def play() -> list[bool]:
+        async with a_scene() as scene:
+            await scene.report(TOKENS["outpost"])
+            scene.workers.heads["llama"] = Headship(7, 2)
+            await scene.report(TOKENS["outpost"])
+            await scene.report(TOKENS["right"])
+            return [worker.is_head for worker, _ in scene.heard]
+
+    assert asyncio.run(play()) == [False, True, False]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.kube.auditor import Auditor
-from tests.kube.heads import Head, free_port
+from tests.kube.heads import Door, Head, free_port
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, Relief, wait_until
 from tools.testcluster import ControlPlane
@@ -86,15 +86,34 @@ def test_a_drained_worker_leaves_its_job_running(cluster: ControlPlane, tmp_path
         await_width(lab, "wide", 4)
 
 
-def test_a_job_whose_head_is_drained_starts_again_at_once_and_says_why(
+def test_a_job_whose_head_is_drained_starts_again_if_no_other_leads(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:
     with elastic(cluster, tmp_path) as lab:
         lab.evict("wide-1-0")
-        wait_until(lambda: lab.job("wide")["status"]["decision"]["epoch"] == 2, "a new start")
+        wait_until(lambda: lab.job("wide")["status"]["decision"]["epoch"] == 2, "a new start", 90.0)
         lab.wait_for("wide", "Running")
         assert lab.job("wide")["status"]["past"]["failures"] == 0
-        wait_until(lambda: "drained: wide-1-0" in str(lab.told("wide")), "the Event")
+
+
+def test_a_job_whose_head_is_drained_trains_on_if_another_leads(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """Another seat says so at the operator's door; the others' pods stay as they are."""
+    port = free_port()
+    with elastic(cluster, tmp_path, port) as lab:
+        before = {name: pod["metadata"]["uid"] for name, pod in lab.pods("wide").items()}
+        door = Door(lab.cluster, "lab", "wide", port)
+        assert door.lead("wide-1-0", 1) == 200
+        lab.evict("wide-1-0")
+        assert door.lead("wide-1-1", 2) == 200
+        assert door.lead("wide-1-2", 2) == 410
+        wait_until(lambda: 0 not in _seats(lab, "wide"), "the seat to be let go")
+        job = lab.job("wide")["status"]
+        assert (job["decision"]["epoch"], job["past"]["failures"]) == (1, 0)
+        after = {name: pod["metadata"]["uid"] for name, pod in lab.pods("wide").items()}
+        stayed = {name: uid for name, uid in before.items() if name != "wide-1-0"}
+        assert stayed.items() <= after.items()
 
 
 def test_a_disruption_budget_keeps_workers_where_they_are(
@@ -130,11 +149,11 @@ def test_a_growth_that_the_namespace_forbids_is_refused_and_the_job_trains_on(
 
 
 @contextmanager
-def elastic(cluster: ControlPlane, folder: Path) -> Iterator[Lab]:
+def elastic(cluster: ControlPlane, folder: Path, port: int | None = None) -> Iterator[Lab]:
     """A job that has filled two nodes and can be resized."""
     kubeconfig = install_chart(cluster)
     cluster.add_nodes(2, gpus=2)
-    lab, port = Lab(cluster), free_port()
+    lab, port = Lab(cluster), port or free_port()
     options = {"recipe": RECIPE, "reports_port": port, "backoff_seconds": 1.0}
     with (
         OperatorProcess(kubeconfig, folder, options=options),

@@ -61,6 +61,36 @@ def test_a_lost_node_costs_a_live_job_its_seats_there_and_nothing_else() -> None
     check(world)
 
 
+@pytest.mark.parametrize("how", ["lost", "drained"])
+def test_a_head_that_goes_is_followed_by_another_and_the_job_trains_on(how: str) -> None:
+    world = grown()
+    home = world.placement("wide").only({0}).nodes[0]
+    gone = {seat.number for seat in world.placement("wide").seats if seat.node == home}
+    world.cordon(home)
+    if how == "lost":
+        world.lose(home)
+    else:
+        for number in gone:
+            world.drain(f"wide-1-{number}")
+        world.kubelets()
+    world.act(1.0)
+    world.lead("wide")
+    world.settle()
+    assert world.alive("wide").isdisjoint(gone)
+    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (1, 2)
+    assert world.sight("wide").headship.seat in world.alive("wide")
+    check(world)
+
+
+def test_if_nobody_leads_the_job_begins_again() -> None:
+    world = grown()
+    home = world.placement("wide").only({0}).nodes[0]
+    world.lose(home)
+    world.settle()
+    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (2, 2)
+    check(world)
+
+
 def test_a_job_that_is_not_live_is_never_resized() -> None:
     world = a_world(live=False)
     world.submit("wide", "1..4")
@@ -98,6 +128,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("cancel"), st.integers(0, 3)),
         st.tuples(st.just("act"), st.integers(1, 20)),
         st.tuples(st.just("kubelets"), st.just(0)),
+        st.tuples(st.just("lead"), st.integers(0, 3)),
     ),
     max_size=25,
 )
@@ -146,6 +177,8 @@ def _do(world: SmallWorld, what: str, number: int) -> None:
         world.lose(f"n{number}")
     elif what == "find":
         world.find(f"n{number}")
+    elif what == "lead":
+        world.lead(names[number % len(names)])
     elif what == "submit" and len(names) < 4:
         world.submit(f"job-{len(names)}", f"1..{number}")
     elif what == "cancel":

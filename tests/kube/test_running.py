@@ -33,6 +33,7 @@ from weft.kube.operator.step import (
     Step,
 )
 from weft.kube.operator.workers import failure_of
+from weft.kube.reports.headship import Headship
 from weft.model.errors import ProtocolError
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement
@@ -43,9 +44,15 @@ ELASTIC = {"resources": {"gpus": "1..4"}}
 
 
 def on_record(
-    placement: Placement, serial: int = 0, joining: Collection[int] = (), **more: Any
+    placement: Placement,
+    serial: int = 0,
+    joining: Collection[int] = (),
+    head: Headship | None = None,
+    **more: Any,
 ) -> JobSight:
-    decision = {"serial": serial, "joining": sorted(joining)}
+    decision: dict[str, Any] = {"serial": serial, "joining": sorted(joining)}
+    if head is not None:
+        decision["head"] = {"seat": head.seat, "term": head.term, "lost": list(head.lost)}
     more = {"spec": ELASTIC, "state": "Running"} | more
     return a_job(epoch=1, placement=placement, decision=decision, **more)
 
@@ -249,12 +256,76 @@ def test_a_worker_that_is_drained_is_waited_for_until_it_has_left() -> None:
 
 
 @pytest.mark.parametrize("gone", [*lost(0), a_pod(0, deleting=True)])
-def test_a_job_does_not_outlive_its_head(gone: PodSight | None) -> None:
+def test_a_job_that_cannot_be_led_by_another_does_not_outlive_its_head(
+    gone: PodSight | None,
+) -> None:
     seen = (*pods(1, 2), *([gone] if gone else []))
-    found = step(on_record(seats(0, 1, 2)), *seen, belief=training(0, 1, 2))
+    belief = replace(training(0, 1, 2), live=False)
+    found = step(on_record(seats(0, 1, 2)), *seen, belief=belief)
     (told,) = found.events
     assert isinstance(told, WorkerLost)
     assert (told.at, told.job, told.epoch, told.node) == (NOW, VIT, 1, NodeId("n0"))
+
+
+def test_a_head_that_is_drained_is_waited_for_until_it_has_left() -> None:
+    seen = (*pods(1, 2), *pods(0, deleting=True))
+    assert step(on_record(seats(0, 1, 2)), *seen, belief=training(0, 1, 2)).idle
+
+
+@pytest.mark.parametrize("gone", lost(0))
+def test_another_seat_is_given_time_to_lead(gone: PodSight | None) -> None:
+    """Then the job begins again; each loss of a head has its own time."""
+    seen = (*pods(1, 2), *([gone] if gone else []))
+    record, belief = on_record(seats(0, 1, 2), 3), training(0, 1, 2)
+    held = step(record, *seen, belief=belief)
+    assert held.idle
+    assert (held.note.headless_since, held.look_at) == (NOW, NOW + 30.0)
+    late = step(record, *seen, belief=belief, note=held.note, now=NOW + 30.0)
+    assert kinds(late) == [WorkerLost]
+    moved = on_record(seats(0, 1, 2), 3, head=Headship(1, 2))
+    led = step(moved, *seen, belief=belief, note=held.note, now=NOW + 29.0)
+    (cut,) = led.deeds
+    assert isinstance(cut, RecordSeats)
+    assert (cut.placement, cut.state) == (seats(1, 2), State.RUNNING)
+    assert led.note.headless_since is None
+    shrunk = on_record(seats(1, 2), 3, head=Headship(1, 2))
+    assert step(shrunk, *pods(1, 2), belief=training(0, 1, 2)).events
+    after = step(shrunk, *pods(2), belief=training(1, 2))
+    assert (after.idle, after.note.headless_since) == (True, NOW)
+
+
+def test_a_head_that_was_lost_with_its_node_is_waited_for_beside_the_resize() -> None:
+    """The brain lets the seats go; the world says so if nobody comes to lead."""
+    order = resizing({0, 1, 2}, {1, 2})
+    record = on_record(seats(1, 2), 1, state="Resizing")
+    seen = (*pods(1, 2), *pods(0, deleting=True))
+    lost = {"n0": NOW - 1.0}
+    held = step(record, *seen, belief=order, lost=lost)
+    assert held.idle
+    assert held.note.headless_since == NOW
+    assert held.look_at is not None
+    assert held.look_at <= NOW + 30.0
+    late = step(record, *seen, belief=order, lost=lost, note=held.note, now=NOW + 30.0)
+    assert kinds(late) == [WorkerLost]
+    led = on_record(seats(1, 2), 1, state="Resizing", head=Headship(2, 2))
+    goes_on = step(led, *seen, belief=order, lost=lost, note=held.note, now=NOW + 30.0)
+    assert WorkerLost not in kinds(goes_on)
+    assert goes_on.note.headless_since is None
+
+
+def test_a_head_whose_seat_is_taken_away_leads_until_it_has_left() -> None:
+    record = on_record(seats(1, 2), 1, state="Resizing")
+    seen = (*pods(1, 2), *pods(0, deleting=True))
+    found = step(record, *seen, belief=resizing({0, 1, 2}, {1, 2}))
+    assert (found.idle, found.note.headless_since) == (True, None)
+
+
+def test_a_job_that_is_stopped_is_drained_by_whoever_leads_it() -> None:
+    job = on_record(seats(1, 2), state="Stopping", head=Headship(2, 2))
+    belief = believed(State.STOPPING, placement=seats(1, 2), live=True)
+    (deed,) = step(job, *pods(1, 2), belief=belief).deeds
+    assert isinstance(deed, DeletePods)
+    assert [pod.seat for pod in deed.pods] == [2]
 
 
 @pytest.mark.parametrize("gone", [*lost(2), a_pod(2, deleting=True)])
@@ -383,7 +454,8 @@ def test_a_head_that_speaks_before_its_gang_is_complete_starts_nothing() -> None
         (seats(0, 1, 2), {2}, None, (0,), Phase.STOPPING),
         (seats(0, 1, 2), set(), None, (0, 1), Phase.STOPPING),
         (seats(0, 1, 2), set(), True, (0, 1), Phase.RUNNING),
-        (seats(0, 1, 2), set(), True, (1, 2), Phase.STOPPING),
+        (seats(0, 1, 2), set(), True, (1, 2), Phase.RUNNING),
+        (seats(0, 1, 2), set(), True, (3,), Phase.STOPPING),
         (seats(0, 1), set(), None, (0, 1, 2), Phase.RUNNING),
     ],
 )

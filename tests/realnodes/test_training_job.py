@@ -9,16 +9,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.calm import calm
 from tests.kube.installed import NAMESPACE
 from tests.kube.operators import wait_until
-from tests.realnodes.site import CHECKPOINT_SECONDS, TEAM, Site
-from tests.realnodes.steps import Step, follow_on, longest_pause_seconds, redone
+from tests.realnodes.site import TEAM, Site
+from tests.realnodes.steps import follow_on, longest_pause_seconds, redone
 from tools.testcluster.rest import MERGE_PATCH
 from weft.kube.operator.sight import parse_time
 
 WIDE = "wide"
 WIDTH = 3
 SHORT_STEPS = 2_000
+DRAIN_SECONDS = 3.0
+LOSS_SECONDS = 10.0  # where the operator that leads is on another node
 BUDGETS = f"/apis/policy/v1/namespaces/{TEAM}/poddisruptionbudgets"
 
 
@@ -93,7 +96,7 @@ def test_a_budget_is_honoured_and_an_eviction_costs_no_step(wide: Site) -> None:
 
 
 def test_a_drained_node_costs_no_step(wide: Site) -> None:
-    """Of the node without the head nobody stops; with the head's node the whole job moves."""
+    """Of the node without the head nobody stops."""
     began, seats = time.time(), wide.seats(WIDE)
     other = next(node for node in seats.values() if node != seats[0])
     with wide.timed("d", "kubectl drain of a node without the head"):
@@ -103,21 +106,22 @@ def test_a_drained_node_costs_no_step(wide: Site) -> None:
     check_went_on(wide, "d", began)
 
 
-def test_a_drained_head_moves_the_job_without_losing_a_step(wide: Site) -> None:
-    began, head = time.time(), wide.seats(WIDE)[0]
-    epoch = wide.decision(WIDE)["epoch"]
+def test_with_a_drained_node_the_headship_moves(wide: Site) -> None:
+    """The other pods train on in the same epoch, and another of them leads."""
+    began, before = time.time(), wide.seats(WIDE)
+    head = before[0]
+    staying = sum(node != head for node in before.values())
+    assert staying
     with wide.timed("d", "kubectl drain of the head's node"):
         wide.drain(head)
-    wide.note("d", "until the job trains on the other node", wide.await_width(WIDE, WIDTH - 1))
-    status = wide.lab.job(WIDE)["status"]
-    assert (status["decision"]["epoch"], status["past"]["failures"]) == (epoch + 1, 0)
-    assert f"drained: {WIDE}-{epoch}-0 on {head}" in wide.watched()
-    done = wide.steps(WIDE, since=began)
-    assert follow_on(done), redone(done)
-    wide.note("d", "longest pause between two steps", longest_pause_seconds(done))
+    wide.await_width(WIDE, max(staying, WIDTH - 1))
+    assert head not in wide.seats(WIDE).values()
+    assert wide.lab.job(WIDE)["status"]["past"]["failures"] == 0
+    check_went_on(wide, "d", began)
+    assert longest_pause_seconds(wide.steps(WIDE, since=began)) < calm(DRAIN_SECONDS)
 
 
-def test_a_killed_node_costs_at_most_a_checkpoint_interval(training: Site) -> None:
+def test_a_killed_node_costs_no_step(training: Site) -> None:
     """First the one without the head, which costs nobody anything; then the head's own."""
     site, name = training, "short"
     site.lab.cancel(WIDE)
@@ -126,7 +130,7 @@ def test_a_killed_node_costs_at_most_a_checkpoint_interval(training: Site) -> No
     site.spread_operators()
     seats = site.seats(name)
     other = next(node for node in seats.values() if node != seats[0])
-    began = _kill(site, other)
+    began, _ = _kill(site, other)
     site.until("c", "the node's death to steps without it", lambda: _width(site, name) == 2, began)
     assert site.decision(name)["epoch"] == 1
     site.until("c", "its death to its seats let go", lambda: other not in _nodes(site, name), began)
@@ -136,22 +140,27 @@ def test_a_killed_node_costs_at_most_a_checkpoint_interval(training: Site) -> No
     site.await_width(name, 4)
     site.note("c", "the node's return to four wide", time.time() - began)
     site.spread_operators()
-    began = _kill(site, seats[0])
-    site.until("c", "the head's death to the next start", lambda: _epoch(site, name) == 2, began)
+    began, alone = _kill(site, seats[0])
+    site.until("c", "the head's death to steps without it", lambda: _width(site, name) == 2, began)
+    lets_go = "the head's death to its seats let go"
+    site.until("c", lets_go, lambda: seats[0] not in _nodes(site, name), began)
     site.hurry(name)
     site.until("c", "until it has finished", lambda: site.lab.state(name) == "Succeeded")
     done = site.steps(name)
     assert {step.number for step in done} == set(range(SHORT_STEPS))
+    assert not redone(done)
+    assert {step.epoch for step in done} == {1}
     assert site.lab.job(name)["status"]["past"]["failures"] == 0
-    check_lost_little(site, done)
+    after = [step for step in done if step.at >= began - 1.0]
+    site.note("c", "longest pause at the head's death", longest_pause_seconds(after))
+    assert not alone or longest_pause_seconds(after) < calm(LOSS_SECONDS)
 
 
 def test_progress_and_reasons_were_seen(training: Site) -> None:
     """By whoever looked with `kubectl get trainingjobs -w` all the while."""
     seen = training.watched()
-    for words in ("Running", "Resizing", "Stopping", "Succeeded", "Cancelled", "Constraint.", "1%"):
+    for words in ("Running", "Resizing", "Succeeded", "Cancelled", "Constraint.", "1%"):
         assert words in seen, words
-    assert "drained: " in seen
 
 
 def check_went_on(site: Site, phase: str, began: float) -> None:
@@ -162,22 +171,15 @@ def check_went_on(site: Site, phase: str, began: float) -> None:
     site.note(phase, "longest pause between two steps", longest_pause_seconds(done))
 
 
-def check_lost_little(site: Site, done: list[Step]) -> None:
-    lost = redone(done)
-    spent = max(step.at for step in lost) - min(step.at for step in lost) if lost else 0.0
-    site.note("c", f"training lost with the head ({len(lost)} steps)", spent)
-    assert spent <= CHECKPOINT_SECONDS + 2.0  # a save takes a while, and so does its report
-
-
-def _kill(site: Site, node: str) -> float:
-    """As by a loss of power; says whether the operator that leads was there. When it was done."""
+def _kill(site: Site, node: str) -> tuple[float, bool]:
+    """As by a loss of power: when that was, and whether the operator that leads was elsewhere."""
     wait_until(lambda: _leads(site), "an operator to lead")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{site.leader()}"
     led = site.plane.api.must("GET", path)["spec"]["nodeName"] == node
     began = time.time()
     site.nodes.kill(node)
     site.note("c", f"node killed, the leading operator {'with it' if led else 'elsewhere'}", 0.0)
-    return began
+    return began, not led
 
 
 def _nodes(site: Site, name: str) -> set[str]:
@@ -195,7 +197,3 @@ def _reported(site: Site) -> float:
 
 def _width(site: Site, name: str) -> int:
     return site.steps(name)[-1].width
-
-
-def _epoch(site: Site, name: str) -> int:
-    return site.steps(name)[-1].epoch

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
@@ -16,15 +16,28 @@ from typing import IO, Any
 from tests.train.cradle import ROOT, Forked, begin
 from tests.train.driving import FOLDERS, JOBS, PATIENCE_SECONDS
 from tests.train.lines import Line, read_lines
+from weft.kube.reports.headship import Headship
+from weft.kube.reports.meeting import Head, read_head
+from weft.kube.reports.refusal import Refusal
+from weft.kube.reports.server import Outlook
 
 Event = dict[str, Any]
 
 
 class Operator:
-    """Stands in for the operator's door: where the head is, and what was reported."""
+    """Stands in for the operator's door: where the head is, and what was reported.
+
+    Who leads is decided as the operator does it. One that does not `move` heads knows no terms.
+    """
 
     def __init__(self) -> None:
-        self.head: dict[str, Any] | None = None
+        self.moves = False
+        self.head: Head | None = None
+        self.outlook = Outlook()
+        self._turn = threading.Lock()
+        self.deaf: set[int] = set()  # seats that cannot reach it
+        self.unheard = 0
+        self.claims: list[tuple[int, int, int]] = []  # seat, term and status
         self.reports: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -39,24 +52,56 @@ class Operator:
         self._server.shutdown()
         self._server.server_close()
 
+    def where(self) -> dict[str, Any]:
+        if self.head is None:
+            raise Refusal(404, "no head yet", hint="")
+        return self.head.answer
+
+    def say(self, seat: int, body: bytes) -> dict[str, Any]:
+        said = read_head(body, epoch=json.loads(body)["epoch"], seat=seat)
+        with self._turn:
+            same = self.head is not None and self.head.epoch == said.epoch
+            known = self.head.headship if self.head and same else Headship()
+            headship = self._judged(known, said.headship)
+            self.head = replace(said, headship=headship)
+        led = {"term": headship.term, "lost": headship.lost}
+        return {**led, **self.outlook.answer} if self.moves else {}
+
+    def _judged(self, known: Headship, claim: Headship) -> Headship:
+        status = 200
+        try:
+            return known.followed_by(claim)
+        except Refusal as refusal:
+            status = refusal.status
+            raise
+        finally:
+            if (claim.seat, claim.term) != (known.seat, known.term):
+                self.claims.append((claim.seat, claim.term, status))
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         operator = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 operator.tokens.append(self.headers["Authorization"])
-                if operator.head is None:
-                    self._answer(404, {"error": "no head yet"})
-                else:
-                    self._answer(200, operator.head)
+                self._serve(operator.where)
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.path.endswith("/head"):
-                    operator.head = body
+                    self._serve(lambda: operator.say(int(self.path.split("/")[-2]), body))
                 else:
-                    operator.reports.append(body)
-                self._answer(200, {})
+                    operator.reports.append(json.loads(body))
+                    self._answer(200, {})
+
+            def _serve(self, work: Callable[[], dict[str, Any]]) -> None:
+                if int(self.path.split("/")[-2]) in operator.deaf:
+                    operator.unheard += 1
+                    return
+                try:
+                    self._answer(200, work())
+                except Refusal as refusal:
+                    self._answer(refusal.status, {"error": str(refusal)})
 
             def _answer(self, status: int, body: dict[str, Any]) -> None:
                 text = json.dumps(body).encode()
@@ -169,7 +214,7 @@ class Fleet:
                 "WEFT_SEAT_GPUS": str(gpus),
                 "WEFT_POD_IP": f"127.0.0.{seat + 1}",
                 "WEFT_FOLDER": str(folder),
-                "WEFT_REPORT_URL": self.operator.url,
+                "WEFT_REPORT_URL": f"{self.operator.url}/{seat}",
                 "WEFT_TOKEN_FILE": str(self.folder / "token"),
                 "WEFT_TERMINATION_LOG": str(self._termination_log(epoch, seat)),
                 **({"WEFT_HEAD": "1"} if seat == 0 else {}),

@@ -89,15 +89,20 @@ class Agent:
         width = 1 if self.once_per_seat else settings.width
         self.coordinator = Coordinator(width, unit=settings.shard, limits=settings.limits)
         self.store = ControlStore()
-        self.premises = Premises(settings.folder)
+        self.premises = self._premises()
         self.server = Server(
             settings.job, settings.incarnation, self.premises.token, self.store, self
         )
         self.places = Places()
-        self.processes = Processes(
-            self._launch(), self._process_ended, self._local_started, outlets
+        self.processes = self._processes(outlets)
+        self.crew = Crew(
+            self.places,
+            self.processes,
+            self.server.order,
+            self._ended,
+            self._started,
+            home=self.home,
         )
-        self.crew = Crew(self.places, self.processes, self.server.order, self._ended, self._started)
         self.keeper = Keeper(self._checkpoints(), self._about_the_run)
         self.destination = Destination.from_environment(os.environ)
         self.reporter = Reporter(self.destination)
@@ -110,6 +115,17 @@ class Agent:
         self._queue: deque[Action] = deque()
         self._over: asyncio.Future[Conclude] | None = None
         self._acting = False
+
+    @property
+    def home(self) -> int:
+        """The seat that this agent is on."""
+        return HEAD_SEAT
+
+    def _premises(self) -> Premises:
+        return Premises(self.settings.folder)
+
+    def _processes(self, outlets: Outlets | None) -> Processes:
+        return Processes(self._launch(), self._process_ended, self._local_started, outlets)
 
     def _checkpoints(self) -> Home | None:
         told = self.settings
@@ -132,14 +148,17 @@ class Agent:
         conclusion = Conclude(Outcome.INFRASTRUCTURE, os.EX_TEMPFAIL, "the agent has failed")
         try:
             self._listen_to_signals()
-            self.premises.open(self.settings.job, self.settings.incarnation)
-            adopt_orphans()
+            self._move_in()
             await self._open()
             await self._tick_until(self._over)
             conclusion = self._over.result()
             return conclusion
         finally:
             await self._clear_up(conclusion)
+
+    def _move_in(self) -> None:
+        self.premises.open(self.settings.job, self.settings.incarnation)
+        adopt_orphans()
 
     async def _open(self) -> None:
         """Everything is there that workers look for."""

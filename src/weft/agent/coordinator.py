@@ -32,15 +32,18 @@ from typing import Final
 from weft.agent.actions import Action, Conclude
 from weft.agent.doubt import Verdict
 from weft.agent.epochs import Change, Epochs, Phase
+from weft.agent.heirs import Inherited
 from weft.agent.limits import BETWEEN, Limits
 from weft.agent.messages import (
     FRESH,
+    Abandon,
     Broken,
     Built,
     Committed,
     Drain,
     Farewell,
     Hello,
+    Here,
     Leaving,
     Members,
     Message,
@@ -77,6 +80,8 @@ class Coordinator:
         self.near: frozenset[int] | None = None  # who can read `source`, if not everybody can
         self.holding = False  # a snapshot is on its way to where everybody can read it
         self.started = False  # before it nobody is: seats may still be on their way
+        self.barred = False  # another may lead by now: nothing is decided until that is known
+        self.heard_from: dict[int, float] = {}  # when the seat of these workers was heard last
         self.source = ""
         self.saved_step = FRESH
         self.draining = False
@@ -118,6 +123,11 @@ class Coordinator:
         return self._epochs.latest
 
     @property
+    def next_worker(self) -> int:
+        """The number of the next that is started."""
+        return self._roster.next_number
+
+    @property
     def members(self) -> Members:
         return self._epochs.members
 
@@ -155,6 +165,20 @@ class Coordinator:
         self._now, self.started = now, True
         self.width = self._plain.width = self.width if width is None else width
         self.source, self.saved_step = source, saved_step
+        return self._settled()
+
+    def inherit(self, found: Inherited, width: int, now: float) -> list[Action]:
+        """Lead workers that another head has started: as they are, or else by way of a doubt."""
+        self._now, self.started, self.elastic = now, True, True
+        self.width, self._owed = width, found.owed
+        self._wanted_since = now
+        self._roster.inherit(found.workers, found.next_worker)
+        self._roster.dismiss(self.workers[number] for number in found.silent)
+        self._epochs.inherit(found.epoch, found.latest, found.members)
+        waiting = self._roster.standing(WorkerState.READY)
+        self._roster.tell(waiting, Abandon(found.latest))
+        if not found.intact:
+            self._epochs.halt(now, "another head leads")
         return self._settled()
 
     def resize(self, width: int, now: float, without: frozenset[int] = frozenset()) -> list[Action]:
@@ -207,11 +231,8 @@ class Coordinator:
             return []
         worker.heard_seconds = now
         match message:
-            case Hello():
-                self.elastic = True
-                worker.become(WorkerState.WARMING)
-            case Ready():
-                worker.become(WorkerState.READY)
+            case Hello() | Ready() | Here():
+                self._greeted(worker, message)
             case Built(epoch):
                 self._epochs.built(number, epoch, now)
             case NotBuilt(epoch, why):
@@ -254,7 +275,7 @@ class Coordinator:
         return self._roster.taken_orders()
 
     def _advance(self) -> None:
-        if self._all_gone():
+        if self._all_gone() or self.barred or self._may_have_moved():
             return
         if self.phase is Phase.HALTED:
             self._resolve()
@@ -262,6 +283,11 @@ class Coordinator:
             self._gather()
         elif self.phase is Phase.STEADY and not self.draining and not self.finished:
             self._approach()
+
+    def _may_have_moved(self) -> bool:
+        """Whether one that was given up may follow another head, of which nobody has heard yet."""
+        lost = (n for n in self._roster.standing(WorkerState.LOST) if n in self.heard_from)
+        return any(self.heard_from[n] <= self._epochs.given_up_seconds for n in lost)
 
     def _gather(self) -> None:
         """The first epoch, or the first after all was lost."""
@@ -365,6 +391,20 @@ class Coordinator:
             if not self._may_try_again(self.workers[number]):
                 self._roster.kill(self.workers[number])
 
+    def _greeted(self, worker: Worker, message: Hello | Ready | Here) -> None:
+        """One that comes from another head, and late, has a state that is not the others' now."""
+        match message:
+            case Hello():
+                self.elastic = True
+                worker.become(WorkerState.WARMING)
+            case Ready():
+                worker.become(WorkerState.READY)
+            case Here(members=()) if message.ready:
+                worker.become(WorkerState.READY)
+            case Here(members=(_, *_)):
+                self._roster.kill(worker)
+                self._lost(worker.number)
+
     def _committed(self, worker: Worker, message: Committed) -> None:
         worker.step = max(worker.step, message.step)
         worker.proven = True
@@ -428,6 +468,7 @@ class Coordinator:
             self._epochs.disband(Phase.STEADY)
             return
         made = max((self.workers[number].step for number in self.members), default=FRESH)
+        self._roster.note("begun again", saved_step=self.saved_step, made=made)
         self._fruitless = 0 if made > self._begun_after else self._fruitless + 1
         self._epochs.disband(Phase.GATHERING)
         self.finished = self._owed = False

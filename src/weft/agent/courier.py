@@ -80,11 +80,18 @@ def post(destination: Destination, token: str, body: bytes) -> Answer:
 
 
 def request(
-    destination: Destination, token: str, method: str, below: str = "", body: bytes | None = None
+    destination: Destination,
+    token: str,
+    method: str,
+    below: str = "",
+    body: bytes | None = None,
+    *,
+    seconds: float = REQUEST_SECONDS,
 ) -> Answer:
     """One request to the address, or to what lies below it, on a connection of its own."""
     address = urlsplit(destination.url)
-    connection = _connection(destination, address.scheme, address.hostname or "", address.port)
+    host, port = address.hostname or "", address.port
+    connection = _connection(destination, address.scheme, host, port, seconds)
     headers = {"Authorization": f"Bearer {token}", "Connection": "close"}
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -107,12 +114,12 @@ def _is_address(url: str) -> bool:
 
 
 def _connection(
-    destination: Destination, scheme: str, host: str, port: int | None
+    destination: Destination, scheme: str, host: str, port: int | None, seconds: float
 ) -> HTTPConnection:
     if scheme != "https":
-        return HTTPConnection(host, port, timeout=REQUEST_SECONDS)
+        return HTTPConnection(host, port, timeout=seconds)
     context = ssl.create_default_context(cafile=destination.ca_file)
-    return HTTPSConnection(host, port, timeout=REQUEST_SECONDS, context=context)
+    return HTTPSConnection(host, port, timeout=seconds, context=context)
 
 
 def _seconds(header: str | None) -> float:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from signal import SIGKILL
 
 from weft.agent.messages import Kill, Message, Start
-from weft.agent.places import HEAD_SEAT, Places, Seat
+from weft.agent.places import HEAD_SEAT, Place, Places, Seat
 from weft.agent.processes import Processes
 
 Order = Callable[[int, Message], None]
@@ -26,8 +26,10 @@ class Crew:
         order: Order,
         ended: Callable[[int, int], None],
         started: Callable[[int, int], None],
+        *,
+        home: int = HEAD_SEAT,
     ) -> None:
-        self.places, self.processes = places, processes
+        self.places, self.processes, self.home = places, processes, home
         self.pids: dict[int, int] = {}
         self.devices: tuple[int, ...] = ()  # that a command sees which starts its own processes
         self._order, self._ended, self._started = order, ended, started
@@ -54,10 +56,15 @@ class Crew:
         place = self.places.of(worker)
         if place is None:
             return
-        if place.seat == HEAD_SEAT:
+        if place.seat == self.home:
             self.processes.signal(worker, number)
         else:
             self._order(place.seat, Kill(worker, number))
+
+    def inherit(self, worker: int, seat: int, index: int, pid: int) -> None:
+        """It was started for an earlier head, and stands there."""
+        self.places.hold(worker, Place(seat, index))
+        self.pids[worker] = pid
 
     def has_started(self, worker: int, pid: int) -> None:
         """Told by whoever started it."""
@@ -85,8 +92,9 @@ class Crew:
                 return
             rank, width = self._waiting.pop(worker)
             standing = self.places.standing(worker, rank, width)
-            if place.seat != HEAD_SEAT:
-                self._order(place.seat, Start(worker, **asdict(standing)))
+            if place.seat != self.home:
+                start = Start(worker, **asdict(standing), index=place.index)
+                self._order(place.seat, start)
                 continue
             devices = self.devices if place.device is None else (place.device,)
             self.processes.start(worker, standing, devices)

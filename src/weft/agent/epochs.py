@@ -57,6 +57,7 @@ class Epochs:
         self.change: Change | None = None
         self.doubt: Doubt | None = None
         self.halted_why = ""
+        self.given_up_seconds = float("-inf")  # when somebody was who had not answered
         self.switches = 0
         self.failed_switches = 0  # in a row, since the last order
         self.fruitless_halts = 0  # in a row, without an epoch that came to its first step
@@ -131,6 +132,11 @@ class Epochs:
 
     # ---------------------------------------------------------------------- without a switch
 
+    def inherit(self, epoch: int, latest: int, members: Members) -> None:
+        """What was begun under another head."""
+        self.number, self.latest, self.members = epoch, latest, members
+        self.phase = Phase.STEADY
+
     def begin(
         self, members: Members, donors: Members, committed: int, source: str, now: float
     ) -> None:
@@ -196,6 +202,7 @@ class Epochs:
         """What takes too long is given up."""
         for worker in self.doubt.silent(self._roster, self._limits, now) if self.doubt else ():
             self._roster.kill(worker)
+            self.given_up_seconds = now
         waited = now - self.change.since_seconds if self.change else 0.0
         if self.phase is Phase.BUILDING and waited > self._limits.build_seconds:
             self.abandon()

@@ -68,7 +68,7 @@ class Keeper:
         found = self._vault.newest()
         for refused in found.refused:
             log.error("checkpoint %s is refused: %s", refused.name, refused.reason)
-        if found.checkpoint is not None:
+        if found.checkpoint is not None and found.checkpoint.step > self._durable[1]:
             self._durable = str(found.checkpoint.path), found.checkpoint.step
             self._durable_step = found.checkpoint.step
         return self._durable

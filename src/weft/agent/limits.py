@@ -27,6 +27,9 @@ class Limits:
     meet_seconds: float = 600.0
     beat_seconds: float = 1.0
     beatless_seconds: float = 5.0
+    headless_seconds: float = 60.0
+    claim_seconds: float = 0.5
+    gather_seconds: float = 2.0
     most_restarts: int = 100
     most_fruitless: int = 3
     most_stillborn: int = 3

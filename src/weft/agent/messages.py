@@ -6,11 +6,12 @@ the job is dropped. The control side refuses fields that it does not know; a wor
 older than its agent, ignores them.
 
     worker → agent   Hello  Ready  Built  NotBuilt  Committed  Pulse  Broken  Saved  Leaving  Staged
-    agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Drain  Save
+                     Here
+    agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Drain  Save  Over
     driver → agent   Resize  Drain  Save  Kill  Status
     store            Ask  Answer
-    outpost → head   Offer  Started  Exited  Withdraw  Beat
-    head → outpost   Start  Kill  Over  Beat
+    outpost → head   Offer  Brought  Started  Exited  Withdraw  Beat  Led
+    head → outpost   Start  Kill  Over  Beat  Heirs  Lead
 """
 
 import dataclasses
@@ -262,6 +263,60 @@ class Offer(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Here(Message):
+    """Said to a head that is not the one which this worker knew: how it stands.
+
+    `epoch` and `members` are those of the epoch it is in, none if it is in none; `latest` is the
+    newest that it was told of. It is `settled` if nothing is under way there.
+    """
+
+    epoch: int
+    latest: int
+    members: Members
+    committed: int
+    ready: bool
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Brought(Message):
+    """A worker that was started for an earlier head stands on this seat, in that place."""
+
+    worker: int
+    rank: int
+    index: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heirs(Message):
+    """Which seats may lead when the head is gone, the first before the others; none if none may.
+
+    `seats` are all that have outposts, `members` the workers that train. Those from `next_worker`
+    on have never been started.
+    """
+
+    term: int
+    seats: Members
+    heirs: Members
+    members: Members
+    next_worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lead(Message):
+    """Lead from now on: this head is about to leave, and its own workers have left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Led(Message):
+    """The answer: whether the operator lets this seat lead; if so it does."""
+
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Start(Message):
     """Start a worker there, as `weft.agent.places.Standing` says."""
 
@@ -272,6 +327,7 @@ class Start(Message):
     local_width: int
     node_rank: int
     nodes: int
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +355,7 @@ class Withdraw(Message):
 
 @dataclass(frozen=True, slots=True)
 class Over(Message):
-    """Nothing is left to do on that seat: end with this code."""
+    """Nothing is left to do on that seat, or for that worker: end with this code."""
 
     exit_code: int
     why: str

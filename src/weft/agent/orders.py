@@ -11,7 +11,7 @@ from weft.model.errors import WorldError
 PATIENCE_SECONDS = 10.0
 
 
-CARD, KEY, SOCKET = "agent.json", "key", "agent.sock"
+CARD, KEY, SOCKET, HEAD = "agent.json", "key", "agent.sock", "head.json"
 
 
 async def ask(folder: Path, message: Message) -> Answer:

@@ -1,29 +1,37 @@
 """An outpost: starts, signals and watches workers on its seat, and has no mind of its own.
 
-It does what the head says and tells what ends. Without its head it has no business: if the
-connection breaks, or no sign of life comes for some seconds, it kills its workers and ends, because
-the head has counted them as lost and may have put others in their place. SIGTERM asks the head to
-let the workers of this seat leave; a second one, or four fifths of the grace, does not wait.
+It does what the head says and tells what ends. If the connection breaks, or no sign of life comes
+for some seconds, another seat may lead: the operator knows. One that the head has named as an heir
+claims to do so itself. Until then its workers train on, for as long as they can. If nobody leads,
+or the head that was known still does and has counted this seat as lost, it kills its workers and
+ends. SIGTERM asks the head to let the workers of this seat leave; a second one, or four fifths of
+the grace, does not wait.
 """
 
 import asyncio
 import os
 import signal
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from socket import AF_INET, AF_INET6, create_server
 from typing import Any, Final
 
 from weft.agent import tracking
 from weft.agent.agent import Told
 from weft.agent.line import Line
-from weft.agent.meeting import Head, host_and_port
+from weft.agent.mandate import BACKLOG, Mandate, Search
+from weft.agent.meeting import Head, address_of, host_and_port, present, tell
 from weft.agent.messages import (
     MOST_LINE_BYTES,
     Beat,
+    Brought,
     Exited,
+    Heirs,
     Hello,
     Kill,
+    Lead,
+    Led,
     Message,
     Offer,
     Over,
@@ -48,12 +56,16 @@ from weft.agent.settings import MASTER_PORT, Pod, Settings
 from weft.model.errors import ProtocolError, WorldError
 
 CONNECT_SECONDS: Final = 10.0
+JOIN_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 0.5
+ASK_SECONDS: Final = 0.2
 PART_OF_GRACE: Final = 0.8
+
+End = Over | Mandate
 
 
 class Outpost:
-    """One seat of a job, but its first."""
+    """One seat of a job, but the one that leads."""
 
     def __init__(
         self, settings: Settings, pod: Pod, head: Head, tell: Told, outlets: Outlets | None = None
@@ -62,26 +74,36 @@ class Outpost:
         self.premises = Premises(settings.folder, head.key)
         self.processes = Processes(self._launch(), self._ended, self._started, outlets)
         self._line: Line | None = None
-        self._over: asyncio.Future[Over] | None = None
+        self._over: asyncio.Future[End] | None = None
         self._heard = 0.0
         self._terminated = False
+        self._claiming = False
+        self._leading: asyncio.Task[None] | None = None
+        self._heirs: Heirs | None = None
+        self._stand: dict[int, Brought] = {}
+        self._unheard: dict[int, int] = {}  # who has ended while nobody led
 
-    async def run(self) -> Over:
-        """Until the head has no more use for this seat, or is gone."""
+    async def run(self) -> End:
+        """Until no head has use for this seat, or none is left, or this seat is to lead."""
         loop = asyncio.get_running_loop()
         self._over = loop.create_future()
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
         loop.add_signal_handler(signal.SIGINT, self._terminate)
+        end: End | None = None
         try:
             self.premises.open(self.settings.job, self.settings.incarnation)
             self._slots().mkdir(mode=0o700, parents=True, exist_ok=True)
             adopt_orphans()
             await self._connect_unless(self._over)
-            return await self._serve(self._over)
+            while end is None:
+                end = await self._serve(self._over) or await self._headless(self._over)
+            return end
         finally:
-            self._clear_up()
+            self._close_line()
+            if not isinstance(end, Mandate):
+                self._clear_up()
 
-    async def _connect_unless(self, over: "asyncio.Future[Over]") -> None:
+    async def _connect_unless(self, over: "asyncio.Future[End]") -> None:
         """Find the way to the head, unless this seat is given back meanwhile."""
         connecting = asyncio.create_task(self._connect())
         ends: list[asyncio.Future[Any]] = [over, connecting]
@@ -91,22 +113,12 @@ class Outpost:
         connecting.cancel()
 
     async def _connect(self) -> None:
-        reader, writer = await self._reach_head()
-        settings = self.settings
-        line = Line(settings.job, settings.incarnation, reader, writer, strict=False)
-        line.say(Hello(OUTPOST, self.pod.seat, os.getpid(), self.head.key))
-        line.say(Offer(self.pod.gpus, self.pod.host))
-        self._line, self._heard = line, time.monotonic()
-        self.tell("joined", {"head": self.head.address, "seat": self.pod.seat})
-
-    async def _reach_head(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A new pod's network may take a while to let it through."""
-        host, port = host_and_port(self.head.address)
         deadline = time.monotonic() + self.settings.limits.warm_seconds
         while True:
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    return await asyncio.open_connection(host, port, limit=MOST_LINE_BYTES)
+                await self._join(self.head, CONNECT_SECONDS)
+                return
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise WorldError(
@@ -115,7 +127,34 @@ class Outpost:
                     ) from error
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _serve(self, over: "asyncio.Future[Over]") -> Over:
+    async def _join(self, head: Head, seconds: float) -> None:
+        """Serve that head: bring it what stands here, and let the workers know."""
+        host, port = host_and_port(head.address)
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection(host, port, limit=MOST_LINE_BYTES)
+        settings = self.settings
+        line = Line(settings.job, settings.incarnation, reader, writer, strict=False)
+        self.head, self._line, self._heard = head, line, time.monotonic()
+        self.processes.serve(self._launch(), self._ended, self._started)
+        line.say(Hello(OUTPOST, self.pod.seat, os.getpid(), head.key))
+        self._bring(line)
+        line.say(Offer(self.pod.gpus, self.pod.host))
+        if self._terminated:
+            line.say(Withdraw(settings.grace_seconds))
+        self.premises.write_head(head.term, head.address)
+        self.tell("joined", {"head": head.address, "seat": self.pod.seat, "term": head.term})
+
+    def _bring(self, line: Line) -> None:
+        """Workers that another head has started, and those who have ended since it was lost."""
+        for brought in self._stand.values():
+            line.say(brought)
+        for worker, code in self._unheard.items():
+            line.say(Exited(worker, code))
+            del self._stand[worker]
+        self._unheard = {}
+
+    async def _serve(self, over: "asyncio.Future[End]") -> End | None:
+        """Until it is over, or the head is gone."""
         if over.done():
             return over.result()
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat())]
@@ -125,10 +164,77 @@ class Outpost:
             for task in tasks:
                 if task.done():
                     task.result()
-            return over.result() if over.done() else Over(INFRASTRUCTURE, "the head is gone")
+            return over.result() if over.done() else None
         finally:
             for task in tasks:
                 task.cancel()
+
+    # -------------------------------------------------------------------------- without a head
+
+    async def _headless(self, over: "asyncio.Future[End]") -> End | None:
+        """Until another head is found, which is served then, or this seat leads."""
+        self._close_line()
+        if self._heirs is None or not self._heirs.heirs:
+            return Over(INFRASTRUCTURE, "the head is gone")
+        self.tell("headless", {"term": self.head.term})
+        search = Search(self._heirs, self.pod, self.head, self.settings.limits, time.monotonic())
+        while not over.done():
+            now = time.monotonic()
+            destination = self.pod.destination
+            found = await asyncio.to_thread(present, destination) if destination else None
+            if why := search.ends(found, now):
+                return Over(INFRASTRUCTURE, why)
+            if found is not None and search.leads(found):
+                try:
+                    await self._join(found, JOIN_SECONDS)
+                    return None
+                except OSError:
+                    search.is_dead(found)
+            elif (term := self._may_claim(search, now)) is not None:
+                mandate = await self._claim(term, owed=True)
+                if mandate is not None:
+                    return mandate
+            await asyncio.sleep(ASK_SECONDS)
+        return over.result()
+
+    def _may_claim(self, search: Search, now: float) -> int | None:
+        return search.may_claim(now, self.processes.running, leaves=self._terminated)
+
+    async def _claim(self, term: int, *, owed: bool) -> Mandate | None:
+        """Lead, if the operator says so: from then on nobody else does in that term."""
+        assert self.pod.destination is not None
+        family = AF_INET6 if ":" in self.pod.host else AF_INET
+        listening = create_server((self.pod.host, 0), family=family, backlog=BACKLOG)
+        head = Head(address_of(self.pod.host, listening.getsockname()[1]), self.head.key, term)
+        self.tell("claiming", {"term": term})
+        word = await asyncio.to_thread(tell, self.pod.destination, head)
+        if word is None or not word.leads or self._heirs is None:
+            listening.close()
+            return None
+        seats = frozenset(self._heirs.seats) - {self.pod.seat}
+        return Mandate(
+            head=head,
+            listening=listening,
+            expected=seats,
+            members=self._heirs.members,
+            next_worker=self._heirs.next_worker,
+            owed=owed,
+            brought=self._stand,
+            ended=self._unheard,
+            premises=self.premises,
+            processes=self.processes,
+            word=word,
+            terminated=self._terminated,
+        )
+
+    async def _lead(self) -> None:
+        """The head wants to leave: from here on it gets no sign of life, unless this fails."""
+        self._claiming = True
+        mandate = await self._claim(self.head.term + 1, owed=False)
+        self._claiming = False
+        self._say(Led(ok=mandate is not None))
+        if mandate is not None:
+            self._end(mandate)
 
     # ------------------------------------------------------------------------ what is heard
 
@@ -150,22 +256,34 @@ class Outpost:
                 self.processes.signal(worker, number)
             case Over():
                 self._end(message)
+            case Heirs():
+                self._heirs = message
+            case Lead() if not self._claiming:
+                self._leading = asyncio.create_task(self._lead())
 
     def _start(self, order: Start) -> None:
+        self._stand[order.worker] = Brought(order.worker, order.rank, order.index, 0)
         names = [field.name for field in fields(Standing)]
         standing = Standing(**{name: getattr(order, name) for name in names})
         try:
             self.processes.start(order.worker, standing)
         except OSError as error:
             self.tell("failed", {"worker": order.worker, "why": str(error)})
+            self._stand.pop(order.worker, None)
             self._say(Exited(order.worker, INFRASTRUCTURE))
 
     def _started(self, worker: int, pid: int) -> None:
         self.tell("spawned", {"worker": worker, "pid": pid})
+        if worker in self._stand:
+            self._stand[worker] = replace(self._stand[worker], pid=pid)
         self._say(Started(worker, pid))
 
     def _ended(self, worker: int, code: int) -> None:
         self.tell("exited", {"worker": worker, "code": code})
+        if self._line is None:
+            self._unheard[worker] = code
+            return
+        self._stand.pop(worker, None)
         self._say(Exited(worker, code))
 
     def _terminate(self) -> None:
@@ -173,7 +291,7 @@ class Outpost:
         grace = self.settings.grace_seconds
         self.tell("draining", {"grace_seconds": grace})
         again, self._terminated = self._terminated, True
-        if again or self._line is None:
+        if again or (self._line is None and self._heirs is None):
             self._end(Over(DRAINED, "ended by a signal"))
             return
         self._say(Withdraw(grace))
@@ -187,14 +305,15 @@ class Outpost:
         looked = time.monotonic()
         while True:
             await asyncio.sleep(limits.beat_seconds)
-            self._say(Beat())
+            if not self._claiming:
+                self._say(Beat())
             now = time.monotonic()
             slept = now - looked - limits.beat_seconds
             looked = now
             self._heard += max(slept - limits.beat_seconds, 0.0)  # not the head's fault
-            if now - self._heard > limits.beatless_seconds:
-                self._end(Over(INFRASTRUCTURE, "the head is silent"))
             reap_orphans(self.processes.pids)
+            if now - self._heard > limits.beatless_seconds:
+                return
 
     # -------------------------------------------------------------------------- what is done
 
@@ -202,15 +321,18 @@ class Outpost:
         if self._line is not None:
             self._line.say(message)
 
-    def _end(self, over: Over) -> None:
+    def _end(self, over: End) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(over)
+
+    def _close_line(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
     def _clear_up(self) -> None:
         self.processes.close()
         end_orphans()
-        if self._line is not None:
-            self._line.close()
         self.premises.close()
 
     def _slots(self) -> Path:
@@ -236,4 +358,5 @@ class Outpost:
             shard=settings.shard,
             threads=settings.threads,
             run=tracking.kept(settings.checkpoints),
+            head_file=self.premises.head,
         )

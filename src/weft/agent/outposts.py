@@ -24,6 +24,9 @@ class Outposts:
     def heard(self, seat: int, now: float) -> None:
         self._heard[seat] = now
 
+    def last_heard(self, seat: int) -> float:
+        return self._heard.get(seat, float("-inf"))
+
     def forget(self, seat: int) -> bool:
         """Whether it was known."""
         self._heard.pop(seat, None)

@@ -75,6 +75,10 @@ class Places:
                     return place
         return None
 
+    def hold(self, worker: int, place: Place) -> None:
+        """It stands there already."""
+        self._held[worker] = place
+
     def release(self, worker: int) -> None:
         self._held.pop(worker, None)
 

@@ -1,5 +1,7 @@
 """The first process of a worker's pod: the head of the job on seat 0, an outpost on the others.
 
+An outpost may come to lead: then the same process goes on as the head, with the workers it has.
+
 Everything it needs to know stands in its environment. What it ends with is what the operator reads:
 0 finished, 143 drained, 75 the machinery, else the script's own code; and a short line in the
 container's termination log.
@@ -16,6 +18,7 @@ from typing import Final
 from weft.agent.agent import Told, exit_code_of
 from weft.agent.head import HeadAgent
 from weft.agent.meeting import find
+from weft.agent.messages import Over
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.agent.outpost import Outpost
 from weft.agent.output import Echo
@@ -62,8 +65,11 @@ async def _outpost(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tupl
         if stopped.is_set():
             return DRAINED, "ended before it had met its head"
         raise
-    over = await Outpost(settings, pod, head, tell, echo).run()
-    return over.exit_code, over.why
+    end = await Outpost(settings, pod, head, tell, echo).run()
+    if isinstance(end, Over):
+        return end.exit_code, end.why
+    conclusion = await HeadAgent(settings, pod, tell, echo, end).run()
+    return exit_code_of(conclusion), conclusion.why
 
 
 def _last_words(variables: Mapping[str, str], text: str) -> None:

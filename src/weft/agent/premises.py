@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
-from weft.agent.orders import CARD, KEY, SOCKET
+from weft.agent.orders import CARD, HEAD, KEY, SOCKET
 from weft.agent.outcome import OUTCOME, Ending
 from weft.model.errors import WorldError
 
@@ -39,6 +39,17 @@ class Premises:
     @property
     def key(self) -> Path:
         return self.folder / KEY
+
+    @property
+    def head(self) -> Path:
+        """Tells workers who leads."""
+        return self.folder / HEAD
+
+    def write_head(self, term: int, address: str) -> None:
+        """Whole or not at all: workers may read it at any moment."""
+        unfinished = self.head.with_suffix(".new")
+        unfinished.write_text(json.dumps({"term": term, "address": address}))
+        unfinished.rename(self.head)
 
     @property
     def logs(self) -> Path:
@@ -71,6 +82,7 @@ class Premises:
         shutil.rmtree(self.fetched, ignore_errors=True)
         self.socket.unlink(missing_ok=True)
         self.key.unlink(missing_ok=True)
+        self.head.unlink(missing_ok=True)
         self._card.close()
         self._card = None
 

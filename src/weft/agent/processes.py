@@ -39,7 +39,8 @@ class Launch:
 
     `gpus` is what a command that starts its own processes (torchrun) is told to start; the others
     are started once for each GPU. `threads` of 0 are left to torch. `uuids` are the names of
-    devices that keep their meaning whatever else a process sees, by number.
+    devices that keep their meaning whatever else a process sees, by number. `head_file` tells who
+    leads, where that may change.
     """
 
     command: tuple[str, ...]
@@ -57,6 +58,7 @@ class Launch:
     threads: int = 1
     uuids: Mapping[int, str] = field(default_factory=dict)
     run: str = ""
+    head_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,15 @@ class Processes:
         argv = script_of(self.launch.command)
         cpus = self.bound.get(worker, ())
         self._made_nursery().ask(Request(argv, env, cpus, (outlet.output, outlet.errors), born))
+
+    def serve(
+        self,
+        launch: Launch,
+        ended: Callable[[int, int], None],
+        started: Callable[[int, int], None],
+    ) -> None:
+        """Somebody else is told from now on, and the next are started as this says."""
+        self.launch, self._ended, self._started = launch, ended, started
 
     def signal(self, worker: int, number: int) -> None:
         """To the worker and all that it started."""
@@ -256,6 +267,7 @@ def environment(
         "WEFT_WORKER": str(worker),
         "WEFT_HOST": launch.host,
         "WEFT_SHARD": str(launch.shard),
+        **({"WEFT_HEAD_FILE": str(launch.head_file)} if launch.head_file else {}),
         **UNBUFFERED,
     }
     threads = {"OMP_NUM_THREADS": str(launch.threads)} if launch.threads else {}

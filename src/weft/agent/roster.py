@@ -22,6 +22,7 @@ class Roster:
         self.unit = unit
         self.workers: dict[int, Worker] = {}
         self.orders: list[Action] = []
+        self.next_number = 0
 
     def __getitem__(self, number: int) -> Worker:
         return self.workers[number]
@@ -82,9 +83,15 @@ class Roster:
         """One more, with the lowest rank that nobody alive has: it may stand for a device."""
         taken = {worker.rank for worker in self.alive()}
         rank = next(rank for rank in count() if rank not in taken)
-        number = len(self.workers)
+        number = self.next_number
+        self.next_number += 1
         self.workers[number] = Worker(number, rank=rank, heard_seconds=now)
         self.orders.append(Spawn(number, rank, width))
+
+    def inherit(self, workers: Iterable[Worker], next_number: int) -> None:
+        """Workers that another head has started; a number that it has used is not used again."""
+        self.workers = {worker.number: worker for worker in workers}
+        self.next_number = self.rounded_up(max([next_number, *(n + 1 for n in self.workers)]))
 
     def tell(self, numbers: Iterable[int], message: Message) -> None:
         """Say it to each of them, once."""

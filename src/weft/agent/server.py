@@ -12,10 +12,12 @@ import logging
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from socket import socket
 from typing import Final, Protocol
 
 from weft.agent.line import Line
-from weft.agent.messages import MOST_LINE_BYTES, Answer, Ask, Hello, Message
+from weft.agent.messages import MOST_LINE_BYTES, Answer, Ask, Hello, Message, Over
+from weft.agent.outcome import INFRASTRUCTURE
 from weft.agent.store import ControlStore
 from weft.model.errors import ProtocolError, WorldError
 
@@ -53,6 +55,7 @@ class Server:
         self._stores: dict[int, set[Line]] = {}
         self._outposts: dict[int, Line] = {}
         self._servers: list[asyncio.Server] = []
+        self._leaves = False
 
     async def open(self, path: Path) -> None:
         """Listen on a Unix socket: the folder's mode, then the token, decide who may enter."""
@@ -68,6 +71,15 @@ class Server:
         server = await asyncio.start_server(self._met, host, port, limit=MOST_LINE_BYTES)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
+
+    async def open_on(self, listening: socket) -> None:
+        """Listen where others have been told to come to."""
+        server = await asyncio.start_server(self._met, sock=listening, limit=MOST_LINE_BYTES)
+        self._servers.append(server)
+
+    def leave(self) -> None:
+        """Another head takes over: whoever is here is not sent away, but finds the other."""
+        self._leaves = True
 
     async def close(self) -> None:
         for server in self._servers:
@@ -96,8 +108,10 @@ class Server:
         if line is not None:
             line.say(message)
 
-    def cut(self, worker: int) -> None:
-        """Hear nothing more of a worker, nor its store: without its agent it ends itself."""
+    def cut(self, worker: int, *, sent_away: bool = True) -> None:
+        """Hear nothing more of a worker, nor its store; one that is sent away ends itself."""
+        if worker in self._workers and sent_away and not self._leaves:
+            self._workers[worker].say(Over(INFRASTRUCTURE, "the others go on without it"))
         for line in (self._workers.pop(worker, None), *self._stores.pop(worker, ())):
             if line is not None:
                 line.close()

@@ -2,7 +2,7 @@
 
 Seats are numbered within an incarnation and a number is never used twice in it, so that a live
 resize can keep some, add others and take some away, and all sides mean the same seat by a number.
-Seat 0 holds the head of the job, and stays as long as the incarnation does.
+Seat 0 holds the head of the job at first; when it goes, another one does.
 """
 
 from collections.abc import Collection

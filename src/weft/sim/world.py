@@ -266,7 +266,7 @@ class World:
     def _lose_seats(self, run: Run, node: NodeId) -> None:
         """Whoever can trains on with the seats that are left; the others make no more progress."""
         left = Placement(tuple(seat for seat in run.placement.seats if seat.node != node))
-        wide_enough = left.width >= run.job.width.min_gpus and 0 in left.numbers
+        wide_enough = left.seats and left.width >= run.job.width.min_gpus
         if not (run.live and run.phase is Phase.RUNNING and wide_enough):
             self._break(run)
             return

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.train.heads import Heads
+
 LOCALHOST = "127.0.0.1"
 
 
@@ -23,6 +25,12 @@ class Contact:
     slots: Path
     host: str = LOCALHOST
     shard: int = 1
+    heads: Heads | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the agent that leads is now."""
+        return self.heads.address if self.heads else self.socket
 
 
 def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
@@ -30,6 +38,7 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
     socket = variables.get("WEFT_SOCKET")
     if not socket:
         return None
+    file = variables.get("WEFT_HEAD_FILE")
     return Contact(
         socket=socket,
         job=variables["WEFT_JOB"],
@@ -39,4 +48,12 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
         slots=Path(variables["WEFT_SLOTS"]),
         host=variables.get("WEFT_HOST", LOCALHOST),
         shard=int(variables.get("WEFT_SHARD", "1")),
+        heads=_heads(Path(file), socket) if file else None,
     )
+
+
+def _heads(file: Path, socket: str) -> Heads:
+    """As the file says; the variable may be older, where the head has moved meanwhile."""
+    heads = Heads(file, socket)
+    heads.look()
+    return heads

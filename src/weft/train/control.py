@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from weft.agent.messages import Message, Prepare, Pulse, Regroup, Welcome
+from weft.agent.messages import Message, Over, Prepare, Pulse, Ready, Regroup, Welcome
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import WorldError
 from weft.train.contact import Contact
@@ -22,6 +22,8 @@ from weft.train.protocol import Beat, Build, Cut, Deed, Discard, Order, Part, Sa
 from weft.train.wire import Wire
 
 PULSE_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.1  # between two looks whether another head leads
+HEADLESS_SECONDS: Final = 90.0  # longer than the agents of all pods look for one
 WORKER: Final = "worker"
 
 
@@ -91,17 +93,42 @@ class Control:
         self._building: Building | None = None
         self._changed = threading.Condition()
         self._gone = False
-        self._wire = Wire(contact, WORKER)
-        welcome = self._wire.next()
-        if not isinstance(welcome, Welcome):
-            raise WorldError("the agent did not welcome this worker", hint="is it another job's?")
-        self.welcome, self.hang_seconds = welcome, welcome.hang_seconds
         self._closed = threading.Event()
+        self._dismissed = False
+        self._wire, welcome = self._met()
+        self.welcome, self.hang_seconds = welcome, welcome.hang_seconds
         for work in (self._listen, self._beat):
             threading.Thread(target=work, name=f"weft{work.__name__}", daemon=True).start()
 
+    def _met(self) -> tuple[Wire, Welcome]:
+        """The head as it is now; where it may move, it may do so at this very moment."""
+        while True:
+            try:
+                wire = Wire(self.contact, WORKER)
+                welcome = wire.next()
+            except WorldError:
+                welcome = None
+                if self.contact.heads is None:
+                    raise
+            if isinstance(welcome, Welcome):
+                return wire, welcome
+            heads = self.contact.heads
+            if heads is None or isinstance(welcome, Over) or not heads.wait(HEADLESS_SECONDS):
+                raise WorldError(
+                    "the agent did not welcome this worker", hint="is it another job's?"
+                )
+
     def say(self, message: Message) -> None:
-        self._wire.say(message)
+        """Where the head may move, whoever leads next is told how this worker stands."""
+        if self.contact.heads is not None:
+            self.tell(message)
+        else:
+            self._wire.say(message)
+
+    def be_ready(self, warm_seconds: float) -> None:
+        with self._changed:
+            self.part.ready = True
+            self.say(Ready(warm_seconds, elastic=True))
 
     def tell(self, message: Message) -> None:
         """As `say`, where it does not matter if nobody hears it any more."""
@@ -127,8 +154,8 @@ class Control:
         """Say how far this worker is, and wait for what is to follow from it."""
         with self._changed:
             asking = self.part.ask(pending, why)
-        assert isinstance(asking, Say)
-        self.say(asking.message)
+            assert isinstance(asking, Say)
+            self.say(asking.message)
         return self.wait_order(seconds, asked=True)
 
     def step_out(self) -> None:
@@ -173,17 +200,44 @@ class Control:
         self._wire.close()
 
     def _listen(self) -> None:
-        for message in self._wire.hear():
-            with self._changed:
-                self._heed(message)
-                self._changed.notify_all()
+        while True:
+            for message in self._wire.hear():
+                with self._changed:
+                    self._heed(message)
+                    self._changed.notify_all()
+            if not self._moved():
+                break
         with self._changed:
             self._gone = True
             self._changed.notify_all()
         if not self._closed.is_set():
             _end_orphaned()
 
+    def _moved(self) -> bool:
+        """Whether another head leads by now; the training goes on meanwhile, for as long as it can.
+
+        One that was sent away has no other head: those who stay may have gone on without it.
+        """
+        heads = self.contact.heads
+        while heads is not None and not (self._closed.is_set() or self._dismissed):
+            if not heads.wait(HEADLESS_SECONDS):
+                return False
+            try:
+                wire = Wire(self.contact, WORKER)
+            except WorldError:
+                continue  # it is gone as well
+            with self._changed:
+                self._wire.close()
+                self._wire = wire
+                self.carry_out(self.part.move())
+                self._changed.notify_all()
+            for told in heads.moved:
+                told()
+            return True
+        return False
+
     def _heed(self, message: Message) -> None:
+        self._dismissed = self._dismissed or isinstance(message, Over)
         self.carry_out(self.part.heard(message))
 
     def carry_out(self, deeds: Iterable[Deed]) -> None:
@@ -217,8 +271,14 @@ class Control:
         self.carry_out([self.part.built(building.order.epoch, why)])
 
     def _beat(self) -> None:
-        while not self._closed.wait(PULSE_SECONDS):
-            self.tell(self._pulse())
+        """Signs of life, and an eye on who leads: a head that is cut off ends no connection."""
+        heads, looks = self.contact.heads, 0
+        while not self._closed.wait(PULSE_SECONDS if heads is None else LOOK_SECONDS):
+            looks += 1
+            if heads is not None and heads.is_newer():
+                self._wire.cut()
+            if heads is None or looks % round(PULSE_SECONDS / LOOK_SECONDS) == 0:
+                self.tell(self._pulse())
 
 
 def _end_orphaned() -> None:

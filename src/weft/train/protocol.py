@@ -27,6 +27,7 @@ from weft.agent.messages import (
     Committed,
     Drain,
     Halt,
+    Here,
     Members,
     Message,
     NotBuilt,
@@ -99,6 +100,10 @@ class Part:
         self.drain = self.save = False
         self.prepared: Prepare | None = None
         self._orders: deque[Order] = deque()
+        self.latest = 0  # the newest epoch that it was told of
+        self.ready = False
+        self.asking: Broken | None = None  # what was said and not answered yet
+        self._outside = True
         self._behind = self._answered = False
         self._told = NOWHERE
 
@@ -121,6 +126,7 @@ class Part:
 
     def heard(self, message: Message) -> list[Deed]:
         """The agent has said this."""
+        self.latest = max(self.latest, getattr(message, "epoch", 0))
         match message:
             case Prepare():
                 self.prepared = message
@@ -150,8 +156,31 @@ class Part:
         while self._orders:
             order = self._orders.popleft()
             if not (asked and isinstance(order, Arm)):
+                self._outside = isinstance(order, Standby)
+                self.asking = None
                 return order
         return None
+
+    # ----------------------------------------------------------------------------- another head
+
+    @property
+    def here(self) -> Here:
+        """How this worker stands, for a head that does not know it."""
+        inside = () if self._outside else self.members
+        epoch = 0 if self._outside else self.epoch
+        return Here(epoch, self.latest, inside, self.committed, self.ready, self._is_settled)
+
+    @property
+    def _is_settled(self) -> bool:
+        asks = self.asking is not None or self._answered
+        return not (self.fresh or asks or self.prepared or self.is_halted or self.is_armed)
+
+    def move(self) -> list[Deed]:
+        """Another head leads: what the one before has ordered, and nobody follows yet, is void."""
+        self._orders.clear()
+        deeds: list[Deed] = self._give_up(self.latest) if self._outside else []
+        asked = [Say(self.asking)] if self.asking is not None else []
+        return [*deeds, Say(self.here), Beat(), *asked]
 
     def _give_up(self, epoch: int) -> list[Deed]:
         if self.prepared is None or self.prepared.epoch > epoch:
@@ -205,7 +234,9 @@ class Part:
 
     def may_join(self, order: Arm) -> bool:
         """Whether the epoch that one outside is called to is still what it has built."""
-        return self.prepared is not None and self.prepared.epoch == order.epoch
+        may = self.prepared is not None and self.prepared.epoch == order.epoch
+        self._outside = not may
+        return may
 
     def switch(self) -> Prepare:
         """The next step belongs to the epoch that was prepared."""
@@ -221,7 +252,8 @@ class Part:
         does not know what became of it.
         """
         self._orders.clear()
-        return Say(Broken(self.epoch, self.committed, pending, why[:500]))
+        self.asking = Broken(self.epoch, self.committed, pending, why[:500])
+        return Say(self.asking)
 
     def must_apply(self, order: Regroup, pending: int) -> bool:
         """Whether the step in hand was applied by somebody, so that it counts."""
@@ -251,4 +283,4 @@ class Part:
 
     def _enter(self, epoch: int, members: Members, joiners: Members) -> None:
         self.epoch, self.members, self.joiners = epoch, members, joiners
-        self.fresh = True
+        self.fresh, self._outside = True, False

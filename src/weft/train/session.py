@@ -19,7 +19,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from weft.agent.messages import NOWHERE, STATELESS, Farewell, Leaving, Pulse, Ready
+from weft.agent.messages import NOWHERE, STATELESS, Farewell, Leaving, Pulse
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.crash import passing
 from weft.model.errors import SpecError
@@ -550,7 +550,7 @@ class Session(Member):
             yield from self._hand_out(replace(batch, last=True), 0, self._global_batch)
         self.result = Result.OUTSIDE
         passing("warmed")
-        control.say(Ready(time.monotonic() - began, elastic=True))
+        control.be_ready(time.monotonic() - began)
         passing("ready")
 
     # ------------------------------------------------------------------- snapshots and the end

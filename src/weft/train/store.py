@@ -20,14 +20,23 @@ STORE: Final = "store"
 
 
 class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
-    """The keys below one prefix of the agent's store."""
+    """The keys below one prefix of the agent's store; one that follows, of whichever head leads."""
 
-    def __init__(self, contact: Contact, prefix: str, timeout: timedelta) -> None:
+    def __init__(
+        self, contact: Contact, prefix: str, timeout: timedelta, *, follows: bool = False
+    ) -> None:
         super().__init__()
+        self.follows = follows and contact.heads is not None
         self._contact, self._prefix = contact, prefix
         self.told: list[bytes] = []  # by this member and by the others
         self._seconds = timeout.total_seconds()
-        self._wire = Wire(contact, STORE)
+        self._term = contact.heads.term if contact.heads else 0
+        self._wire: Wire | None = None
+        try:
+            self._wire = Wire(contact, STORE)
+        except WorldError:
+            if not self.follows:
+                raise
 
     def set(self, key: str, value: str | bytes) -> None:
         self.told.append(b64decode(_text(value)))
@@ -71,7 +80,18 @@ class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
         return AgentStore(self._contact, self._prefix, timedelta(seconds=self._seconds))
 
     def close(self) -> None:
-        self._wire.close()
+        if self._wire is not None:
+            self._wire.close()
+
+    def follow(self) -> None:
+        """Go to the head that leads, where it is another one than before."""
+        heads = self._contact.heads
+        if not self.follows or heads is None or (self._wire and heads.term == self._term):
+            return
+        term = heads.term
+        wire = Wire(self._contact, STORE)
+        self.close()
+        self._wire, self._term = wire, term
 
     def _found(self, key: str, seconds: float) -> Answer:
         answer = self._ask(Ask("get", self._prefix + key, wait_seconds=seconds))
@@ -86,6 +106,8 @@ class AgentStore(dist.Store):  # type: ignore[name-defined,misc]
         return answer
 
     def _ask(self, ask: Ask) -> Answer:
+        if self._wire is None:
+            raise WorldError("the agent's store is gone")
         self._wire.say(ask)
         answer = self._wire.next()
         if not isinstance(answer, Answer):

@@ -7,7 +7,8 @@ worker has told stays told when it is lost.
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -28,18 +29,31 @@ class StoreGather:
     """One meeting after the other; whoever has come to one has heard all of those before it."""
 
     def __init__(self, contact: Contact) -> None:
-        self._me = contact.worker
-        self._store = AgentStore(contact, PREFIX, timedelta())
-        self._told: list[str] = []
-        self._old: list[str] = []
+        self._me, self._contact = contact.worker, contact
+        self._store = AgentStore(contact, PREFIX, timedelta(), follows=True)
+        self._told: dict[str, bytes] = {}
+        self._old: dict[str, bytes] = {}
+        if contact.heads is not None:
+            contact.heads.moved.append(self._tell_again)
 
     def tell(self, meeting: str, value: Tensor) -> None:
-        """Let the others have it."""
-        self._old, self._told = self._told, []
-        for number, piece in enumerate(_pieces(_packed(value))):
-            self._told.append(f"{meeting}/{self._me}/{number}")
-            self._store.set(self._told[-1], piece)
-        self._store.told.clear()
+        """Let the others have it; if the head is lost meanwhile, the next one will be told."""
+        pieces = enumerate(_pieces(_packed(value)))
+        told = {f"{meeting}/{self._me}/{number}": piece for number, piece in pieces}
+        self._old, self._told = self._told, told
+        try:
+            self._store.follow()
+            _set(self._store, told)
+        except WorldError:
+            if not self._store.follows:
+                raise
+
+    def _tell_again(self) -> None:
+        """Another head's store knows nothing, and whoever is behind still waits for it."""
+        with suppress(WorldError):
+            store = AgentStore(self._contact, PREFIX, timedelta())
+            _set(store, {**self._old, **self._told})
+            store.close()
 
     def hear(self, meeting: str, worker: int, seconds: float) -> Tensor | None:
         """What it has told; None if it has not within that time."""
@@ -57,18 +71,29 @@ class StoreGather:
 
     def close(self) -> None:
         """All have been heard, so nobody wants what was told before."""
-        for key in self._old:
-            self._store.delete_key(key)
-        self._old = []
+        old, self._old = self._old, {}
+        try:
+            for key in old:
+                self._store.delete_key(key)
+        except WorldError:
+            if not self._store.follows:
+                raise
 
     def _get(self, key: str, seconds: float) -> bytes | None:
         self._store.set_timeout(timedelta(seconds=seconds))
         try:
+            self._store.follow()
             return self._store.get(key)
         except WorldError:
             return None
         finally:
             self._store.told.clear()
+
+
+def _set(store: AgentStore, told: Mapping[str, bytes]) -> None:
+    for key, piece in told.items():
+        store.set(key, piece)
+    store.told.clear()
 
 
 def _packed(value: Tensor) -> bytes:

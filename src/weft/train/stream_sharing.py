@@ -7,7 +7,9 @@ because there is no epoch yet in which anyone could be asked.
 """
 
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -21,6 +23,7 @@ from weft.train.store import AgentStore
 
 PREFIX: Final = "samples/"
 LOOK_SECONDS: Final = 0.2
+PAUSE_SECONDS: Final = 0.01
 
 
 class StreamSharing:
@@ -33,6 +36,8 @@ class StreamSharing:
         self._asker: SampleAsker | None = None
         self._led: tuple[int, Loader] | None = None
         self._changed = threading.Condition()
+        if contact.heads is not None:
+            contact.heads.moved.append(self._tell_again)
 
     def arrange(self, loader: Loader, epoch: int, loop: int, members: tuple[int, ...]) -> None:
         """Before a step: `members` are those who may read, in their order."""
@@ -48,7 +53,7 @@ class StreamSharing:
         loader.follow(None)
         if self._giver is None and len(members) > 1:
             self._giver = SampleGiver(self._contact.host, self._contact.key, self._read)
-            self._tell(self._giver.address)
+            self._tell_first(self._giver.address)
         with self._changed:
             self._led = loop, loader
             self._changed.notify_all()
@@ -73,6 +78,20 @@ class StreamSharing:
             raise Gone("that loop is over")
         return loader.read_for_another(share)
 
+    def _tell_first(self, address: str) -> None:
+        """If there is no head at the moment, the next one will be told."""
+        try:
+            self._tell(address)
+        except WorldError:
+            if self._contact.heads is None:
+                raise
+
+    def _tell_again(self) -> None:
+        """Another head's store does not know where the reader is."""
+        with suppress(WorldError):
+            if self._giver is not None:
+                self._tell(self._giver.address)
+
     def _tell(self, address: str) -> None:
         self._store().set(str(self._contact.worker), address)
 
@@ -82,9 +101,10 @@ class StreamSharing:
             try:
                 while not self._halted():
                     try:
+                        store.follow()
                         return store.get(str(reader)).decode()
                     except WorldError:
-                        continue  # it has not come to its step yet
+                        time.sleep(PAUSE_SECONDS)  # it has not come to its step yet
             finally:
                 store.close()
             raise Gone("the epoch is over")
@@ -92,4 +112,5 @@ class StreamSharing:
         return find
 
     def _store(self) -> AgentStore:
-        return AgentStore(self._contact, PREFIX, timedelta(seconds=LOOK_SECONDS))
+        seconds = timedelta(seconds=LOOK_SECONDS)
+        return AgentStore(self._contact, PREFIX, seconds, follows=True)

@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 from weft.agent.messages import Envelope, Hello, Message, decode, encode
 from weft.model.errors import WorldError
@@ -15,7 +16,7 @@ class Wire:
 
     def __init__(self, contact: Contact, role: str) -> None:
         self._contact = contact
-        self._socket = _connected(contact.socket)
+        self._socket = _connected(contact.address)
         self._reader = self._socket.makefile("rb")
         self._lock = threading.Lock()
         self._said = self._heard = 0
@@ -48,6 +49,11 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def cut(self) -> None:
+        """From any thread: whoever listens here hears the end."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _line(self) -> bytes:
         try:

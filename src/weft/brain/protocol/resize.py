@@ -147,6 +147,6 @@ def left_of(state: BrainState, slot: int, gone_nodes: Collection[str]) -> Placem
 
 
 def can_train_on(state: BrainState, slot: int, left: Placement) -> bool:
-    """A job lives as long as its head does and it is no narrower than it may be."""
+    """A job lives as long as it is no narrower than it may be; who leads it, the world knows."""
     width = state.spec(slot).width
-    return 0 in left.numbers and width.min_gpus <= left.width <= width.max_gpus
+    return bool(left.seats) and width.min_gpus <= left.width <= width.max_gpus

@@ -1,8 +1,9 @@
 """Shrink steps: which seats a job could leave, first to last, and which of them only together.
 
-Seat 0 holds the head and is never left. Otherwise a job leaves the nodes on which it has fewest
-first. One that is network-packed leaves whole nodes, its head's own last: seat by seat it would
-come to be spread thinly over two nodes, and share a network card with whoever follows (AFS).
+The first seat that a job has holds its head, as a rule, and is never left. Otherwise it leaves the
+nodes on which it has fewest first. One that is network-packed leaves whole nodes, its head's own
+last: seat by seat it would come to be spread thinly over two nodes, and share a network card with
+whoever follows (AFS).
 """
 
 from collections.abc import Iterator
@@ -37,19 +38,19 @@ def shrink_steps(
     placement: Placement, usable: frozenset[NodeId], *, packed: bool
 ) -> Iterator[ShrinkStep]:
     """First to last; only on nodes that can be used, for elsewhere nobody gains by it."""
-    on_node = placement.gpus_by_node
+    on_node, first = placement.gpus_by_node, min(placement.numbers)
     seats = sorted(placement.seats, key=lambda seat: (on_node[seat.node], -seat.number))
     if not packed:
-        yield from _one_by_one(seat for seat in seats if seat.node in usable)
+        yield from _one_by_one((seat for seat in seats if seat.node in usable), first)
         return
-    home = next(seat.node for seat in seats if seat.number == 0)
+    home = next(seat.node for seat in seats if seat.number == first)
     for node in dict.fromkeys(seat.node for seat in seats if seat.node != home):
         if node not in usable:
             return
         yield ShrinkStep(tuple(seat for seat in seats if seat.node == node), whole=True)
     if home in usable:
-        yield from _one_by_one(seat for seat in seats if seat.node == home)
+        yield from _one_by_one((seat for seat in seats if seat.node == home), first)
 
 
-def _one_by_one(seats: Iterator[Seat]) -> Iterator[ShrinkStep]:
-    return (ShrinkStep((seat,)) for seat in seats if seat.number and seat.gpus)
+def _one_by_one(seats: Iterator[Seat], first: int) -> Iterator[ShrinkStep]:
+    return (ShrinkStep((seat,)) for seat in seats if seat.number != first and seat.gpus)

@@ -27,7 +27,6 @@ from weft.brain.event import (
     Verb,
 )
 from weft.kube.gpu_names import short_name
-from weft.kube.names import HEAD_SEAT
 from weft.kube.node_rules import type_taint
 from weft.kube.operator.leaving import fenced
 from weft.kube.operator.patience import patience
@@ -94,10 +93,9 @@ def phase_seen(job: JobSight, pods: Sequence[PodSight], *, has_pods: bool = True
 
 
 def _are_there(job: JobSight, present: Collection[int]) -> bool:
-    """All that were not still on their way; of a job that outlives its workers, the head."""
+    """All that were not still on their way; of a job that outlives its workers, any."""
     seats = _settled(job)
-    needed = {HEAD_SEAT} if job.is_live else seats
-    return bool(seats) and needed <= set(present)
+    return bool(seats & set(present)) if job.is_live else bool(seats) and seats <= set(present)
 
 
 def _settled(job: JobSight) -> frozenset[int]:
@@ -352,7 +350,7 @@ def _stop(look: Look, job: JobSight) -> Step:
     drained = asked_to_leave(mine)
     if job.epoch == epoch and not on_record and (live or drained or not look.rules.pods):
         return look.deeds(RecordStopping(epoch, _why_stopped(look, drained)))
-    if (leaving := to_delete(_first_to_leave(look, mine, live))) is not None:
+    if (leaving := to_delete(_first_to_leave(look, job, mine, live))) is not None:
         return look.deeds(leaving)
     if live:
         return fenced(look, live)
@@ -371,10 +369,10 @@ def _why_stopped(look: Look, drained: PodSight | None) -> str:
 
 
 def _first_to_leave(
-    look: Look, mine: Mapping[int, PodSight], live: Sequence[PodSight]
+    look: Look, job: JobSight, mine: Mapping[int, PodSight], live: Sequence[PodSight]
 ) -> Sequence[PodSight]:
     """A live job is drained by its head: the others leave with it, all at the end of one step."""
-    head = mine.get(HEAD_SEAT)
+    head = mine.get(job.headship.seat)
     if not look.belief.live or head is None or not head.live or head.node in look.lost:
         return live
     return (head,)

@@ -18,6 +18,7 @@ from weft.kube.client.backoff import Backoff
 from weft.kube.client.lease import Leadership
 from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
+from weft.kube.names import HEAD_SEAT
 from weft.kube.node_rules import NodeRules
 from weft.kube.operator.allowance import Allowance
 from weft.kube.operator.faults import Faults
@@ -29,11 +30,17 @@ from weft.kube.operator.step import Rules
 from weft.kube.operator.term import OpenJournal, Term, TermSettings
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.authority import certificates_in
+from weft.kube.reports.headship import FIRST, Headship
 from weft.kube.reports.listener import Address, TlsFiles
 from weft.kube.reports.meeting import Meetings
 from weft.kube.reports.payload import Report
 from weft.kube.reports.refusal import Refusal
-from weft.kube.reports.server import Probes, ReportServer, WorkerIdentity
+from weft.kube.reports.server import (
+    Outlook,
+    Probes,
+    ReportServer,
+    WorkerIdentity,
+)
 from weft.kube.reports.tokens import Tokens
 from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
@@ -165,12 +172,28 @@ class Operator:
         job = term.jobs.items.get(sight.key)
         if job is not None and job.uid != sight.owner:
             return None
-        return WorkerIdentity(namespace, sight.job, sight.epoch, sight.seat, sight.owner)
+        head = HEAD_SEAT if job is None or job.epoch != sight.epoch else job.headship.seat
+        return WorkerIdentity(namespace, sight.job, sight.epoch, sight.seat, sight.owner, head)
 
     def epoch_of(self, namespace: str, job: str) -> int | None:
         term = self._term
         sight = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
         return None if sight is None else sight.epoch
+
+    def headship(self, namespace: str, job: str) -> Headship:
+        term = self._term
+        sight = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
+        return FIRST if sight is None else sight.headship
+
+    async def put_on_record(self, worker: WorkerIdentity, headship: Headship) -> None:
+        """What the hands held back until another seat leads goes on: they see the record."""
+        if self._term is not None:
+            key = f"{worker.namespace}/{worker.job}"
+            await self._term.record_headship(key, worker.epoch, headship)
+
+    def outlook(self, namespace: str, job: str) -> Outlook:
+        term = self._term
+        return Outlook() if term is None else term.outlook(f"{namespace}/{job}")
 
     def hear(self, worker: WorkerIdentity, report: Report) -> None:
         """A worker's word: into the status at leisure, and to the brain where it measures work."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft.brain.event import JobMeasured
-from weft.kube.names import HEAD_SEAT
 from weft.kube.operator.sight import JobSight
 from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import WorkerIdentity
@@ -92,7 +91,7 @@ class Speeds:
         speed, steps = report.speed, report.done or 0.0
         if speed is None and not report.live:
             return self._between(key, worker, steps, now)
-        if worker.seat != HEAD_SEAT:
+        if not worker.is_head:
             return None
         counted = self._counted_speed(key, worker, seats.width, steps, now)
         if speed is None or counted is None or speed.width != max(seats.width, 1):

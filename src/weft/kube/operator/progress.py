@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from weft.kube.names import HEAD_SEAT
 from weft.kube.operator.status import stamp
 from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import WorkerIdentity
@@ -65,7 +64,7 @@ class Progress:
         if before is not None and before.epoch == worker.epoch:
             head = (before.live, before.width, before.paused_seconds)
             told = replace(told, live=head[0], width=head[1], paused_seconds=head[2])
-        if worker.seat == HEAD_SEAT and report.live is not None:
+        if worker.is_head and report.live is not None:
             width = int(report.metrics.get(WIDTH, 0)) or None
             paused = report.paused_seconds
             told = replace(told, live=report.live, width=width, paused_seconds=paused)

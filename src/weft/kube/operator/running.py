@@ -6,9 +6,9 @@ joined are created, and when all are where they belong the brain hears of it. Wh
 crash finds the record and does the same, with nobody waiting for the answer.
 
 A job whose head says that it can be resized while it trains (it is *live*) outlives workers that
-are drained or lost with their node, as long as its head is there and it is no narrower than it may
-be: the record is cut to what is left, and the brain lets the other seats go. Any other job stops
-when it loses a worker.
+are drained or lost with their node, as long as it is no narrower than it may be: the record is cut
+to what is left, and the brain lets the other seats go. If its head was among them, another seat is
+given time to lead. Any other job stops when it loses a worker.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
-from weft.kube.names import HEAD_SEAT, pod_name
+from weft.kube.names import pod_name
 from weft.kube.operator.leaving import fenced
 from weft.kube.operator.patience import patience
 from weft.kube.operator.sight import JobSight, PodSight
@@ -53,20 +53,23 @@ def run(look: Look, job: JobSight) -> Step:
         return failed(look, job, crew.all)
     if have_finished(crew.seats.numbers - job.joining, crew.settled):
         return _finish(look, crew)
-    for change in (_record_order, _give_up_joiners, _lose):
+    look = _watched(look, crew)
+    for change in (_stay_headless, _record_order, _give_up_joiners, _lose):
         if (step := change(look, job, crew)) is not None:
             return step
-    return _converge(look, job, crew)
+    return _until_led(look, _converge(look, job, crew))
 
 
 @dataclass(frozen=True, slots=True)
 class _Crew:
     """Pods of the present incarnation by seat, and those that have to go.
 
-    `settled` were there before the last resize, `joiners` come with it.
+    `settled` were there before the last resize, `joiners` come with it; on the seat that leads is
+    the `head`, if anybody is.
     """
 
     seats: Placement
+    head: PodSight | None
     settled: Mapping[int, PodSight]
     joiners: Mapping[int, PodSight]
     leaving: tuple[PodSight, ...]
@@ -88,10 +91,43 @@ def _crew(look: Look, job: JobSight) -> _Crew:
     leaving = [pod for number, pod in mine.items() if number not in seats.numbers]
     return _Crew(
         seats,
+        mine.get(job.headship.seat),
         {number: pod for number, pod in mine.items() if number in steady},
         {number: pod for number, pod in mine.items() if number in job.joining},
         tuple(pod for pod in (*leaving, *strays) if pod.live),
     )
+
+
+def _watched(look: Look, crew: _Crew) -> Look:
+    """Since when nobody leads, if nobody does: whoever comes to is on record then."""
+    head = crew.head
+    led = head is not None and head.live and head.node not in look.lost
+    since = None if led or not look.belief.live else look.note.headless_since or look.now
+    return replace(look, note=replace(look.note, headless_since=since))
+
+
+def _led_by(look: Look) -> float | None:
+    """When another seat has to lead."""
+    since = look.note.headless_since
+    return None if since is None else since + look.rules.head_seconds
+
+
+def _until_led(look: Look, step: Step) -> Step:
+    """The same, and a look when it is time to give up."""
+    until = _led_by(look)
+    if until is None or step.events:
+        return step
+    return replace(step, look_at=until if step.look_at is None else min(step.look_at, until))
+
+
+def _stay_headless(look: Look, job: JobSight, crew: _Crew) -> Step | None:
+    """Nobody has come to lead: the job begins again."""
+    until = _led_by(look)
+    if until is None or look.now < until:
+        return None
+    head = crew.head
+    node = NodeId(head.node) if head is not None and head.node else crew.seats.seats[0].node
+    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node, failure_of(head)))
 
 
 def _finish(look: Look, crew: _Crew) -> Step:
@@ -171,10 +207,12 @@ def _lose(look: Look, job: JobSight, crew: _Crew) -> Step | None:
     if not gone | fading:
         return None
     left = crew.seats.only(steady - gone - fading)
-    if not look.belief.live or HEAD_SEAT not in left.numbers or not _is_enough(job, left):
+    if not look.belief.live or not _is_enough(job, left):
         return _worker_lost(look, crew, gone | fading)
     if not gone:
         return None  # they leave at the end of a step, and then they are gone
+    if job.headship.seat in gone:
+        return look.waiting(_led_by(look))
     state = State.RESIZING if look.belief.resizing or job.joining else State.RUNNING
     kept = crew.seats.only(crew.seats.numbers - gone)
     why = f"{_named(look, crew, gone)} left; {left.width} GPUs train on"
@@ -182,7 +220,8 @@ def _lose(look: Look, job: JobSight, crew: _Crew) -> Step | None:
 
 
 def _is_enough(job: JobSight, left: Placement) -> bool:
-    return job.spec is not None and left.width >= job.spec.resources.width.least
+    least = None if job.spec is None else job.spec.resources.width.least
+    return bool(left.seats) and least is not None and left.width >= least
 
 
 def _worker_lost(look: Look, crew: _Crew, numbers: Collection[int]) -> Step:

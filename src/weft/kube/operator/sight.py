@@ -24,6 +24,7 @@ from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib,
 from weft.kube.operator.stored_spec import read_stored
 from weft.kube.pod_requests import NOTHING, PodRequests, pod_requests
 from weft.kube.quantity import gib, parse_quantity
+from weft.kube.reports.headship import Headship, read_headship
 from weft.kube.reports.payload import Unit
 from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import TrainingJobSpec
@@ -239,6 +240,11 @@ class JobSight:
         return None if found is None else bool(found)
 
     @property
+    def headship(self) -> Headship:
+        """Who leads the workers of this epoch, as far as that is on record."""
+        return read_headship(self.status.get("decision", {}).get("head"))
+
+    @property
     def held_up(self) -> str:
         """What is on record of workers that should be gone and are not."""
         return self._condition(HELD_UP)
@@ -293,7 +299,7 @@ class JobSight:
     def check(self) -> None:
         """Whatever will be asked of its status can be answered; else this raises, here and now."""
         decided = (self.epoch, self.placement, self.plan, self.serial, self.joining, self.next_seat)
-        told = (self.held_up, self.past, self.work_saved)
+        told = (self.held_up, self.past, self.work_saved, self.headship)
         others = (self.is_live, told, self.execution, self.ended)
         hash((decided, others))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.brain.event import Past
 from weft.kube.operator.sight import HELD_UP, SET_ASIDE, JobSight
+from weft.kube.reports.headship import Headship
 from weft.kube.seat_runs import runs_of, seats_of
 from weft.model.decision import Assignment
 from weft.model.placement import Placement, Seat
@@ -21,7 +22,7 @@ from weft.model.state import State
 Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
 # What is said of a decision after it was made, and does not hold for the next one.
-OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live")
+OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,12 @@ def seats_patch(
         }
     )
     return _guarded(job, status)
+
+
+def head_patch(job: JobSight, headship: Headship) -> Patch:
+    """Who leads its workers from now on; all else stays as it is."""
+    head = {"seat": headship.seat, "term": headship.term, "lost": list(headship.lost) or None}
+    return _guarded(job, {"decision": {"head": head}})
 
 
 def standing_patch(job: JobSight, standing: Standing, now: float) -> Patch:

@@ -27,6 +27,7 @@ class Rules:
     stuck_seconds: float = 120.0
     join_seconds: float = 300.0
     fence_seconds: float = 60.0
+    head_seconds: float = 30.0
     keep_seconds: float | None = None
 
 
@@ -71,6 +72,7 @@ class Note:
     unschedulable_since: float | None = None
     stuck_since: float | None = None
     joining_since: float | None = None
+    headless_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ from weft.kube.operator.course import next_step
 from weft.kube.operator.faults import Faults, job_of
 from weft.kube.operator.figures import measure, tell_decision, tell_lags, tell_waits
 from weft.kube.operator.hands import Hands
+from weft.kube.operator.headships import record
 from weft.kube.operator.leaving import HeldUp, held_up, with_held_up
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.measuring import Speeds
@@ -82,6 +83,8 @@ from weft.kube.operator.step import Belief, Look, Note, Rules, Step
 from weft.kube.operator.turns import Turns
 from weft.kube.operator.waitbook import WaitBook
 from weft.kube.pods import WorkerSettings
+from weft.kube.reports.headship import Headship
+from weft.kube.reports.server import Outlook
 from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.queue import QueueTree
@@ -406,6 +409,23 @@ class Term:
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
         )
+
+    def outlook(self, key: str) -> Outlook:
+        """Which of its seats are about to go, or sit on nodes that take nobody any more."""
+        job = self.jobs.items.get(key)
+        if job is None:
+            return Outlook(stopping=True)
+        mine = [pod for pod in self._pods_of.get(key, {}).values() if pod.epoch == job.epoch]
+        closed = sorted(pod.seat for pod in mine if pod.deleting or self._is_closed(pod.node))
+        return Outlook(tuple(closed), job.deleting or job.cancelled or job.state == "Stopping")
+
+    async def record_headship(self, key: str, epoch: int, headship: Headship) -> None:
+        log.info("head_moves", job=key, epoch=epoch, seat=headship.seat, term=headship.term)
+        await record(self._api, self, key, epoch, headship)
+
+    def _is_closed(self, node: str) -> bool:
+        sight = self.nodes.items.get(node)
+        return sight is None or sight.closed or not sight.ready
 
     def _paused_seconds(self, key: str, belief: Belief) -> float | None:
         order = belief.resizing

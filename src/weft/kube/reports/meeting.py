@@ -1,30 +1,37 @@
 """Where the workers of a job find their head.
 
-A job that is resized while it trains has one agent that leads, on its first seat, and others that
-join it from pods that may come and go. The head says at which address it listens and by which key
-its own are known; the others ask. Both go through the operator, because it alone knows which pod
-belongs to which job and epoch: a pod reads and writes for its own job only, and only the head
-writes.
+A job that is resized while it trains has one agent that leads, on its first seat to begin with, and
+others that join it from pods that may come and go. The head says at which address it listens and by
+which key its own are known; the others ask. Both go through the operator, because it alone knows
+which pod belongs to which job and epoch: a pod reads and writes for its own job only, and only the
+head writes.
 
-What was said is held in memory and nowhere else. The head repeats it with its reports, so an
-operator that has just begun to lead knows it again after a moment. It is forgotten with the epoch.
+Who leads is on record (`weft.kube.reports.headship`). Where it listens is held in memory and
+nowhere else. The head repeats it with its reports, so an operator that has just begun to lead knows
+it again after a moment. It is forgotten with the epoch.
 """
 
+import asyncio
 import ipaddress
 import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
+from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, Field
 
+from weft.kube.names import HEAD_SEAT
+from weft.kube.reports.headship import FIRST, Headship
 from weft.kube.reports.payload import Closed, Count, checked
 from weft.kube.reports.refusal import Refusal
 
 MOST_HEADS: Final = 20_000
 RETRY_SECONDS: Final = 1.0
 HIGHEST_PORT: Final = 65_535
+MOST_TERMS: Final = 1_000_000
+MOST_LOST: Final = 1_024
 KEY: Final = re.compile("([0-9a-f]{2}){16,128}")
 
 
@@ -35,13 +42,15 @@ class Head:
     epoch: int
     address: str
     key: str = field(repr=False)
+    headship: Headship = FIRST
 
     @property
     def answer(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "address": self.address, "key": self.key}
+        told = {"epoch": self.epoch, "address": self.address, "key": self.key}
+        return {**told, "term": self.headship.term, "lost": self.headship.lost}
 
 
-def read_head(body: bytes, *, epoch: int) -> Head:
+def read_head(body: bytes, *, epoch: int, seat: int = HEAD_SEAT) -> Head:
     """What the head of that epoch says of itself, or a `Refusal`."""
     said = checked(_Said, body)
     if said.epoch != epoch:
@@ -50,7 +59,9 @@ def read_head(body: bytes, *, epoch: int) -> Head:
             f"this pod is of epoch {epoch} and speaks of epoch {said.epoch}",
             hint="Send the epoch in $WEFT_EPOCH.",
         )
-    return Head(said.epoch, said.address, said.key)
+    if seat != HEAD_SEAT and said.term == 1:
+        raise Refusal(403, "this pod is not the head of its job", hint="Ask for the head by GET.")
+    return Head(said.epoch, said.address, said.key, Headship(seat, said.term, tuple(said.lost)))
 
 
 class Meetings:
@@ -59,9 +70,14 @@ class Meetings:
     def __init__(self, most: int = MOST_HEADS) -> None:
         self._most = most
         self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._heads)
+
+    def turn(self, job: str) -> asyncio.Lock:
+        """Of those who say that they lead a job, one at a time is heard."""
+        return self._turns.setdefault(job, asyncio.Lock())
 
     def say(self, job: str, head: Head) -> None:
         self._heads[job] = head
@@ -109,3 +125,5 @@ class _Said(Closed):
     epoch: Count
     address: Annotated[str, Field(max_length=64), AfterValidator(_address)]
     key: Annotated[str, Field(max_length=256), AfterValidator(_key)]
+    term: Annotated[int, Field(ge=1, le=MOST_TERMS)] = 1
+    lost: Annotated[list[Count], Field(max_length=MOST_LOST)] = Field(default_factory=list)

@@ -13,7 +13,7 @@ import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import HEAD_SEAT
 from weft.kube.reports.answers import answer, refused
+from weft.kube.reports.headship import Headship
 from weft.kube.reports.limits import USUAL, Crowd, Limits, Rates
 from weft.kube.reports.listener import Address, Connection, Listener, TlsFiles
 from weft.kube.reports.meeting import Meetings, read_head
@@ -45,13 +46,19 @@ log = Log("reports")
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Whose worker a pod is; `owner` is the uid of its job, and seat 0 holds the job's head."""
+    """Whose worker a pod is; `owner` is the uid of its job, and `head` the seat that leads it."""
 
     namespace: str
     job: str
     epoch: int
     seat: int
     owner: str = ""
+    head: int = HEAD_SEAT
+
+    @property
+    def is_head(self) -> bool:
+        """Whether it speaks for its job."""
+        return self.seat == self.head
 
 
 class Directory(Protocol):
@@ -64,6 +71,30 @@ class Directory(Protocol):
     def epoch_of(self, namespace: str, job: str) -> int | None:
         """The job's present epoch, or None where there is no such job."""
         ...
+
+    def headship(self, namespace: str, job: str) -> Headship:
+        """Who leads the workers of that job, as it is on record."""
+        ...
+
+    async def put_on_record(self, worker: WorkerIdentity, headship: Headship) -> None:
+        """Who leads from now on, or a `Refusal`."""
+        ...
+
+    def outlook(self, namespace: str, job: str) -> "Outlook":
+        """What its head should know before it has another one lead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is about to happen to a job: seats that go, or sit where none should; or its end."""
+
+    closed: tuple[int, ...] = ()
+    stopping: bool = False
+
+    @property
+    def answer(self) -> dict[str, object]:
+        return {"closed": self.closed, "stopping": self.stopping}
 
 
 Sink = Callable[[WorkerIdentity, Report], None]
@@ -229,7 +260,7 @@ class ReportServer:
     async def _report(self, route: ReportRoute, request: web.Request) -> web.Response:
         identity = self._identity(_caller.get(), request.match_info)
         # The head is the one that usually reports: the others do not use up its share.
-        self._reports.take((identity.namespace, identity.job, identity.seat == HEAD_SEAT))
+        self._reports.take((identity.namespace, identity.job, identity.is_head))
         with self._tenants.one_more(identity.namespace):
             report = route.read(await self._body(request, route.media_types))
         # Reading took its time: look again whether it still may be heard.
@@ -238,25 +269,37 @@ class ReportServer:
         return answer({"accepted": True, "left_out": report.left_out})
 
     async def _say_where(self, request: web.Request) -> web.Response:
-        """The head of a job tells where it listens."""
+        """The head of a job tells where it listens, or another seat claims to lead.
+
+        It hears which seats are about to go: nobody should lead from there.
+        """
         identity = self._identity(_caller.get(), request.match_info)
-        if identity.seat != HEAD_SEAT:
-            raise Refusal(
-                403, "this pod is not the head of its job", hint="Ask for the head by GET."
-            )
-        self._reports.take((identity.namespace, identity.job, MEETING))
+        self._reports.take((identity.namespace, identity.job, MEETING, identity.seat))
         with self._tenants.one_more(identity.namespace):
             body = await self._body(request, JSON_ONLY)
-        self._check_leading()
-        present = self._identity(_caller.get(), request.match_info)
-        self.meetings.say(_incarnated(present), read_head(body, epoch=present.epoch))
-        return answer({"accepted": True})
+        async with self.meetings.turn(_meeting_of(identity)):
+            self._check_leading()
+            headship = await self._led(self._identity(_caller.get(), request.match_info), body)
+        outlook = self._directory.outlook(identity.namespace, identity.job)
+        led = {"term": headship.term, "lost": headship.lost}
+        return answer({"accepted": True, **led, **outlook.answer})
+
+    async def _led(self, present: WorkerIdentity, body: bytes) -> Headship:
+        """What holds is on record before anybody is told."""
+        said = read_head(body, epoch=present.epoch, seat=present.seat)
+        known = self._directory.headship(present.namespace, present.job)
+        headship = known.followed_by(said.headship)
+        if headship != known:
+            await self._directory.put_on_record(present, headship)
+            self._check_leading()
+        self.meetings.say(_meeting_of(present), replace(said, headship=headship))
+        return headship
 
     async def _ask_where(self, request: web.Request) -> web.Response:
         """A worker of the same job and epoch asks for its head."""
         identity = self._identity(_caller.get(), request.match_info)
         self._reports.take((identity.namespace, identity.job, MEETING, identity.seat))
-        return answer(self.meetings.head(_incarnated(identity), identity.epoch).answer)
+        return answer(self.meetings.head(_meeting_of(identity), identity.epoch).answer)
 
     def _identity(self, caller: Caller, named: Mapping[str, str]) -> WorkerIdentity:
         found = self._directory.pod(caller.namespace, caller.pod, caller.pod_uid)
@@ -351,7 +394,7 @@ def _is_report(request: web.Request, response: web.StreamResponse) -> bool:
     return not (met and response.status in (OK, NOT_FOUND))
 
 
-def _incarnated(identity: WorkerIdentity) -> str:
+def _meeting_of(identity: WorkerIdentity) -> str:
     """Which job it is: another one may come to have the same name."""
     return f"{identity.namespace}/{identity.job}/{identity.owner}"
 

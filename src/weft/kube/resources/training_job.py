@@ -82,6 +82,16 @@ class SeatRun(Status):
     memory_gib: Amount = Field(0.0, description="Main memory of each, in GiB.")
 
 
+class HeadStatus(Status):
+    """Who leads the workers of an epoch, once it is not the first seat as a matter of course."""
+
+    seat: Count = Field(description="Number of the seat whose agent leads.")
+    term: Count = Field(description="Counts those who have led in this epoch.")
+    lost: Annotated[list[Count], Field(max_length=MAX_SEATS)] = Field(
+        [], description="Numbers of seats that were given up and may not lead."
+    )
+
+
 class Decision(Status):
     """What the brain decided; pods are created only after this is written."""
 
@@ -105,6 +115,9 @@ class Decision(Status):
     )
     live: bool | None = Field(
         None, description="Whether it can be resized while it trains, by its own word."
+    )
+    head: HeadStatus | None = Field(
+        None, description="Who leads its workers; absent means the first seat."
     )
 
 
