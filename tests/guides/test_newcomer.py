@@ -112,7 +112,7 @@ def test_a_job_on_this_machine(person: Person) -> None:
         assert "hello from 0" in person.types("logs", "-f", "first").stdout
         person.types("wait", "first")
         assert "Succeeded" in person.types("ls").stdout
-        assert "no job 'frist'" in person.types("why", "frist", status=2).stderr
+        assert "no job 'frst'" in person.types("why", "frst", status=2).stderr
         assert "first" in person.types("why", "first").stdout
     finally:
         person.types("local", "down", "--now")
