@@ -262,3 +262,16 @@ def test_what_is_taken_from_a_queue_that_has_no_more_than_its_guarantee_is_found
         given_to = Grant(JobId("theirs"), Assignment(4, Placement(())))
         promises = {breach.promise for breach in check(state, Decision(0.0, (given_to,), (taken,)))}
         assert ("guarantee" in promises) is found
+
+
+def test_whoever_moves_held_its_seats_while_others_were_reclaimed() -> None:
+    scene = given(a_cluster(nodes=1, gpus=9)).with_queues(a_queue("a", 4), a_queue("b", 4))
+    scene.submit(*(a_job(name, gpus, queue="a") for name, gpus in (("mine", 4), ("moved", 1))))
+    state = scene.submit(a_job("theirs", 4, queue="b")).decide().brain.state
+    for name in ("mine", "moved"):
+        state.seating.mark_releasing(slot(state, name))
+    taken = Preemption(JobId("mine"), JobId("theirs"), reclaim=True)
+    given_to = Grant(JobId("theirs"), Assignment(4, Placement(())))
+    for moves, found in (((), True), ((a_grant("moved"),), False)):
+        decision = Decision(0.0, (given_to,), (taken,), moves=moves)
+        assert ("guarantee" in {breach.promise for breach in check(state, decision)}) is found

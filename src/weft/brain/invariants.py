@@ -336,7 +336,8 @@ def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:
 def _broken_guarantees(state: BrainState, decision: Decision) -> list[Breach]:
     """Nothing is taken from a queue for another one once it is down to its guarantee.
 
-    The grants are gone through again in their order, each with those who yield to it.
+    The grants are gone through again in their order, each with those who yield to it. Whoever
+    moves was told so only after them, and held its seats till then.
     """
     quota = state.quota
     if not any(preemption.reclaim for preemption in decision.preemptions):
@@ -354,8 +355,8 @@ def _broken_guarantees(state: BrainState, decision: Decision) -> list[Breach]:
 
     for grant in decision.grants:
         change(grant.job, -1)
-    for preemption in decision.preemptions:
-        change(preemption.job, +1)
+    for leaving in [*(p.job for p in decision.preemptions), *(m.job for m in decision.moves)]:
+        change(leaving, +1)
     for grant in decision.grants:
         mine = quota.paths[queue_of(grant.job)]
         for preemption in decision.preemptions:
