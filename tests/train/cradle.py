@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from weft import crash
 from weft.agent.__main__ import main as agent
 from weft.agent.nursery import SWITCH
 from weft.cli.main import main as weft
@@ -219,6 +220,7 @@ def _be_an_agent(request: dict[str, Any]) -> None:
             zygote.run(birth.argv[0])
         os._exit(0)
     theirs.close()
+    crash._PLAN.__init__(os.environ.get("WEFT_CRASH", ""))  # type: ignore[misc]
     os.environ.setdefault(SWITCH, str(ours.detach()))
     sys.argv = ["weft", *request["argv"]]
     try:

@@ -178,7 +178,7 @@ class Agent:
                 self.tell("stages", {"worker": worker, **report})
                 self._measure(worker, report)
             case Saved():
-                self.keeper.saved(message)
+                self.keeper.saved(message, self.places.seat_of(worker))
                 self._sweep()
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():

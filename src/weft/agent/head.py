@@ -7,10 +7,9 @@ cannot be resized, or too few would be left, a pod that goes takes the whole job
 """
 
 import asyncio
-import shutil
 import time
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from weft.agent.actions import Conclude
 from weft.agent.agent import Agent, Told, exit_code_of
@@ -20,6 +19,8 @@ from weft.agent.messages import (
     Answer,
     Beat,
     Exited,
+    Keep,
+    Kept,
     Message,
     Offer,
     Over,
@@ -28,12 +29,13 @@ from weft.agent.messages import (
     Withdraw,
 )
 from weft.agent.muster import Muster
-from weft.agent.outcome import DRAINED, INFRASTRUCTURE
+from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
 from weft.agent.outposts import Outposts
 from weft.agent.output import Outlets
 from weft.agent.places import HEAD_SEAT, Seat
 from weft.agent.processes import Launch
 from weft.agent.settings import MASTER_PORT, Pod, Settings
+from weft.agent.writers import Writers
 
 
 class HeadAgent(Agent):
@@ -50,8 +52,8 @@ class HeadAgent(Agent):
         self._announcer: Announcer | None = None
 
     async def _open(self) -> None:
+        self._call_writers(asyncio.get_running_loop())
         await super()._open()
-        self._clear_slots(earlier=True)
         if self.pod.destination is None:
             return
         port = await self.server.open_tcp(self.pod.host, 0)
@@ -81,6 +83,8 @@ class HeadAgent(Agent):
                 self._process_ended(worker, code)
             case Withdraw(grace_seconds):
                 self._withdrawn(seat, grace_seconds)
+            case Kept() if self.keeper.writers is not None:
+                self.keeper.writers.told(seat, message)
 
     def _offered(self, seat: int, gpus: int, host: str, now: float) -> None:
         if seat == HEAD_SEAT or gpus < 1 or self._ending_already():
@@ -110,6 +114,8 @@ class HeadAgent(Agent):
         if not self.outposts.forget(seat):
             return
         self.tell("lost", {"seat": seat})
+        if self.keeper.writers is not None:
+            self.keeper.writers.lost(seat)
         for worker in self.places.workers_on(seat):
             self.server.cut(worker)
         self.crew.lose(seat)
@@ -134,7 +140,7 @@ class HeadAgent(Agent):
     def _let_go(self) -> None:
         """Outposts that are leaving and have nobody left."""
         for seat in list(self.outposts.leaving):
-            if not self.places.workers_on(seat):
+            if not self.places.workers_on(seat) and not self.keeper.needs(seat):
                 self.outposts.forget(seat)
                 self._send_home(seat, Over(DRAINED, "its workers have left"))
 
@@ -149,14 +155,20 @@ class HeadAgent(Agent):
     # ---------------------------------------------------------------------------------- time
 
     def _pass_time(self, now: float) -> None:
+        self._stay_in_touch(now)
+        self._let_go()
+        if self.keeper.take_missed() and self.started and not self._ending_already():
+            self._carry_out(self.coordinator.save(now))
+        if self.started and self.muster.settled(now) and not self._ending_already():
+            self._grow(now)
+        super()._pass_time(now)
+
+    def _stay_in_touch(self, now: float) -> None:
         for seat in self.outposts.to_beat(now):
             self.server.order(seat, Beat())
         for seat in self.outposts.silent(now):
             self.server.dismiss(seat)
             self.outpost_silent(seat)
-        if self.started and self.muster.settled(now) and not self._ending_already():
-            self._grow(now)
-        super()._pass_time(now)
 
     def _grow(self, now: float) -> None:
         width = self._width()
@@ -186,33 +198,43 @@ class HeadAgent(Agent):
         mind.holding, mind.near = self.keeper.busy, None
 
     def _sweep(self) -> None:
+        self.keeper.running = self.crew.running
         super()._sweep()
-        shared = self.settings.shared_slots
-        for folder in shared.glob("seat-*") if shared else ():
-            self.keeper.sweep(folder, self.crew.running)
 
-    def _clear_slots(self, *, earlier: bool = False) -> None:
-        """Those of this start, and at its begin those that earlier ones have left."""
-        mine = self.settings.shared_slots
-        if mine is None:
-            return
-        for folder in list(mine.parent.glob("inc-*")) if earlier else [mine]:
-            number = folder.name.removeprefix("inc-")
-            if number.isdecimal() and int(number) <= self.settings.incarnation:
-                shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):
-            mine.parent.rmdir()
+    def _call_writers(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Those of other pods write too, where all share a vault."""
+        vault = self.settings.shared_vault
+
+        def order(seat: int, keep: Keep) -> None:
+            loop.call_soon_threadsafe(self._order_writing, seat, keep)
+
+        if vault is not None:
+            self.keeper.writers = Writers(vault, order, self.settings.limits.write_seconds)
+
+    def _order_writing(self, seat: int, keep: Keep) -> None:
+        if seat in self.outposts.hosts:
+            self.server.order(seat, keep)
+        elif self.keeper.writers is not None:
+            self.keeper.writers.lost(seat)
 
     # ----------------------------------------------------------------------------------- end
 
     async def _clear_up(self, conclusion: Conclude) -> None:
         if self._announcer is not None:
             self._announcer.close()
+        await self._finish_writing(failed=conclusion.outcome is Outcome.USER_ERROR)
         code = exit_code_of(conclusion)
         for seat in list(self.outposts.hosts):
             self.server.order(seat, Over(code, conclusion.why))
         await super()._clear_up(conclusion)
-        await asyncio.to_thread(self._clear_slots)
+
+    async def _finish_writing(self, *, failed: bool) -> None:
+        """The other pods are needed until what they hold is on the disk."""
+        writing = asyncio.create_task(asyncio.to_thread(partial(self.keeper.close, failed=failed)))
+        while not writing.done():
+            self._stay_in_touch(time.monotonic())
+            await asyncio.wait((writing,), timeout=self.settings.limits.beat_seconds)
+        writing.result()
 
     def _launch(self) -> Launch:
         launch = super()._launch()
@@ -223,4 +245,5 @@ class HeadAgent(Agent):
             master_host=self.pod.host,
             master_port=MASTER_PORT,
             gpus=gpus,
+            writer=self.settings.shared_vault is not None,
         )

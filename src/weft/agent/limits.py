@@ -27,6 +27,7 @@ class Limits:
     meet_seconds: float = 600.0
     beat_seconds: float = 1.0
     beatless_seconds: float = 5.0
+    write_seconds: float = 3600.0
     most_restarts: int = 100
     most_fruitless: int = 3
     most_stillborn: int = 3

@@ -9,8 +9,8 @@ older than its agent, ignores them.
     agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Drain  Save
     driver → agent   Resize  Drain  Save  Kill  Status
     store            Ask  Answer
-    outpost → head   Offer  Started  Exited  Withdraw  Beat
-    head → outpost   Start  Kill  Over  Beat
+    outpost → head   Offer  Started  Exited  Withdraw  Beat  Kept
+    head → outpost   Start  Kill  Over  Beat  Keep
 """
 
 import dataclasses
@@ -303,6 +303,32 @@ class Over(Message):
 
     exit_code: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(Message):
+    """Write these parts of `count` to the vault: where each lies in the memory of that seat.
+
+    `run` is what the manifest says of the program; `running` are all workers of the job, of whom
+    nothing is swept away.
+    """
+
+    step: int
+    cursor: int
+    parts: Json
+    count: int
+    run: Json
+    replace: bool
+    running: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Message):
+    """Those parts are on the disk, or why not; `whole` if they have completed the checkpoint."""
+
+    step: int
+    whole: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Final
 
 from weft.agent import tracking
@@ -23,6 +23,8 @@ from weft.agent.messages import (
     Beat,
     Exited,
     Hello,
+    Keep,
+    Kept,
     Kill,
     Message,
     Offer,
@@ -45,6 +47,7 @@ from weft.agent.processes import (
 from weft.agent.program import starts_its_own
 from weft.agent.server import OUTPOST
 from weft.agent.settings import MASTER_PORT, Pod, Settings
+from weft.agent.writers import SeatWriter
 from weft.model.errors import ProtocolError, WorldError
 
 CONNECT_SECONDS: Final = 10.0
@@ -62,6 +65,7 @@ class Outpost:
         self.premises = Premises(settings.folder, head.key)
         self.processes = Processes(self._launch(), self._ended, self._started, outlets)
         self._line: Line | None = None
+        self._writer: SeatWriter | None = None
         self._over: asyncio.Future[Over] | None = None
         self._heard = 0.0
         self._terminated = False
@@ -74,7 +78,7 @@ class Outpost:
         loop.add_signal_handler(signal.SIGINT, self._terminate)
         try:
             self.premises.open(self.settings.job, self.settings.incarnation)
-            self._slots().mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._open_writer(loop)
             adopt_orphans()
             await self._connect_unless(self._over)
             return await self._serve(self._over)
@@ -148,8 +152,21 @@ class Outpost:
                 self._start(message)
             case Kill(worker, number):
                 self.processes.signal(worker, number)
+            case Keep() if self._writer is not None:
+                self._writer.order(message)
             case Over():
                 self._end(message)
+
+    def _open_writer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Where all pods share a vault, each writes what its own workers have saved."""
+        vault = self.settings.shared_vault
+
+        def tell(kept: Kept) -> None:
+            with suppress(RuntimeError):  # the loop is over, and with it this seat
+                loop.call_soon_threadsafe(self._say, kept)
+
+        if vault is not None:
+            self._writer = SeatWriter(vault, self.premises.slots, tell)
 
     def _start(self, order: Start) -> None:
         names = [field.name for field in fields(Standing)]
@@ -213,11 +230,6 @@ class Outpost:
             self._line.close()
         self.premises.close()
 
-    def _slots(self) -> Path:
-        """Where the head can read them, if anything is shared."""
-        shared = self.settings.shared_slots
-        return shared / f"seat-{self.pod.seat}" if shared else self.premises.slots
-
     def _launch(self) -> Launch:
         settings, pod = self.settings, self.pod
         once = starts_its_own(settings.command)
@@ -227,7 +239,7 @@ class Outpost:
             incarnation=settings.incarnation,
             socket=self.head.address,
             key_file=self.premises.key,
-            slots=self._slots(),
+            slots=self.premises.slots,
             logs=self.premises.logs,
             host=pod.host,
             master_host=self.head.host,
@@ -236,4 +248,5 @@ class Outpost:
             shard=settings.shard,
             threads=settings.threads,
             run=tracking.kept(settings.checkpoints),
+            writer=settings.shared_vault is not None,
         )

@@ -57,6 +57,7 @@ class Launch:
     threads: int = 1
     uuids: Mapping[int, str] = field(default_factory=dict)
     run: str = ""
+    writer: bool = False  # whether this seat writes what its workers have saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +257,7 @@ def environment(
         "WEFT_WORKER": str(worker),
         "WEFT_HOST": launch.host,
         "WEFT_SHARD": str(launch.shard),
+        **({"WEFT_WRITER": "1"} if launch.writer else {}),
         **UNBUFFERED,
     }
     threads = {"OMP_NUM_THREADS": str(launch.threads)} if launch.threads else {}

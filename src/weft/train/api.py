@@ -277,7 +277,7 @@ def _check_no_stream(name: str, value: object) -> None:
     if isinstance(value, IterableDataset | DataLoader):
         raise SpecError(
             f"weft.state({name}=...) would save where the reading is, not where the training is",
-            hint="leave it out: a stream is gone through, or skipped, up to the step of the job",
+            hint="leave it out: the loader asks a stream for its state, and saves that of the step",
         )
 
 

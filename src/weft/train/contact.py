@@ -23,6 +23,7 @@ class Contact:
     slots: Path
     host: str = LOCALHOST
     shard: int = 1
+    writer: bool = False  # whether the agent of this machine writes to the common vault
 
 
 def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
@@ -39,4 +40,5 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
         slots=Path(variables["WEFT_SLOTS"]),
         host=variables.get("WEFT_HOST", LOCALHOST),
         shard=int(variables.get("WEFT_SHARD", "1")),
+        writer=variables.get("WEFT_WRITER") == "1",
     )
