@@ -12,7 +12,7 @@ from tests.agent.checkpoint.vaults import JOB, RUN, a_vault, contents, write_slo
 from weft.agent.checkpoint.errors import NotWritten
 from weft.agent.keeper import Keeper
 from weft.agent.messages import Envelope, Keep, Kept, Saved, decode, encode
-from weft.agent.writers import Held, SeatWriter, Snapshot, Writers, sweep, written
+from weft.agent.writers import HERE, Held, SeatWriter, Snapshot, Writers, sweep, written
 
 STEP, CURSOR = 10, 80
 PATIENCE_SECONDS = 30.0
@@ -46,7 +46,7 @@ def snapshot(folder: Path, *seats: int) -> Snapshot:
     return Snapshot(STEP, CURSOR, parts)
 
 
-@pytest.mark.parametrize("where", [(0, 1), (1, 0), (1, 2), (1, 1)])
+@pytest.mark.parametrize("where", [(HERE, 1), (1, HERE), (1, 2), (1, 1)])
 def test_parts_of_any_seats_become_one_checkpoint(tmp_path: Path, where: tuple[int, int]) -> None:
     seats = Seats(tmp_path)
     path = seats.writers.write(snapshot(tmp_path, *where), RUN, ())
@@ -65,19 +65,19 @@ def test_a_seat_that_is_lost_leaves_no_checkpoint_and_is_named(tmp_path: Path) -
     lost = threading.Timer(0.1, lambda: seats.writers.lost(1))
     lost.start()
     with pytest.raises(NotWritten, match=r"1 of 2 parts of step 10 are missing \(seat 1: it is lo"):
-        seats.writers.write(snapshot(tmp_path, 0, 1), RUN, ())
+        seats.writers.write(snapshot(tmp_path, HERE, 1), RUN, ())
     assert a_vault(tmp_path).newest().checkpoint is None
 
 
 def test_a_seat_that_does_not_write_in_time_counts_as_lost(tmp_path: Path) -> None:
     seats = Seats(tmp_path, 2, limit_seconds=0.2)
     with pytest.raises(NotWritten, match="seat 2: not written in 0 s"):
-        seats.writers.write(snapshot(tmp_path, 0, 2), RUN, ())
+        seats.writers.write(snapshot(tmp_path, HERE, 2), RUN, ())
 
 
 def test_a_part_with_a_copy_elsewhere_is_taken_from_there(tmp_path: Path) -> None:
     seats = Seats(tmp_path, 1, limit_seconds=0.2)
-    held = snapshot(tmp_path, 0, 1)
+    held = snapshot(tmp_path, HERE, 1)
     held.parts[1].append(Held(2, held.parts[1][0].path))
     path = seats.writers.write(held, RUN, ())
     assert seats.ordered == [1, 2]
@@ -89,7 +89,7 @@ def test_what_an_older_attempt_has_left_is_not_in_the_checkpoint(tmp_path: Path)
     slots = write_slots(tmp_path / "slots")
     run = asdict(RUN)
     written(a_vault(tmp_path), Keep(STEP, CURSOR, {"0": str(slots[0])}, 3, run, False, ()))
-    path = Seats(tmp_path).writers.write(snapshot(tmp_path, 0, 1), RUN, ())
+    path = Seats(tmp_path).writers.write(snapshot(tmp_path, HERE, 1), RUN, ())
     assert sorted(contents(path)) == ["manifest.json", "shard-0-of-2.bin", "shard-1-of-2.bin"]
 
 

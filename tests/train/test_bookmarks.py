@@ -227,3 +227,18 @@ def test_states_are_copies_and_few_are_kept(a_loader: Maker) -> None:
     steps(loader, range(2, 40))
     assert loader._stream is not None
     assert len(loader._stream.marks._states) <= 8
+
+
+def test_a_stream_that_tells_its_state_no_more_is_gone_through(
+    a_loader: Maker, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Plain(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(SAMPLES))
+
+    before = a_loader(Counting())
+    expected = steps(before, range(5))
+    now = a_loader(Plain())
+    now.learn(list(before.mark(4 * BATCH) or ()))
+    assert steps(now, range(4, 5)) == expected[4:]
+    assert "told its state before" in caplog.text

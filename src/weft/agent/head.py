@@ -35,7 +35,7 @@ from weft.agent.output import Outlets
 from weft.agent.places import HEAD_SEAT, Seat
 from weft.agent.processes import Launch
 from weft.agent.settings import MASTER_PORT, Pod, Settings
-from weft.agent.writers import Writers
+from weft.agent.writers import HERE, Writers
 
 
 class HeadAgent(Agent):
@@ -185,6 +185,10 @@ class HeadAgent(Agent):
         return self.muster.width(self.places.gpus)
 
     # ----------------------------------------------------------------------------- snapshots
+
+    def _seat_of(self, worker: int) -> int:
+        place = self.places.of(worker)
+        return HERE if place is None or place.seat == self.pod.seat else place.seat
 
     def _look_at_what_is_saved(self) -> None:
         """With workers elsewhere, only what they can read is where they begin again."""

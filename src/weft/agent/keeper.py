@@ -25,8 +25,7 @@ from weft.agent.checkpoint.errors import CheckpointError, StepExists
 from weft.agent.checkpoint.home import Home
 from weft.agent.checkpoint.vault import Run
 from weft.agent.messages import FRESH, Saved
-from weft.agent.places import HEAD_SEAT
-from weft.agent.writers import Held, Snapshot, Writers
+from weft.agent.writers import HERE, Held, Snapshot, Writers
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class Keeper:
             self._durable_step = found.checkpoint.step
         return self._durable
 
-    def saved(self, message: Saved, seat: int = HEAD_SEAT) -> None:
+    def saved(self, message: Saved, seat: int = HERE) -> None:
         """A part is sealed, or a copy of it has come; when all parts are there they are written.
 
         A part that lies in the memory of another machine is as good as none, unless it is written
@@ -92,7 +91,7 @@ class Keeper:
             self._changed.notify_all()
 
     def _in_reach(self, message: Saved, seat: int) -> bool:
-        if seat == HEAD_SEAT:
+        if seat == HERE:
             return os.access(message.path, os.R_OK)
         return self.writers is not None
 

@@ -81,11 +81,6 @@ class Places:
     def of(self, worker: int) -> Place | None:
         return self._held.get(worker)
 
-    def seat_of(self, worker: int) -> int:
-        """Where it stands; whoever stands nowhere any more counts as one of the head's seat."""
-        place = self._held.get(worker)
-        return HEAD_SEAT if place is None else place.seat
-
     @property
     def workers(self) -> tuple[int, ...]:
         return tuple(self._held)

@@ -18,10 +18,10 @@ from typing import Final
 from weft.agent.checkpoint.errors import CheckpointError, NotWritten, StepExists
 from weft.agent.checkpoint.vault import Run, Vault
 from weft.agent.messages import Keep, Kept
-from weft.agent.places import HEAD_SEAT
 
 Paths = Mapping[int, Path]
 LOOK_SECONDS: Final = 1.0
+HERE: Final = -1  # in place of a seat: the one from which the job is led, whichever that is
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Snapshot:
     @property
     def near(self) -> tuple[Path, ...]:
         """All of it in the memory of this machine, by part; nothing if it is not."""
-        here = self.on({HEAD_SEAT}).get(HEAD_SEAT, {})
+        here = self.on({HERE}).get(HERE, {})
         return tuple(here[n] for n in sorted(here)) if len(here) == len(self.parts) else ()
 
     @property
     def spread(self) -> bool:
         """Whether other machines hold what is to be written, and write it."""
-        return any(part[0].seat != HEAD_SEAT for part in self.parts.values())
+        return any(part[0].seat != HERE for part in self.parts.values())
 
     @property
     def seats(self) -> frozenset[int]:
@@ -118,8 +118,8 @@ class Writers:
         self, snapshot: Snapshot, parts: Mapping[int, Paths], run: Run, running: Collection[int]
     ) -> dict[int, str]:
         """Write every part at once; which seats have not, and why."""
-        mine = parts.get(HEAD_SEAT, {})
-        others = {seat: held for seat, held in parts.items() if seat != HEAD_SEAT}
+        mine = parts.get(HERE, {})
+        others = {seat: held for seat, held in parts.items() if seat != HERE}
         writing = _Writing(snapshot.step, awaited=set(others))
         with self._changed:
             self._writing = writing

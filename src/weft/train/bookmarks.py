@@ -59,20 +59,27 @@ class Bookmarks:
         self._opened, self._resumed = True, False
         return iter(self._dataset)
 
-    def resume(self, position: int) -> Iterator[Any]:
-        """From a position whose state is known."""
+    def resume(self, position: int) -> Iterator[Any] | None:
+        """From a position whose state is known; None if the stream takes no state any more."""
         with self._lock:
             state: Any = copy.deepcopy(self._states[position])
         self._resumed, self._behind_mark = True, None
         if not isinstance(self._dataset, Stateful):
-            stream = iter(self._dataset)
-            stream.load_state_dict(state)  # type: ignore[attr-defined]
-            return stream
+            return self._resumed_iterator(state)
         if not self._opened:
             self._first = copy.deepcopy(self._dataset.state_dict())
         self._opened = True
         self._dataset.load_state_dict(state)
         return iter(self._dataset)
+
+    def _resumed_iterator(self, state: dict[str, Any]) -> Iterator[Any] | None:
+        stream = iter(self._dataset)
+        if isinstance(stream, Stateful):
+            stream.load_state_dict(state)
+            return stream
+        log.warning("the stream is read from its beginning: it told its state before, not now")
+        self._usable = False
+        return None
 
     def next_pass(self) -> Iterator[Any]:
         """The one after another has ended.
@@ -92,7 +99,8 @@ class Bookmarks:
     def nearest(self, position: int) -> int:
         """The last position up to this one whose state is known."""
         with self._lock:
-            return max((at for at in self._states if at <= position), default=BEGINNING)
+            known = self._states if self._usable else ()
+            return max((at for at in known if at <= position), default=BEGINNING)
 
     def read(self, stream: Iterator[Any], position: int, *, border: bool) -> None:
         """A sample was read, and the next one is that of this position."""

@@ -83,8 +83,8 @@ class Stream:
     def _open(self, position: int) -> None:
         """Begin the stream anew, as far on as its state leads or as the dataset can skip."""
         self._stream = None
-        if marked := self.marks.nearest(position):
-            self._stream, self._position = self.marks.resume(marked), marked
+        if (marked := self.marks.nearest(position)) and (resumed := self.marks.resume(marked)):
+            self._stream, self._position = resumed, marked
             self._pass_is_empty = False
             return
         if position and self._can_skip:
