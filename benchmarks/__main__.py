@@ -46,7 +46,7 @@ SUITES = {
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),
-    "runtime": Suite("benchmarks.runtime", "training that is resized", False, tuple("abcdef")),
+    "runtime": Suite("benchmarks.runtime", "training that is resized", False, tuple("abcdefg")),
 }
 
 

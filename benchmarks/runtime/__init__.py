@@ -2,9 +2,10 @@
 
 Each part measures beside what it is to replace, in the same run on the same cores: a join beside a
 stop and restart (a), the library beside a plain loop (b), a snapshot beside `torch.save` (c), the
-loss of a worker and a drain (d), ten rescales beside a run that nobody disturbed (e), and damaged
-checkpoints (f). One torch thread per worker, gloo, no GPU. Two cores are enough, but they must be
-idle: every figure here is a wait, and a neighbour on the machine makes each of them longer.
+loss of a worker and a drain (d), ten rescales beside a run that nobody disturbed (e), damaged
+checkpoints (f), and two writers beside one (g). One torch thread per worker, gloo, no GPU. Two
+cores are enough, but they must be idle: every figure here is a wait, and a neighbour on the machine
+makes each of them longer.
 
 The short form takes a small model and few repetitions. Its times are told; only what must hold at
 any size is held to a bar.
@@ -24,6 +25,7 @@ PARTS = {
     "d": "benchmarks.runtime.losing",
     "e": "benchmarks.runtime.exactness",
     "f": "benchmarks.runtime.checkpoints",
+    "g": "benchmarks.runtime.writing",
 }
 
 

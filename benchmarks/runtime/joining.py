@@ -21,6 +21,7 @@ JOINS, SHORT_JOINS = 20, 1
 RESTARTS, SHORT_RESTARTS = 3, 1
 JOIN_BAR_PERCENT, JOIN_AIM_PERCENT = 10.0, 2.0
 SHRINK_BAR_MS = 50.0
+JOINED_BAR_SECONDS = 2.0
 MEGABYTE = 1e6
 BYTES_PER_PARAMETER = 12
 STAYS = 0
@@ -120,7 +121,8 @@ def _join_rows(resized: Resized, *, judged: bool) -> Iterator[Row]:
     yield spread("a: … of it for the transfer of state", in_ms([j.exposed for j in joins]), "ms")
     waits = in_ms([s.waited for s in shrinks])
     yield held("a: training waits for a shrink 2 → 1", waits, "ms", SHRINK_BAR_MS, judged=judged)
-    yield spread("a: order to joined", [j.ordered_to_steady for j in joins], "s")
+    ordered = [j.ordered_to_steady for j in joins]
+    yield held("a: order to joined", ordered, "s", JOINED_BAR_SECONDS, judged=judged)
     slower = [100 * j.slowdown for j in joins]
     yield spread("a: a step is longer while the newcomer warms up by", slower, "%")
     longer = in_ms([j.calibrating for j in joins])

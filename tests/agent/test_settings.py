@@ -30,7 +30,8 @@ def test_everything_is_taken_from_the_pod() -> None:
     assert (found.job, found.incarnation, found.width, found.shard) == ("lab/llama", 7, 12, 1)
     assert (found.save_every_seconds, found.grace_seconds) == (600.0, 90.0)
     assert found.checkpoints == Path("/ckpt/weft")
-    assert found.shared_slots == Path("/ckpt/weft/.slots/inc-7")
+    assert found.shared_vault is not None
+    assert found.shared_vault.root == Path("/ckpt/weft")
     pod = found.pod
     assert pod is not None
     assert (pod.seat, pod.gpus, pod.host, pod.is_head) == (2, 4, "10.0.0.9", False)
@@ -41,7 +42,7 @@ def test_everything_is_taken_from_the_pod() -> None:
 
 def test_a_pod_may_be_told_nothing() -> None:
     found = from_environment(COMMAND, {})
-    assert (found.width, found.checkpoints, found.shared_slots) == (1, None, None)
+    assert (found.width, found.checkpoints, found.shared_vault) == (1, None, None)
     assert found.pod is not None
     assert found.pod.is_head
 

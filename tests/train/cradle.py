@@ -21,11 +21,14 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from weft import crash
 from weft.agent.__main__ import main as agent
+from weft.agent.checkpoint import beneath
 from weft.agent.nursery import SWITCH
 from weft.cli.main import main as weft
 from weft.train import zygote
@@ -219,6 +222,8 @@ def _be_an_agent(request: dict[str, Any]) -> None:
             zygote.run(birth.argv[0])
         os._exit(0)
     theirs.close()
+    crash._PLAN.__init__(os.environ.get("WEFT_CRASH", ""))  # type: ignore[misc]
+    _write_slowly(float(os.environ.get("SLOW_WRITES", "0")))
     os.environ.setdefault(SWITCH, str(ours.detach()))
     sys.argv = ["weft", *request["argv"]]
     try:
@@ -227,6 +232,18 @@ def _be_an_agent(request: dict[str, Any]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(error.code if isinstance(error.code, int) else 1)
+
+
+def _write_slowly(seconds: float) -> None:
+    """As to a store that is far away: so long for each piece."""
+    write = beneath.write_from
+
+    def slowly(descriptor: int, view: memoryview | bytes, at: int) -> None:
+        time.sleep(seconds)
+        write(descriptor, view, at)
+
+    if seconds:
+        beneath.write_from = slowly
 
 
 def _read(line: socket.socket, left: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import signal
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import SGD
+from torch.utils.data import TensorDataset
 
 from tests.train.driving import Driven, driven
 from tests.train.lines import finals
@@ -146,3 +148,26 @@ def test_passes_end_where_each_sample_was_used() -> None:
             progress = progress.stepped()
             assert loops.end_of_pass(progress) == end, "it moves"
     assert ends == [5, 4, 1, 4, 1]
+
+
+def test_a_loss_may_be_given_with_all_that_it_was_computed_from() -> None:
+    """Nobody is warned of a conversion that is ours."""
+    torch.set_warn_always(True)
+    model, opt, sched = api.prepare(
+        nn.Linear(2, 1),
+        lambda p: torch.optim.SGD(p, 0.1),
+        torch.optim.lr_scheduler.ReduceLROnPlateau,
+    )
+    loader = api.loader(TensorDataset(torch.ones(8, 2)), 4)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for (x,) in api.steps(loader, total=2):
+                loss = model(x).mean()
+                api.backward(loss, weight=torch.tensor(4.0, requires_grad=True))
+                opt.step()
+                sched.step(loss)
+                api.metric(loss=loss)
+    finally:
+        torch.set_warn_always(False)
+    assert api.current().metrics["loss"] == loss.item()

@@ -79,7 +79,6 @@ def test_pods_come_and_go_and_a_later_start_loses_no_step(tmp_path: Path) -> Non
         head.signal(signal.SIGTERM)
         assert (head.wait(), last.wait()) == (DRAINED, DRAINED), pods.tails()
     assert pods.last_words(0) == "drained\n"
-    assert not (tmp_path / "kept" / "weft" / ".slots").exists()
     resumed(tmp_path, pods)
 
 
@@ -247,7 +246,7 @@ def test_an_outpost_that_is_stopped_before_it_has_met_its_head_leaves(tmp_path: 
 
 
 def test_one_model_is_held_by_two_pods(tmp_path: Path) -> None:
-    """FSDP2 over pods: parts of a snapshot meet in the shared folder, and any pod loads them."""
+    """FSDP2 over pods: each pod writes the part that it holds, and any pod loads them."""
     given = {**elastic(tmp_path, width=2, least=2), "WEFT_SHARD": "2"}
     with fleet(tmp_path, "mlp.py", *SHARDED, *PAUSE, **given) as pods:
         started = [pods.pod(0), pods.pod(1)]

@@ -220,8 +220,10 @@ slow = pytest.mark.slow
 
 @slow
 @pytest.mark.timeout(120)
-def test_the_reader_is_killed_and_another_goes_on(tmp_path: Path) -> None:
-    with driven(tmp_path, "mlp.py", *STEPS, agent=("-n", "1")) as job:
+@pytest.mark.parametrize("kind", ["--stream", "--telling"])
+def test_the_reader_is_killed_and_another_goes_on(tmp_path: Path, kind: str) -> None:
+    """One that tells where it stands is not read again."""
+    with driven(tmp_path, "mlp.py", *STEPS, kind, agent=("-n", "1")) as job:
         job.reached(3)
         job.order("resize 3")
         grown = job.steady(3)
@@ -237,21 +239,30 @@ def test_the_reader_is_killed_and_another_goes_on(tmp_path: Path) -> None:
     assert ends[0]["loss"] == pytest.approx(
         undisturbed("mlp.py", *STEPS[:2], "--stream")["loss"], abs=1e-3
     )
-    assert ends[0]["given"] <= BATCH + (TOTAL + 2) * BATCH, "the second reader: once over all of it"
+    mine = [line for line in job.lines() if line["worker"] == ends[0]["worker"]]
+    began = min(line["step"] for line in mine if line.get("stepped"))
+    behind = began if kind == "--telling" else 0
+    assert ends[0]["given"] <= BATCH + (TOTAL - behind + 2) * BATCH, "once over what was left"
     assert ends[1]["given"] <= BATCH, "the other has only warmed up on it"
 
 
 @slow
 @pytest.mark.timeout(120)
-def test_a_job_that_resumes_goes_on_in_the_stream_where_it_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["--stream", "--telling"])
+def test_a_job_that_resumes_goes_on_in_the_stream_where_it_stopped(
+    tmp_path: Path, kind: str
+) -> None:
     kept = ("--checkpoints", str(tmp_path / "kept"))
-    with driven(tmp_path / "one", "mlp.py", *STEPS, agent=("-n", "2", *kept)) as job:
+    with driven(tmp_path / "one", "mlp.py", *STEPS, kind, agent=("-n", "2", *kept)) as job:
         job.reached(12)
         job.order("drain")
         assert job.wait() == 143, job.logs()
     first = job.lines()
     again = ("-n", "1", *kept, "--incarnation", "2")
-    with driven(tmp_path / "two", "mlp.py", *STEPS, agent=again) as job:
+    with driven(tmp_path / "two", "mlp.py", *STEPS, kind, agent=again) as job:
         (tmp_path / "two" / "hurry").touch()
         assert job.wait() == 0, job.logs()
     check_each_once([*first, *job.lines()], total=TOTAL)
+    steps = sum(bool(line.get("stepped")) for line in job.lines())
+    (end,) = finals(job.lines())
+    assert end["given"] <= (BATCH + (steps + 1) * BATCH if kind == "--telling" else TOTAL * BATCH)

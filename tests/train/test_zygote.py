@@ -81,6 +81,7 @@ def test_it_ends_with_the_scripts_own_code(tmp_path: Path, end: str, code: int) 
     assert said.startswith("here\n")
     assert ("words" in end) == ("words" in said)
     assert ("ValueError: broken" in said) == ("broken" in end)
+    assert "runpy" not in said, "a traceback begins in the script"
 
 
 def test_two_workers_draw_different_numbers(tmp_path: Path) -> None:

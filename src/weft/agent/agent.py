@@ -64,6 +64,7 @@ from weft.agent.settings import Settings
 from weft.agent.speed import Speedometer
 from weft.agent.store import ControlStore, epoch_prefix
 from weft.agent.worker import WorkerState
+from weft.agent.writers import HERE
 from weft.model.errors import SpecError
 
 log = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class Agent:
                 self.tell("stages", {"worker": worker, **report})
                 self._measure(worker, report)
             case Saved():
-                self.keeper.saved(message)
+                self.keeper.saved(message, self._seat_of(worker))
                 self._sweep()
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():
@@ -205,6 +206,10 @@ class Agent:
         before = self.coordinator.phase
         self._carry_out(self.coordinator.heard(worker, message, time.monotonic()))
         self._tell_phase(before)
+
+    def _seat_of(self, worker: int) -> int:
+        """In whose memory it saves."""
+        return HERE
 
     def _welcome(self, number: int) -> None:
         """One that counts as ended is not let in, though it lives: its seat was out of reach."""

@@ -16,10 +16,10 @@ import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Final
 
-from weft.agent import shared_slots
 from weft.agent.actions import Action, Conclude, Spawn
 from weft.agent.agent import Agent, Told, exit_code_of
 from weft.agent.certainty import Certainty
@@ -35,6 +35,8 @@ from weft.agent.messages import (
     Heirs,
     Hello,
     Here,
+    Keep,
+    Kept,
     Kill,
     Led,
     Members,
@@ -54,6 +56,7 @@ from weft.agent.premises import Premises
 from weft.agent.processes import Launch, Processes
 from weft.agent.settings import MASTER_PORT, Pod, Settings
 from weft.agent.stepping_down import SteppingDown
+from weft.agent.writers import HERE, Writers
 
 INFRASTRUCTURE_FAILED: Final = (Outcome.INFRASTRUCTURE, INFRASTRUCTURE)
 LINE_SECONDS: Final = 2.0  # for a worker to speak again, or to be known as ended
@@ -115,11 +118,11 @@ class HeadAgent(Agent):
             super()._move_in()
 
     async def _open(self) -> None:
+        self._call_writers(asyncio.get_running_loop())
         if self.mandate is not None:
             await self._take_over(self.mandate)
             return
         await super()._open()
-        shared_slots.clear(self.settings, earlier=True)
         if self.pod.destination is None:
             return
         port = await self.server.open_tcp(self.pod.host, 0)
@@ -348,6 +351,8 @@ class HeadAgent(Agent):
                 self._process_ended(worker, code)
             case Withdraw(grace_seconds):
                 self._withdrawn(seat, grace_seconds)
+            case Kept() if self.keeper.writers is not None:
+                self.keeper.writers.told(seat, message)
 
     def _offered(self, seat: int, gpus: int, host: str, now: float) -> None:
         if seat == self.home or gpus < 1 or self._ending_already():
@@ -387,6 +392,8 @@ class HeadAgent(Agent):
         If it may have come to lead, its workers are not sent away: they find it.
         """
         self.places.withdraw(seat)
+        if self.keeper.writers is not None:
+            self.keeper.writers.lost(seat)
         if not self.outposts.forget(seat) or self.has_moved:
             return
         self.tell("lost", {"seat": seat})
@@ -421,7 +428,7 @@ class HeadAgent(Agent):
     def _let_go(self) -> None:
         """Outposts that are leaving and have nobody left."""
         for seat in list(self.outposts.leaving):
-            if not self.places.workers_on(seat):
+            if not self.places.workers_on(seat) and not self.keeper.needs(seat):
                 self.outposts.forget(seat)
                 self._send_home(seat, Over(DRAINED, "its workers have left"))
 
@@ -436,12 +443,7 @@ class HeadAgent(Agent):
     # ---------------------------------------------------------------------------------- time
 
     def _pass_time(self, now: float) -> None:
-        for seat in self.outposts.to_beat(now):
-            self.server.order(seat, Beat())
-        for seat in self.outposts.silent(now):
-            self.server.order(seat, Over(INFRASTRUCTURE, "it was silent for too long"))
-            self.server.dismiss(seat)
-            self.outpost_silent(seat)
+        self._stay_in_touch(now)
         if self.succession is not None:
             if self.succession.complete(now):
                 self._lead(self.succession, now)
@@ -451,9 +453,21 @@ class HeadAgent(Agent):
         self.coordinator.heard_from = {
             worker: heard for heard, seat in heirs for worker in self.places.workers_on(seat)
         }
-        if self.started and self.muster.settled(now) and not self._ending_already():
-            self._grow(now)
+        self._let_go()
+        if self.started and not self._ending_already():
+            if self.keeper.take_missed():
+                self._carry_out(self.coordinator.save(now))
+            if self.muster.settled(now):
+                self._grow(now)
         super()._pass_time(now)
+
+    def _stay_in_touch(self, now: float) -> None:
+        for seat in self.outposts.to_beat(now):
+            self.server.order(seat, Beat())
+        for seat in self.outposts.silent(now):
+            self.server.order(seat, Over(INFRASTRUCTURE, "it was silent for too long"))
+            self.server.dismiss(seat)
+            self.outpost_silent(seat)
 
     def _grow(self, now: float) -> None:
         width = self._width()
@@ -471,6 +485,10 @@ class HeadAgent(Agent):
 
     # ----------------------------------------------------------------------------- snapshots
 
+    def _seat_of(self, worker: int) -> int:
+        place = self.places.of(worker)
+        return HERE if place is None or place.seat == self.pod.seat else place.seat
+
     def _look_at_what_is_saved(self) -> None:
         """With workers elsewhere, only what they can read is where they begin again."""
         super()._look_at_what_is_saved()
@@ -483,10 +501,24 @@ class HeadAgent(Agent):
         mind.holding, mind.near = self.keeper.busy or self._resuming, None
 
     def _sweep(self) -> None:
+        self.keeper.running = self.crew.running
         super()._sweep()
-        shared = self.settings.shared_slots
-        for folder in shared.glob("seat-*") if shared else ():
-            self.keeper.sweep(folder, self.crew.running)
+
+    def _call_writers(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Those of other pods write too, where all share a vault."""
+        vault = self.settings.shared_vault
+
+        def order(seat: int, keep: Keep) -> None:
+            loop.call_soon_threadsafe(self._order_writing, seat, keep)
+
+        if vault is not None:
+            self.keeper.writers = Writers(vault, order, self.settings.limits.write_seconds)
+
+    def _order_writing(self, seat: int, keep: Keep) -> None:
+        if seat in self.outposts.hosts:
+            self.server.order(seat, keep)
+        elif self.keeper.writers is not None:
+            self.keeper.writers.lost(seat)
 
     # ----------------------------------------------------------------------------------- end
 
@@ -495,12 +527,21 @@ class HeadAgent(Agent):
             self._announcer.close()
         for task in self._tasks:
             task.cancel()
+        if self.has_moved and self.keeper.writers is not None:
+            self.keeper.writers.give_up("another seat leads")
+        await self._finish_writing(failed=conclusion.outcome is Outcome.USER_ERROR)
         code = exit_code_of(conclusion)
         for seat in list(self.outposts.hosts) if not self.has_moved else ():
             self.server.order(seat, Over(code, conclusion.why))
         await super()._clear_up(conclusion)
-        if not self.has_moved:
-            await asyncio.to_thread(shared_slots.clear, self.settings)
+
+    async def _finish_writing(self, *, failed: bool) -> None:
+        """The other pods are needed until what they hold is on the disk."""
+        writing = asyncio.create_task(asyncio.to_thread(partial(self.keeper.close, failed=failed)))
+        while not writing.done():
+            self._stay_in_touch(time.monotonic())
+            await asyncio.wait((writing,), timeout=self.settings.limits.beat_seconds)
+        writing.result()
 
     def _launch(self) -> Launch:
         launch = super()._launch()
@@ -512,4 +553,5 @@ class HeadAgent(Agent):
             master_port=MASTER_PORT,
             gpus=gpus,
             head_file=self.premises.head if self.pod.destination else None,
+            writer=self.settings.shared_vault is not None,
         )

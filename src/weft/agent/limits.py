@@ -30,6 +30,7 @@ class Limits:
     headless_seconds: float = 60.0
     claim_seconds: float = 0.5
     gather_seconds: float = 2.0
+    write_seconds: float = 3600.0
     most_restarts: int = 100
     most_fruitless: int = 3
     most_stillborn: int = 3

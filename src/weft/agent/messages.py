@@ -10,8 +10,8 @@ older than its agent, ignores them.
     agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Drain  Save  Over
     driver → agent   Resize  Drain  Save  Kill  Status
     store            Ask  Answer
-    outpost → head   Offer  Brought  Started  Exited  Withdraw  Beat  Led
-    head → outpost   Start  Kill  Over  Beat  Heirs  Lead
+    outpost → head   Offer  Brought  Started  Exited  Withdraw  Beat  Led  Kept
+    head → outpost   Start  Kill  Over  Beat  Heirs  Lead  Keep
 """
 
 import dataclasses
@@ -359,6 +359,32 @@ class Over(Message):
 
     exit_code: int
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(Message):
+    """Write these parts of `count` to the vault: where each lies in the memory of that seat.
+
+    `run` is what the manifest says of the program; `running` are all workers of the job, of whom
+    nothing is swept away.
+    """
+
+    step: int
+    cursor: int
+    parts: Json
+    count: int
+    run: Json
+    replace: bool
+    running: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Message):
+    """Those parts are on the disk, or why not; `whole` if they have completed the checkpoint."""
+
+    step: int
+    whole: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

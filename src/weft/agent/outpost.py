@@ -12,8 +12,8 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import fields, replace
-from pathlib import Path
 from socket import AF_INET, AF_INET6, create_server
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from weft.agent.messages import (
     Exited,
     Heirs,
     Hello,
+    Keep,
+    Kept,
     Kill,
     Lead,
     Led,
@@ -53,6 +55,7 @@ from weft.agent.processes import (
 from weft.agent.program import starts_its_own
 from weft.agent.server import OUTPOST
 from weft.agent.settings import MASTER_PORT, Pod, Settings
+from weft.agent.writers import SeatWriter
 from weft.model.errors import ProtocolError, WorldError
 
 CONNECT_SECONDS: Final = 10.0
@@ -74,6 +77,7 @@ class Outpost:
         self.premises = Premises(settings.folder, head.key)
         self.processes = Processes(self._launch(), self._ended, self._started, outlets)
         self._line: Line | None = None
+        self._writer: SeatWriter | None = None
         self._over: asyncio.Future[End] | None = None
         self._heard = 0.0
         self._terminated = False
@@ -92,7 +96,7 @@ class Outpost:
         end: End | None = None
         try:
             self.premises.open(self.settings.job, self.settings.incarnation)
-            self._slots().mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._open_writer(loop)
             adopt_orphans()
             await self._connect_unless(self._over)
             while end is None:
@@ -254,12 +258,25 @@ class Outpost:
                 self._start(message)
             case Kill(worker, number):
                 self.processes.signal(worker, number)
+            case Keep() if self._writer is not None:
+                self._writer.order(message)
             case Over():
                 self._end(message)
             case Heirs():
                 self._heirs = message
             case Lead() if not self._claiming:
                 self._leading = asyncio.create_task(self._lead())
+
+    def _open_writer(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Where all pods share a vault, each writes what its own workers have saved."""
+        vault = self.settings.shared_vault
+
+        def tell(kept: Kept) -> None:
+            with suppress(RuntimeError):  # the loop is over, and with it this seat
+                loop.call_soon_threadsafe(self._say, kept)
+
+        if vault is not None:
+            self._writer = SeatWriter(vault, self.premises.slots, tell)
 
     def _start(self, order: Start) -> None:
         self._stand[order.worker] = Brought(order.worker, order.rank, order.index, 0)
@@ -335,11 +352,6 @@ class Outpost:
         end_orphans()
         self.premises.close()
 
-    def _slots(self) -> Path:
-        """Where the head can read them, if anything is shared."""
-        shared = self.settings.shared_slots
-        return shared / f"seat-{self.pod.seat}" if shared else self.premises.slots
-
     def _launch(self) -> Launch:
         settings, pod = self.settings, self.pod
         once = starts_its_own(settings.command)
@@ -349,7 +361,7 @@ class Outpost:
             incarnation=settings.incarnation,
             socket=self.head.address,
             key_file=self.premises.key,
-            slots=self._slots(),
+            slots=self.premises.slots,
             logs=self.premises.logs,
             host=pod.host,
             master_host=self.head.host,
@@ -359,4 +371,5 @@ class Outpost:
             threads=settings.threads,
             run=tracking.kept(settings.checkpoints),
             head_file=self.premises.head,
+            writer=settings.shared_vault is not None,
         )

@@ -59,6 +59,7 @@ class Launch:
     uuids: Mapping[int, str] = field(default_factory=dict)
     run: str = ""
     head_file: Path | None = None
+    writer: bool = False  # whether this seat writes what its workers have saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +269,7 @@ def environment(
         "WEFT_HOST": launch.host,
         "WEFT_SHARD": str(launch.shard),
         **({"WEFT_HEAD_FILE": str(launch.head_file)} if launch.head_file else {}),
+        **({"WEFT_WRITER": "1"} if launch.writer else {}),
         **UNBUFFERED,
     }
     threads = {"OMP_NUM_THREADS": str(launch.threads)} if launch.threads else {}

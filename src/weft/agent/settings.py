@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.checkpoint.home import Place
+from weft.agent.checkpoint.vault import Vault
 from weft.agent.courier import Destination
 from weft.agent.cpus import Cpus
 from weft.agent.limits import Limits
@@ -55,11 +56,11 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     @property
-    def shared_slots(self) -> Path | None:
-        """Where other pods put snapshots for the head to read; None where nothing is shared."""
+    def shared_vault(self) -> Vault | None:
+        """Where each pod writes what its workers have saved; None where nothing is shared."""
         if not isinstance(self.checkpoints, Path) or self.pod is None:
             return None
-        return self.checkpoints / ".slots" / f"inc-{self.incarnation}"
+        return Vault(self.checkpoints, self.job, self.incarnation)
 
 
 def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> Settings:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft.agent.head import HeadAgent
 
 PART_OF_GRACE: Final = 0.5  # in which another is to lead; the rest is for a drain
+PART_FOR_WRITING: Final = 0.5  # of that, for a snapshot that others are writing with this seat
 LED_SECONDS: Final = 4.0  # for an heir to ask the operator
 LOOK_SECONDS: Final = 0.025
 AGAIN_SECONDS: Final = 0.25
@@ -44,9 +45,12 @@ class SteppingDown:
             self._head.go(Conclude(Outcome.DRAINED, DRAINED, "another seat leads"))
 
     async def run(self, since: float, grace_seconds: float) -> None:
-        head, deadline = self._head, since + PART_OF_GRACE * grace_seconds
-        if await self._is_wanted(deadline) and await self._hand_over(deadline):
-            return
+        head, patience = self._head, PART_OF_GRACE * grace_seconds
+        deadline = since + patience
+        if await self._is_wanted(deadline):
+            await self._written(since + PART_FOR_WRITING * patience)
+            if await self._hand_over(deadline):
+                return
         if not head.has_moved:
             head.drain(max(grace_seconds - (time.monotonic() - since), 0.0))
 
@@ -57,6 +61,12 @@ class SteppingDown:
                 return False
             await asyncio.sleep(AGAIN_SECONDS)
         return word.leads and not word.stopping
+
+    async def _written(self, deadline: float) -> None:
+        """A snapshot that is on its way to the disk is lost if nobody waits for its parts here; all
+        train on meanwhile."""
+        while self._head.keeper.busy and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _hand_over(self, deadline: float) -> bool:
         """Nothing is left to do here but to lead, when another begins to."""

@@ -200,7 +200,7 @@ def backward(loss: Tensor, weight: float | Tensor | None = None) -> None:
         weight: of this micro-batch; the step's gradient is then the mean over all such things of
             the global batch, at any width.
     """
-    current().backward(loss, None if weight is None else float(weight))
+    current().backward(loss, None if weight is None else _number(weight))
 
 
 def stepped() -> bool:
@@ -231,9 +231,9 @@ def first() -> bool:
     return current().rank == 0
 
 
-def metric(**values: float) -> None:
+def metric(**values: float | Tensor) -> None:
     """Figures for whoever looks at the job: the newest of each is reported."""
-    current().metrics.update({name: float(value) for name, value in values.items()})
+    current().metrics.update({name: _number(value) for name, value in values.items()})
 
 
 def state(**objects: Any) -> None:
@@ -277,7 +277,7 @@ def _check_no_stream(name: str, value: object) -> None:
     if isinstance(value, IterableDataset | DataLoader):
         raise SpecError(
             f"weft.state({name}=...) would save where the reading is, not where the training is",
-            hint="leave it out: a stream is gone through, or skipped, up to the step of the job",
+            hint="leave it out: the loader asks a stream for its state, and saves that of the step",
         )
 
 
@@ -337,6 +337,11 @@ def _check_schedule(session: Session, optimizer: Optimizer) -> None:
         )
 
 
+def _number(value: float | Tensor) -> float:
+    """A loss may be given as it is, with all that it was computed from."""
+    return float(value.detach() if isinstance(value, Tensor) else value)
+
+
 def _hold_back_schedule(session: Session, scheduler: LRScheduler) -> None:
     """It advances with steps that count; where it follows a figure, by the mean over all."""
     session.scheduled = True
@@ -347,9 +352,9 @@ def _hold_back_schedule(session: Session, scheduler: LRScheduler) -> None:
         if not session.stepped:
             return
         if follows and arguments:
-            arguments = (session.common_mean(float(arguments[0])), *arguments[1:])
+            arguments = (session.common_mean(_number(arguments[0])), *arguments[1:])
         elif follows and "metrics" in named:
-            named["metrics"] = session.common_mean(float(named["metrics"]))
+            named["metrics"] = session.common_mean(_number(named["metrics"]))
         advance(*arguments, **named)
 
     scheduler.step = scheduler_step  # type: ignore[method-assign]

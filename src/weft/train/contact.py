@@ -25,6 +25,7 @@ class Contact:
     slots: Path
     host: str = LOCALHOST
     shard: int = 1
+    writer: bool = False  # whether the agent of this machine writes to the common vault
     heads: Heads | None = None
 
     @property
@@ -49,6 +50,7 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
         host=variables.get("WEFT_HOST", LOCALHOST),
         shard=int(variables.get("WEFT_SHARD", "1")),
         heads=_heads(Path(file), socket) if file else None,
+        writer=variables.get("WEFT_WRITER") == "1",
     )
 
 

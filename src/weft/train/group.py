@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, Final, Protocol
 
 import torch
@@ -230,6 +231,7 @@ class EpochGroups:
     state: Group
     votes: Group
     peers: Group = field(default_factory=Alone)
+    nodes: tuple[int, ...] = ()  # by rank: the machine, as a number; 0 where nobody writes
 
     @property
     def place(self) -> int:
@@ -279,12 +281,22 @@ def build(
         for_data(device),
     )
     votes = meet.group("votes", rank, len(members))
+    nodes = _nodes(votes, contact)
     shared = contact.shard == 1 and data is CONTROL
     gradients = votes if shared else meet.group(f"gradients-{name}", place, len(column), data)
     state = meet.group(f"state-{name}", place, len(column))
     only_replica = len(column) == 1
     peers = meet.group("peers", rank, len(members)) if only_replica else Alone()
-    return EpochGroups(epoch, members, contact.shard, gradients, state, votes, peers)
+    return EpochGroups(epoch, members, contact.shard, gradients, state, votes, peers, nodes)
+
+
+def _nodes(everyone: Group, contact: Contact) -> tuple[int, ...]:
+    """On which machine each member is: by one sum, in which each has a place of its own."""
+    marks = torch.zeros(everyone.size, dtype=torch.int64)
+    if contact.writer:
+        marks[everyone.rank] = int.from_bytes(sha256(contact.host.encode()).digest()[:7]) + 1
+    everyone.sum(marks).wait()
+    return tuple(marks.tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from weft.model.errors import InvariantBreach, SpecError, WorldError
 from weft.train.batch_code import portable
+from weft.train.bookmarks import Mark
 from weft.train.loader_processes import (
     Collate,
     Collated,
@@ -104,7 +105,8 @@ class Loader:
     An iterable dataset is a stream, read by one worker for all (`weft.train.stream_sharing`). It
     must give the same samples in the same order whenever it is opened, because another worker may
     have to go on with it; it may not divide itself by rank, and decides itself about shuffling.
-    `skip(n)` is used where it has one.
+    Its own state is used where it tells one (`weft.train.bookmarks`), and `skip(n)` where it has
+    that.
 
     Args:
         dataset: gives the samples; asked by index, or iterated once per pass.
@@ -145,12 +147,13 @@ class Loader:
         if options.get("pin_memory") and not options.get("num_workers"):
             collate = _Pinned(collate)
         self._samples: int | None = None
+        self._stream: Stream | None = None
         self._reading: _Line | LoaderProcesses
         self.is_stream = _is_stream(dataset)
         if self.is_stream:
             _check_stream(options)
-            source = Stream(cast(Iterable[Any], dataset), global_batch)
-            self._reading = _Line(source, _Portable(collate))
+            self._stream = Stream(cast(Iterable[Any], dataset), global_batch)
+            self._reading = _Line(self._stream, _Portable(collate))
         else:
             table = cast(Indexed, dataset)
             order = SampleOrder(len(table), seed, shuffle)
@@ -184,6 +187,8 @@ class Loader:
     def fetch(self, share: Share, *, warmup: bool = False) -> MicroBatch:
         """The samples of a share; what the dataset raised is raised here."""
         read = self._reading.take(share)
+        if read.mark is not None:
+            self.learn(read.mark)
         self._busy_seconds += read.busy_seconds
         step = share.start // self.global_batch
         return MicroBatch(read.data, read.ids, step, share.last, warmup)
@@ -201,6 +206,16 @@ class Loader:
         """Let another worker be asked for what is wanted of a stream, or read it here."""
         assert isinstance(self._reading, _Line)
         self._reading.follow(ask)
+
+    def mark(self, position: int) -> Mark | None:
+        """The state of a stream that tells one, where this position is read next."""
+        source = self._stream
+        return source.marks.mark(position) if source is not None else None
+
+    def learn(self, mark: object) -> None:
+        """Where a stream can be begun, as a checkpoint or another worker has told."""
+        if self._stream is not None:
+            self._stream.marks.learn(mark)
 
     def moved_seconds(self) -> float:
         """When a stream has last moved; whoever waits for its reader is not at fault."""
@@ -242,7 +257,7 @@ class _Line:
 
     def read_for_another(self, share: Share) -> Read:
         try:
-            return self._line.submit(_read, self._source, share, self._collate).result()
+            return self._line.submit(_read_and_mark, self._source, share, self._collate).result()
         except (CancelledError, RuntimeError) as error:
             if isinstance(error, CancelledError) or "shutdown" in str(error):
                 raise WorldError("the loop is over") from error
@@ -344,6 +359,12 @@ def _read(source: _Table | Stream, share: Share, collate: Collate) -> Read:
     began = time.thread_time()
     ids, samples = source.read(share)
     return Read(ids, collate(samples), time.thread_time() - began)
+
+
+def _read_and_mark(source: _Table | Stream, share: Share, collate: Collate) -> Read:
+    """With where the stream stands at the beginning of the step, unless that is long to tell."""
+    read = _read(source, share, collate)
+    return read._replace(mark=source.mark(share.start)) if isinstance(source, Stream) else read
 
 
 def _threads(name: str, number: int) -> ThreadPoolExecutor:

@@ -73,6 +73,7 @@ class Read(NamedTuple):
     ids: tuple[int, ...]
     data: Collated
     busy_seconds: float
+    mark: Any = None  # where a stream stood before, for whoever may have to read it next
 
 
 class _Wanted(NamedTuple):

@@ -33,6 +33,10 @@ class Loops:
                 hint="one loop at a time: end the first before the second begins",
             )
 
+    def first(self, loader: Loader) -> int:
+        """The first loop that reads from that loader: by this number its stream is known."""
+        return self._loaders.index(loader)
+
     def read(self, progress: Progress) -> int:
         """Steps that the present loader has given so far."""
         mine = self._loaders[-1]

@@ -81,7 +81,7 @@ class SampleGiver:
         except Exception as error:
             head, body = packed(None, error=f"{type(error).__name__}: {error}"[:2000])
         else:
-            head, body = packed(read.data, ids=list(read.ids))
+            head, body = packed(read.data, ids=list(read.ids), mark=read.mark)
         passing("samples-given")
         asker.sendall(_SIZES.pack(len(head), len(body)) + head)
         asker.sendall(body)
@@ -108,7 +108,7 @@ class SampleAsker:
             raise Gone(f"the worker that reads the stream does not answer: {error}") from error
         if "error" in told:
             raise ReaderFailed(f"in the worker that reads the stream: {told['error']}")
-        return Read(tuple(told["ids"]), data, 0.0)
+        return Read(tuple(told["ids"]), data, 0.0, told.get("mark"))
 
     def close(self) -> None:
         """From any thread: whoever waits for an answer waits no longer."""

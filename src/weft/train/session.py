@@ -75,6 +75,7 @@ class Session(Member):
         self._asked: int | None = 0  # steps in all that the present loop was asked for
         self._sharing: StreamSharing | None = None
         self._streaming: Loader | None = None  # where the present loop reads a stream
+        self._learnt: object = None  # what its loader was last told of where it stands
         super().__init__(contact, book, reduction)
         if contact is not None:
             self._sharing = StreamSharing(contact, self._is_halted)
@@ -377,11 +378,35 @@ class Session(Member):
     def _arrange_stream(self) -> None:
         """Whoever has the state may read, the first of them does."""
         self._streaming = self._loader if self._loader.is_stream else None
+        self._learn_where_it_stands()
         if self._sharing is not None:
             part, loop = self._protocol, self.book.progress.loop
             donors = [member for member in self._groups.members if member in part.sharers]
             others = [member for member in self._groups.members if member not in donors]
             self._sharing.arrange(self._loader, part.epoch, loop, (*donors, *others))
+
+    def _learn_where_it_stands(self) -> None:
+        """What came with the state, if the stream tells its own."""
+        if self._streaming is None:
+            return
+        told = self.book.streams.get(str(self._loops.first(self._streaming)))
+        if told is not self._learnt:
+            self._learnt = told
+            self._streaming.learn(told)
+
+    def _note_where_it_stands(self) -> None:
+        """For whoever gets the state: where the samples of the next step begin."""
+        loader = self._streaming
+        if loader is None:
+            return
+        mark = loader.mark(self._loops.read(self.book.progress) * loader.global_batch)
+        if mark is not None:
+            self.book.streams[str(self._loops.first(loader))] = list(mark)
+
+    def _begin_handover(self, *, whole: bool = False) -> None:
+        if self._protocol.joiners:
+            self._note_where_it_stands()
+        super()._begin_handover(whole=whole)
 
     def _pulse(self) -> Pulse:
         """A stream that is read up to where the job stands does not hang, however long it takes."""
@@ -413,7 +438,8 @@ class Session(Member):
         if not self._backward_done:
             raise SpecError(
                 "the loop's body did not call weft.backward(loss)",
-                hint="call it once for each micro-batch, then opt.step()",
+                hint="call it once for each micro-batch, then opt.step(); "
+                "what is to count for nothing has weight=0",
             )
         if micro.last and self.result is Result.OPEN:
             raise SpecError("the loop's body did not call opt.step()", hint="once per micro-batch")
@@ -559,12 +585,13 @@ class Session(Member):
         if self._saving is None:
             return
         self.stages.enter(Stage.CKPT_BLOCK)
-        self._saving.save(self._groups, self.committed, self.cursor)
+        self._note_where_it_stands()
+        self._saving.save(self._groups, self._protocol.sharers, self.committed, self.cursor)
         self.stages.enter(Stage.IDLE)
 
     def _prepare_saving(self) -> None:
         if self._saving is not None:
-            self._saving.prepare(self._groups)
+            self._saving.prepare(self._groups, self._protocol.sharers)
 
     def _leave(self, why: Farewell) -> None:
         control = self._control

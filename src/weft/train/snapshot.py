@@ -28,6 +28,7 @@ from weft.agent.checkpoint.layout import (
     common_part,
     pack,
     packed_bytes,
+    parted,
 )
 from weft.agent.checkpoint.slot import DATA_AT, PER_WORKER, SlotWriter, Stamp, slot_path
 from weft.agent.checkpoint.source import MappedShard, Source, open_source
@@ -35,10 +36,12 @@ from weft.crash import passing
 from weft.train.adoption import adopted
 from weft.train.intake import Intake
 from weft.train.state import Sight, StateBook
+from weft.train.writing import Part, sight_of
 
 log = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 4096
+ALL: Final = (0, 1)
 POINTS: Final = ("snapshot-begun", "snapshot-copied", "snapshot-described", "snapshot-sealed")
 
 
@@ -75,23 +78,25 @@ class Snapshots:
         self._preparing: threading.Thread | None = None
         self._pool = ThreadPoolExecutor(chunks.default_threads(), "weft-copy")
 
-    def prepare(self) -> None:
+    def prepare(self, part: Part = ALL) -> None:
         """Reserve and touch the memory, in the background.
 
         To be called when the optimizer has its state; if the state grows later, so do the slots.
         """
-        records = self.book.records()
+        if self._preparing is not None:
+            self._preparing.join()
+        records = parted(self.book.records(), *part)
         self._preparing = threading.Thread(
             target=self._prepare, args=(records,), name="weft-slots", daemon=True
         )
         self._preparing.start()
 
-    def take(self, step: int, cursor: int, *, epoch: int = 0) -> Taken | None:
+    def take(self, step: int, cursor: int, *, epoch: int = 0, part: Part = ALL) -> Taken | None:
         """Copy the state into the older slot and seal it; None if the agent still reads both."""
         started = time.perf_counter()
         if self._preparing is not None:
             self._preparing.join()
-        sight = self.book.look()
+        sight = sight_of(self.book.look(), part)
         pad = self._free_pad(sight.records)
         if pad is None:
             self.skipped += 1

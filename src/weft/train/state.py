@@ -84,6 +84,7 @@ class StateBook:
         self.model = model
         self.optimizer = optimizer
         self.progress = Progress()
+        self.streams: dict[str, Json] = {}  # where each loader's stream stood, as far as it tells
         self._found: tuple[int, list[tuple[str, nn.Parameter]]] = (-1, [])
         self._holders: dict[str, _Holder] = {}
         self._early: list[str] = []
@@ -162,7 +163,8 @@ class StateBook:
             described = [record.name, record.dtype, record.shape, record.offsets, record.sizes]
             running.update(plain(described))
             running.update(_bytes(tensor))
-        running.update(canonical(sight.facts))
+        common = {name: fact for name, fact in sight.facts.items() if name != "streams"}
+        running.update(canonical(common))  # only who reads a stream knows where it stands
         return running.hexdigest()
 
     # ------------------------------------------------------------------------- taking state in
@@ -231,6 +233,7 @@ class StateBook:
                 unfold(dict(state))
             unfold(dict(facts["objects"]), str)
             Progress.from_json(facts.get("progress"))
+            dict(facts.get("streams") or {})
             frozen = set(facts.get("frozen", ()))
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
@@ -259,6 +262,7 @@ class StateBook:
             if path in facts["objects"]:
                 holder.write(unfold(facts["objects"][path], self._returned))
         self.progress = Progress.from_json(facts.get("progress"))
+        self.streams = dict(facts.get("streams") or {})
         self.load_early(facts)
         self._lent, self._made = {}, {}
 
@@ -333,6 +337,7 @@ class StateBook:
             },
             "objects": {path: tree for path, (tree, _) in objects.items()},
             "progress": self.progress.to_json(),
+            **({"streams": dict(self.streams)} if self.streams else {}),
             "frozen": sorted(name for name, one in named if not one.requires_grad),
         }
 

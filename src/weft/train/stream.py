@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from weft.model.errors import InvariantBreach, SpecError
+from weft.train.bookmarks import MOST_SENT_BYTES, Bookmarks, Mark
 from weft.train.split import Share
 
 _END = object()
@@ -16,12 +17,14 @@ class Stream:
 
     A step may have to be repeated, and others ask for samples at their own pace. So whole steps are
     kept, from the oldest one that may still be wanted here on: nobody is a step behind that. To go
-    back further the stream is opened again.
+    back further, or to where a job stands, the stream is opened again: where its own state leads
+    to, by `skip`, or at its beginning.
     """
 
     def __init__(self, dataset: Iterable[Any], global_batch: int) -> None:
         self._dataset = dataset
         self._can_skip = hasattr(dataset, "skip")
+        self.marks = Bookmarks(dataset)
         self._global_batch = global_batch
         self._oldest: int | None = None  # step that may still be wanted
         self._kept: dict[int, list[Any]] = {}
@@ -37,6 +40,8 @@ class Stream:
         if beyond > self._global_batch:
             raise InvariantBreach(f"positions {share.start}–{share.stop} belong to several steps")
         self._kept = {s: kept for s, kept in self._kept.items() if s == step or self._keeps(s)}
+        if self._oldest is not None:
+            self.marks.forget_before(min(self._oldest, step) * self._global_batch)
         kept = self._kept.setdefault(step, [])
         if len(kept) < beyond:
             self._go_to(share.start - first + len(kept))
@@ -57,6 +62,10 @@ class Stream:
         self._stream = None
         self._kept.clear()
 
+    def mark(self, start: int) -> Mark | None:
+        """Where whoever may have to read next can begin, for the step of that position."""
+        return self.marks.mark(start - start % self._global_batch, most=MOST_SENT_BYTES)
+
     def _keeps(self, step: int) -> bool:
         oldest = self._oldest
         return oldest is not None and step >= oldest
@@ -65,20 +74,25 @@ class Stream:
         """Stand where this position is read next, keeping what may be wanted on the way."""
         ahead = position - self._position
         far = ahead > max(self._position, self._global_batch) and self._can_skip
-        if self._stream is None or ahead < 0 or far:
+        told = self.marks.nearest(position) > self._position
+        if self._stream is None or ahead < 0 or far or told:
             self._open(position)
         while self._position < position:
             self._advance()
 
     def _open(self, position: int) -> None:
-        """Begin the stream anew, as far on as the dataset can skip."""
+        """Begin the stream anew, as far on as its state leads or as the dataset can skip."""
         self._stream = None
+        if (marked := self.marks.nearest(position)) and (resumed := self.marks.resume(marked)):
+            self._stream, self._position = resumed, marked
+            self._pass_is_empty = False
+            return
         if position and self._can_skip:
             self._stream = self._skipped(position)
             self._position = position
             self._pass_is_empty = False
             return
-        self._stream = iter(self._dataset)
+        self._stream = self.marks.begin()
         self._position = 0
         self._pass_is_empty = True
 
@@ -100,6 +114,9 @@ class Stream:
         self.moved_seconds = time.monotonic()
         step, place = divmod(self._position, self._global_batch)
         self._position += 1
+        assert self._stream is not None
+        border = place + 1 == self._global_batch
+        self.marks.read(self._stream, self._position, border=border)
         if not place and self._keeps(step):
             self._kept.setdefault(step, [])
         kept = self._kept.get(step)
@@ -113,7 +130,7 @@ class Stream:
         while (sample := next(stream, _END)) is _END:
             if self._pass_is_empty:
                 raise _empty_pass()
-            stream, self._pass_is_empty = iter(self._dataset), True
+            stream, self._pass_is_empty = self.marks.next_pass(), True
         self._stream, self._pass_is_empty = stream, False
         return sample
 

@@ -23,6 +23,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final, NoReturn
 
 IMPORTS: Final = ("torch", "torch.distributed", "torch._dynamo", "weft.train.api")
@@ -78,7 +79,8 @@ def run(script: str) -> NoReturn:
     except SystemExit as error:
         code = _code(error)
     except BaseException as error:
-        sys.excepthook(*sys.exc_info())
+        error.__traceback__ = script_part(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         interrupted = isinstance(error, KeyboardInterrupt)
     finally:
         with suppress(BaseException):
@@ -92,6 +94,14 @@ def run(script: str) -> NoReturn:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         os._exit(code)
+
+
+def script_part(trace: TracebackType | None) -> TracebackType | None:
+    """What the interpreter itself would show: from the first line of the script on."""
+    ours = (__file__, runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    return trace
 
 
 def prepare(*, sharded: bool = False) -> bool:

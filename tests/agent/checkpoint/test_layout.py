@@ -11,6 +11,7 @@ from weft.agent.checkpoint.layout import (
     ALIGNMENT,
     ITEM_BYTES,
     TensorRecord,
+    check_alike,
     check_name,
     check_record,
     check_whole,
@@ -18,6 +19,7 @@ from weft.agent.checkpoint.layout import (
     from_json,
     pack,
     packed_bytes,
+    parted,
     to_json,
     whole,
 )
@@ -164,3 +166,22 @@ def test_what_no_worker_can_hold_is_refused(record: TensorRecord) -> None:
 def test_names_that_look_like_a_trick_are_refused(name: str) -> None:
     with pytest.raises(Damaged):
         check_name(name)
+
+
+@given(
+    shapes=st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=8),
+    parts=st.integers(1, 5),
+)
+def test_state_is_shared_out_by_rows_and_makes_up_the_whole(
+    shapes: list[list[int]], parts: int
+) -> None:
+    """Each writer has an equal part of the bytes, to the longest row, and what no row can cut."""
+    records = [whole(f"model/{number}", "float32", shape) for number, shape in enumerate(shapes)]
+    shared = [parted(records, part, parts) for part in range(parts)]
+    check_alike([pack(each) for each in shared])
+    cut = [record for record in records if record.sizes and record.elements]
+    row = max((record.bytes // record.sizes[0] for record in cut), default=0)
+    single = sum(record.bytes for record in records if not record.sizes)
+    for each in shared:
+        held = sum(record.bytes for record in each)
+        assert held <= sum(record.bytes for record in records) / parts + row + single

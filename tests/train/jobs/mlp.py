@@ -46,6 +46,7 @@ parser.add_argument("--dawdle", action="store_true", help="sum as a GPU would")
 parser.add_argument("--watch", action="store_true", help="look out for what should not happen")
 parser.add_argument("--processes", type=int, default=0, help="that read samples")
 parser.add_argument("--stream", action="store_true", help="samples can be read in turn only")
+parser.add_argument("--telling", action="store_true", help="a stream that knows where it stands")
 parser.add_argument("--compile", action="store_true", help="for the sizes that it meets")
 parser.add_argument("--fixed", action="store_true", help="micro-batches of one size")
 options = parser.parse_args()
@@ -79,6 +80,25 @@ class Stream(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
         for index in range(len(self.table)):
             self.given += 1
             yield self.table[index]
+
+
+class Telling(Stream):
+    """Knows where it stands."""
+
+    at = 0
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        self.opened += 1
+        while self.at < len(self.table):
+            self.at, self.given = self.at + 1, self.given + 1
+            yield self.table[self.at - 1]
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
 
 
 def network() -> nn.Module:
@@ -165,9 +185,9 @@ model, opt, sched = weft.prepare(
     determinism=options.level,
     communication=options.communication,
 )
-stream = Stream(options.samples)
+stream = Telling(options.samples) if options.telling else Stream(options.samples)
 loader = weft.loader(
-    stream if options.stream else table,
+    stream if options.stream or options.telling else table,
     options.batch,
     seed=3,
     micro=options.micro,

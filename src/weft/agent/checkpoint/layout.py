@@ -10,7 +10,8 @@ it states is compared, so records cannot overlap however hostile the file is.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 from weft.agent.checkpoint.document import MOST_COUNT, Fields, Json
@@ -86,6 +87,38 @@ def packed_bytes(pieces: Sequence[Piece]) -> int:
 
 def aligned(position: int) -> int:
     return -(-position // ALIGNMENT) * ALIGNMENT
+
+
+def parted(records: Sequence[TensorRecord], part: int, parts: int) -> tuple[TensorRecord, ...]:
+    """What one of so many writers holds of state that all of them have: equal bytes, to a row.
+
+    Rows of one tensor after the other go to the first writer until it has its share, then to the
+    next. A single number is held by all, as by the members of a sharded replica.
+    """
+    total, at, found = sum(record.bytes for record in records), 0, []
+    for record in records:
+        first, beyond = (_row(record, at, total, Fraction(k, parts)) for k in (part, part + 1))
+        found.append(_rows(record, first, beyond))
+        at += record.bytes
+    return tuple(found)
+
+
+def _row(record: TensorRecord, at: int, total: int, share: Fraction) -> int:
+    """The first row that begins beyond that share of all bytes, where the tensor begins at `at`."""
+    if not record.elements or not record.sizes:
+        return 0
+    rows = record.sizes[0]
+    return min(max(math.ceil((share * total - at) / (record.bytes // rows)), 0), rows)
+
+
+def _rows(record: TensorRecord, first: int, beyond: int) -> TensorRecord:
+    if not record.elements or not record.sizes:
+        return record
+    return replace(
+        record,
+        offsets=(record.offsets[0] + first, *record.offsets[1:]),
+        sizes=(beyond - first, *record.sizes[1:]),
+    )
 
 
 def common_part(

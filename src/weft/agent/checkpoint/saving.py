@@ -95,16 +95,21 @@ class Saving:
             os.fsync(file)
         passing("save-synced")
 
-    def finish(self, root: int, written_seconds: float) -> Folder | None:
-        """Under the lock: make it a checkpoint; None while shards of other agents are missing."""
-        entries = self._entries if self.alone else self._gather()
-        if entries is None:
-            return None
+    def complete(self) -> bool:
+        """Under the lock: whether all shards are there, those of other agents too."""
+        gathered = self._entries if self.alone else self._gather()
+        self._entries = gathered or self._entries
+        return gathered is not None
+
+    def finish(self, root: int, written_seconds: float) -> Folder:
+        """Under the lock: make it a checkpoint, and the folder hold nothing else."""
+        entries = self._entries
         shards = tuple(entries[index].shard for index in range(self._count))
         made = Manifest(self.head, written_seconds, shards, entries[0].facts)
         self._describe(readable(manifest.encode(made)))
-        for index in range(self._count):
-            beneath.remove(entry_file(index, self._count), self._within)
+        known = {manifest.NAME, *(shard.file for shard in shards)}
+        for name in set(os.listdir(self._within)) - known:
+            beneath.remove(name, self._within)
         os.fsync(self._within)
         passing("save-manifest")
         folder = self.folder.become(Kind.WHOLE, root)

@@ -221,6 +221,8 @@ class Vault:
         saving.fill(self._threads)
         with fence.locked(root):
             self._claim(root)
+            if not saving.complete():
+                return None
             for folder in self._written_of(root, saving.head.step) if replace else ():
                 _set_aside(folder, root)
             self._check_absent(root, saving.head.step)
