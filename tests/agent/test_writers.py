@@ -75,6 +75,20 @@ def test_a_seat_that_does_not_write_in_time_counts_as_lost(tmp_path: Path) -> No
         seats.writers.write(snapshot(tmp_path, HERE, 2), RUN, ())
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_head_that_leads_no_more_waits_for_nobody(tmp_path: Path, begun: bool) -> None:
+    seats = Seats(tmp_path, 1, 2)
+    held = snapshot(tmp_path, HERE, 1)
+    held.parts[1].append(Held(2, held.parts[1][0].path))
+    when = threading.Timer(0.1 if begun else 0.0, seats.writers.give_up, ["another seat leads"])
+    when.start()
+    if not begun:
+        when.join()
+    with pytest.raises(NotWritten, match="another seat leads"):
+        seats.writers.write(held, RUN, ())
+    assert len(seats.ordered) <= 1, "no other seat is asked either"
+
+
 def test_a_part_with_a_copy_elsewhere_is_taken_from_there(tmp_path: Path) -> None:
     seats = Seats(tmp_path, 1, limit_seconds=0.2)
     held = snapshot(tmp_path, HERE, 1)
