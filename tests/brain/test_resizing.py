@@ -257,6 +257,16 @@ def test_a_lost_node_with_all_seats_ends_the_incarnation() -> None:
     scene.stay_silent().lose("n0").expect("wide", is_now(State.STOPPING))
 
 
+def test_whoever_only_joins_cannot_go_on_alone() -> None:
+    """They have nothing to go on from yet: it begins again from what was saved."""
+    scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 2, width=(1, 4)), a_job("other", 2))
+    scene.decide().live("wide")
+    (home,) = scene.nodes("wide")
+    scene.stay_silent().finish("other").decide().expect("wide", is_now(State.RESIZING))
+    assert len(scene.last(Resize, "wide").assignment.placement.nodes) == 2
+    scene.lose(home).expect("wide", is_now(State.STOPPING))
+
+
 def test_a_node_lost_in_the_middle_of_a_shrink() -> None:
     scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
     scene.stay_silent().submit(a_job("other", 1, tenant="b")).decide()

@@ -244,7 +244,7 @@ class Auditor:
         whole_gang(self.world.request(start.job), start.assignment, self.world.nodes)
 
     def _resized(self, resize: Resize) -> bool:
-        """Whether it grows: by seats with new numbers, or it only loses some, never its head."""
+        """Whether it grows: by seats with new numbers, or it only loses some, never all."""
         key, placement = (resize.job, resize.epoch), resize.assignment.placement
         serial, before = self.serials.get(key, (0, None))
         if resize.serial < serial or (resize.serial == serial and resize.assignment != before):
@@ -257,8 +257,8 @@ class Auditor:
         used = self.numbers.setdefault(key, set()) | held
         added = placement.numbers - used
         self.seen["resized"] += 1
-        if 0 not in placement.numbers or len(placement.numbers) != len(placement.seats):
-            raise PromiseBroken("I2", f"{resize} has no head, or a seat twice")
+        if not placement.numbers & held or len(placement.numbers) != len(placement.seats):
+            raise PromiseBroken("I2", f"{resize} leaves nobody who could lead, or has a seat twice")
         if not run.live:
             raise PromiseBroken("I2", f"{resize} of a job that cannot be resized")
         if added and used & held - placement.numbers:

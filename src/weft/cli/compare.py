@@ -66,9 +66,9 @@ def compare(
 
     Intervals are 95 % over the seeds; differences are to the first recipe, seed by seed.
     """
-    experiment = world.experiment(source)
+    experiment, numbers = world.experiment(source), _numbers(seeds)
     look_before(experiment, recipes)
-    comparison = _run(experiment, recipes, _numbers(seeds), workers)
+    comparison = _run(experiment, recipes, numbers, workers)
     if output == "json":
         print_json(comparison.as_dict())
     else:

@@ -13,12 +13,14 @@ def look_before(experiment: "Experiment", recipes: Sequence[str]) -> None:
     """Say what is odd about it on that cluster; refuse what would show nothing.
 
     Generated workloads are made for their cluster, and only those of a file are looked at for
-    anything but queues.
+    anything but queues. What is written wrongly is told alone, before any remark.
     """
     from weft.lab.preflight import preflight
+    from weft.sim.costs import named_costs
     from weft.spec.recipe import make_recipe, split_recipes
     from weft.trace.clusters import read_cluster
 
+    named_costs(experiment.costs, scale=experiment.cost_scale)
     setup = read_cluster(experiment.cluster)
     made = [make_recipe(one) for text in recipes for one in split_recipes(text)]
     workload = experiment.source.load(seed=experiment.seed, gpus=setup.cluster.gpus)

@@ -107,7 +107,7 @@ class Resizes:
 def begin(state: BrainState, slot: int, target: Placement, at: float) -> Assignment:
     """Hold what is added, mark what goes; what the world is to be told."""
     seating, present = state.seating, state.placement(slot)
-    added = present.added_by(target)
+    added, standing = present.added_by(target), standing_of(state, slot)
     state.settle(slot, at)
     seating.mark_releasing(slot, present.numbers - target.numbers)
     seating.add_seats(slot, added)
@@ -117,8 +117,14 @@ def begin(state: BrainState, slot: int, target: Placement, at: float) -> Assignm
     if state.state_of(slot) is not State.RESIZING:
         state.move(slot, State.RESIZING)
     assignment = Assignment(target.width, target, state.plans[slot])
-    seating.resizes[slot] = Underway(present.numbers, assignment)
+    seating.resizes[slot] = Underway(present.numbers, assignment, standing & target.numbers)
     return assignment
+
+
+def standing_of(state: BrainState, slot: int) -> frozenset[int]:
+    """Seats whose workers are known to hold the job's state."""
+    underway = state.seating.resizes.get(slot)
+    return underway.standing if underway else state.placement(slot).numbers
 
 
 def settle_on(state: BrainState, slot: int, numbers: Collection[int], at: float) -> list[int]:
@@ -143,6 +149,8 @@ def left_of(state: BrainState, slot: int, gone_nodes: Collection[str]) -> Placem
     underway = state.seating.resizes.get(slot)
     wanted = underway.target.placement if underway else state.placement(slot)
     left = Placement(tuple(seat for seat in wanted.seats if seat.node not in gone_nodes))
+    if not left.numbers & standing_of(state, slot):
+        return None
     return left if can_train_on(state, slot, left) else None
 
 

@@ -22,10 +22,15 @@ from weft.model.snapshot import SeatColumns
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """A resize that the world has not answered: the seats before it, and what is to be."""
+    """A resize that the world has not answered: the seats before it, and what is to be.
+
+    `standing` are those that were there before any resize that it has not answered: who joins has
+    nothing to go on from yet.
+    """
 
     before: frozenset[int]
     target: Assignment
+    standing: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
