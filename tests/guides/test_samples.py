@@ -17,18 +17,27 @@ from tests.guides.samples import ROOT, Sample, documents, in_blocks, in_prose
 from weft.agent.__main__ import main as agent
 from weft.cli.main import weft
 
-BLOCKS = [sample for page in documents() for sample in in_blocks(page)]
-SPANS = [sample for page in documents() for sample in in_prose(page)]
 ALONE = re.compile(r"weft (compare|simulate|replay|recipes|trace|spec|why .*--run|\S+ --help)\b")
 FOLLOWED_ELSEWHERE = {"first-job.md", "local.md"}
 PATIENCE_SECONDS = 300
 ELIDED = re.compile(r"…|\.\.\. |\||\[")
 
 
-@pytest.mark.parametrize("sample", [*BLOCKS, *SPANS], ids=str)
+def is_one_command(sample: Sample) -> bool:
+    """Prose may show several in one line, or leave something out."""
+    return not ELIDED.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", sample.command))
+
+
+def runnable(page: Path) -> list[Sample]:
+    return [sample for sample in in_blocks(page) if ALONE.match(sample.command)]
+
+
+SAMPLES = [one for page in documents() for find in (in_blocks, in_prose) for one in find(page)]
+PAGES = [page for page in documents() if page.name not in FOLLOWED_ELSEWHERE and runnable(page)]
+
+
+@pytest.mark.parametrize("sample", [*filter(is_one_command, SAMPLES)], ids=str)
 def test_it_can_be_typed(sample: Sample) -> None:
-    if ELIDED.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", sample.command)):
-        pytest.skip("several commands in one line")
     program, *words = shlex.split(re.split(r" (?:>|&&|<) ", sample.command)[0])
     if program == "weft":
         parsed_by(weft, words)
@@ -61,17 +70,10 @@ def parsed_by(command: click.Command, words: list[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "page",
-    [page for page in documents() if page.name not in FOLLOWED_ELSEWHERE],
-    ids=lambda p: p.name,
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_what_needs_no_world_runs_as_shown(page: Path, tmp_path: Path) -> None:
-    runnable = [sample for sample in in_blocks(page) if ALONE.match(sample.command)]
-    if not runnable:
-        pytest.skip("nothing in it runs alone")
     at_home(tmp_path)
-    for sample in runnable:
+    for sample in runnable(page):
         printed = typed(sample.command, tmp_path)
         for line in sample.printed:
             assert _words(line) in _words(printed), f"{sample}\n{printed}"
