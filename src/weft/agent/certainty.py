@@ -43,15 +43,14 @@ class Certainty:
         while self.unsure:
             asked = set(self.unsure)
             self._announcer.lose(asked)
-            word = await asyncio.to_thread(tell, self._destination, self._announcer.head)
+            word = await self.ask()
             if word is None:
                 unanswered += 1
                 if unanswered == 1:
                     self._told("unsure", {"lost": sorted(asked), "why": "the operator is silent"})
                 await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            self._heard(word)
-            if not word.leads:
+            elif word.leads:
+                self.unsure -= asked
+            else:
                 return False
-            self.unsure -= asked
         return True

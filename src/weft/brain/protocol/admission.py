@@ -73,7 +73,7 @@ class Admission:
         slots = list(seating.admitted) if nodes is None else seating.may_be_free(nodes)
         if not slots:
             return
-        held = state.held_use()
+        held = state.use(held_only=True)
         for slot in slots:
             seating.admitted[slot] = not state.nodes_are_free(slot)
             width = int(state.jobs.width[slot])

@@ -65,7 +65,7 @@ class Rounds:
         resizes = [self._resizes.stretch(changed) for changed in outcome.stretched]
         for slot, level in outcome.feeds.items():
             self._feeding.feed(slot, level)
-        held = state.held_use()
+        held = state.use(held_only=True)
         grants = [self._admission.grant(granted, vacated, held) for granted in outcome.grants]
         if outcome.moves or (resizes and grants):
             self._admission.start_admitted()

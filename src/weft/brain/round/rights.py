@@ -7,6 +7,7 @@ recipe. And a queue within its guarantee may reclaim what it has lent, whatever 
 for a whole queue of victims is the same, so it is asked by queue and not by job.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -55,13 +56,12 @@ class Rights:
     def lawful_in_turn(self, queue: int, victims: Iterable[Victim]) -> Iterator[Victim]:
         """Those of them who may go, each after the ones before it have gone: no lender falls below
         its own."""
-        ledger, table = self._session.ledger, self._session.ledger.table
-        mine, given = table.paths[queue], dict.fromkeys(range(len(table.ids)), 0)
+        ledger = self._session.ledger
+        given: Counter[int] = Counter()
         for victim in victims:
-            theirs = [step for step in table.paths[victim.queue] if step not in mine]
-            if all(ledger.used[s] - given[s] > table.guaranteed[s] for s in theirs):
+            if ledger.borrows(queue, victim.queue, given):
                 yield victim
-                for step in theirs:
+                for step in ledger.table.paths[victim.queue]:
                     given[step] += victim.width
 
     def changed(self) -> None:

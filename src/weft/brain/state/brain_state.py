@@ -383,14 +383,15 @@ class BrainState:
             for node, gpus in shares
         )
 
-    def quota_fits(self, slot: int, width: int, held: QuotaLedger) -> bool:
-        """Whether the queue may hold so much more beside all that is held."""
+    def quota_fits(self, slot: int, width: int, use: QuotaLedger) -> bool:
+        """Whether the queue may hold so much more beside what is used."""
         queue = int(self.jobs.queue[slot])
-        return queue >= 0 and held.refusing(queue, width) is None
+        return queue >= 0 and use.refusing(queue, width) is None
 
-    def held_use(self) -> QuotaLedger:
-        """What all queues hold now, those who leave included; to be kept by whoever starts jobs."""
-        own = self.own_use(held_only=True) if self.quota.limited else [0] * len(self.quota.ids)
+    def use(self, *, held_only: bool) -> QuotaLedger:
+        """What all queues use (`own_use`), where a queue is limited; whoever starts jobs keeps it
+        up to date."""
+        own = self.own_use(held_only=held_only) if self.quota.limited else [0] * len(self.quota.ids)
         return QuotaLedger(self.quota, own)
 
     def own_use(self, *, held_only: bool = False) -> list[int]:

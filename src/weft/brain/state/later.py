@@ -12,20 +12,11 @@ from weft.policy.place.room import ROUNDING
 
 
 def fits_later(state: BrainState, slot: int, assignment: Assignment) -> bool:
-    """Of a job that holds no seats now."""
-    return quota_fits_later(state, slot, assignment.width) and all(
+    """Of a job that holds no seats now, beside all who stay or are promised seats."""
+    return state.quota_fits(slot, assignment.width, state.use(held_only=False)) and all(
         _node_fits_later(state, state.node_row[node], assignment.placement)
         for node in assignment.placement.nodes
     )
-
-
-def quota_fits_later(state: BrainState, slot: int, width: int) -> bool:
-    """Whether the queue may hold so much more beside all who stay or are promised seats."""
-    queue = int(state.jobs.queue[slot])
-    if queue < 0 or not width or not state.quota.restricted[queue]:
-        return queue >= 0
-    used = state.quota.sums(state.own_use())
-    return all(used[step] + width <= state.quota.caps[step] for step in state.quota.paths[queue])
 
 
 def is_open(state: BrainState, node: int) -> bool:

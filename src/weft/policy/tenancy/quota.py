@@ -10,7 +10,10 @@ Rules, for a queue and every ancestor of it:
 Usage is given in from what is held; the ledger changes it only for the length of one round.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from weft.model.queue import QueueTree
 from weft.model.snapshot import Bools, Ints
 
 NO_LIMIT = 1 << 60
+NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +142,12 @@ class QuotaLedger:
             for step in self.table.paths[queue]
         )
 
-    def borrows(self, queue: int, victim: int) -> bool:
-        """Whether every queue of the victim below the common ancestor is over its guarantee."""
+    def borrows(self, queue: int, victim: int, given: Mapping[int, int] = NOTHING) -> bool:
+        """Whether every queue of the victim below the common ancestor is over its guarantee,
+        without what each has `given` already."""
         mine, guaranteed = self.table.paths[queue], self.table.guaranteed
         return all(
-            self.used[step] > guaranteed[step]
+            self.used[step] - given.get(step, 0) > guaranteed[step]
             for step in self.table.paths[victim]
             if step not in mine
         )
