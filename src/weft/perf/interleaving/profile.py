@@ -1,0 +1,60 @@
+"""Where the time of one iteration goes, by resource: what interleaving stands on.
+
+Stages do not add up to the iteration: loaders prefetch, so busy times overlap, and what is left
+over is nobody's. A profile therefore carries both, the busy seconds of each resource and the
+iteration as it was measured alone. Some tables know storage and CPU only as one *loading* stage; it
+spans two slots of a cycle where the others have one.
+"""
+
+import math
+from dataclasses import dataclass
+
+from weft.model.errors import SpecError
+
+RESOURCES = ("storage", "cpu", "gpu", "network")
+"""Slots of a cycle, in the order in which an iteration needs them."""
+
+MOST_SECONDS = 86_400.0
+"""No iteration takes a day: a figure beyond it is a wrong unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageProfile:
+    """Busy seconds of one iteration, the iteration alone, and peak GPU memory if it is known."""
+
+    iteration_seconds: float
+    storage_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    network_seconds: float = 0.0
+    loading_seconds: float = 0.0
+    """Storage and CPU together, where a table does not tell them apart."""
+
+    gpu_memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.iteration_seconds <= MOST_SECONDS:
+            raise SpecError(
+                f"an iteration of {self.iteration_seconds:g} s cannot be",
+                hint="give seconds, above 0 and at most a day",
+            )
+        for stage in self.stages_seconds:
+            if not 0.0 <= stage <= MOST_SECONDS or math.isnan(stage):
+                raise SpecError(
+                    f"a stage of {stage:g} s cannot be", hint="give seconds, none below 0"
+                )
+
+    @property
+    def stages_seconds(self) -> tuple[float, ...]:
+        """Storage, CPU, GPU, network, and what loads in both of the first two."""
+        return (
+            self.storage_seconds,
+            self.cpu_seconds,
+            self.gpu_seconds,
+            self.network_seconds,
+            self.loading_seconds,
+        )
+
+    @property
+    def busy_seconds(self) -> float:
+        return math.fsum(self.stages_seconds)

@@ -1,0 +1,1 @@
+"""In whose company: which jobs take turns on the same GPUs."""
