@@ -19,7 +19,7 @@ from typing import Any, Final
 from tests.local import model_agent
 from tests.local.model_agent import ModelAgent
 from weft.agent.messages import Answer, Message
-from weft.agent.premises import SHARED_MEMORY
+from weft.agent.run_folder import SHARED_MEMORY
 
 DEPTH: Final = 3_000
 THOROUGH: Final = bool(os.environ.get("WEFT_THOROUGH"))

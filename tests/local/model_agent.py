@@ -25,9 +25,9 @@ from typing import Any
 
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Status
 from weft.agent.outcome import DRAINED, Ending, Outcome
-from weft.agent.premises import Premises
-from weft.agent.server import Server
-from weft.agent.store import ControlStore
+from weft.agent.run_folder import Premises
+from weft.agent.wire.server import Server
+from weft.agent.wire.control_store import ControlStore
 
 TICK_SECONDS = 0.01
 FAILED = 3

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.local.builders import NOW, a_started, seats
-from weft.agent.speed import Measured
+from weft.agent.reports.speed import Measured
 from weft.brain.event import JobMeasured
 from weft.local.clerk import measured
 from weft.local.entry import Entry, Progress

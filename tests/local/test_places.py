@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.speed import Measured
+from weft.agent.reports.speed import Measured
 from weft.local.entry import Owner
 from weft.local.places import MOST_BYTES, Places, folder_of, open_file, read_file
 from weft.local.sight import KILLED, read_last_words, read_status

@@ -16,7 +16,7 @@ import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.users import ALICE, BOB, AsUser, as_user, needs_root
-from weft.agent.premises import SHARED_MEMORY
+from weft.agent.run_folder import SHARED_MEMORY
 from weft.api.backend import Farewell, Origin, Selection
 from weft.local.entry import Entry
 from weft.local.processes import MARK

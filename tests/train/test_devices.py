@@ -15,7 +15,7 @@ from tests.train.cradle import ROOT
 from tests.train.driving import JOBS, Driven, driven
 from tests.train.lines import check_each_once
 from weft.agent.messages import Answer, Drain, Resize, Status
-from weft.agent.orders import ask
+from weft.agent.wire.orders import ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -17,7 +17,7 @@ from benchmarks.runtime.jobs.work import LEARNING_RATE, Table, loss_of, network,
 from weft.agent.checkpoint import beneath
 from weft.agent.checkpoint.vault import Vault
 from weft.agent.messages import Keep
-from weft.agent.writers import written
+from weft.agent.checkpoint.seat_writers import written
 from weft.train.snapshot import Snapshots
 from weft.train.state import StateBook
 

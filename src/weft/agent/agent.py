@@ -3,7 +3,7 @@
 It outlives its workers and owns what must: the control store, the key of the job, the snapshots in
 shared memory, and the pen that writes them to disk, also after the trainer has died. It is the only
 part that reads the clock; everything it learns goes to the coordinator as an event. This is the
-agent of one machine; `weft.agent.head` is that of a job over several pods.
+agent of one machine; `weft.agent.pods.head` is that of a job over several pods.
 """
 
 import asyncio
@@ -18,15 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent import cpus, status, tracking
-from weft.agent.actions import Action, Conclude, Note, Send, Signal, Spawn
+from weft.agent.workers import cpus
+from weft.agent.reports import status
+from weft.agent.workers import tracking
+from weft.agent.coordination.actions import Action, Conclude, Note, Send, Signal, Spawn
 from weft.agent.checkpoint.home import Home, home_of
 from weft.agent.checkpoint.vault import Run
-from weft.agent.coordinator import Coordinator
-from weft.agent.courier import Destination
-from weft.agent.crew import Crew
-from weft.agent.epochs import Phase
-from weft.agent.keeper import Keeper
+from weft.agent.coordination.coordinator import Coordinator
+from weft.agent.reports.operator_client import Destination
+from weft.agent.workers.crew import Crew
+from weft.agent.coordination.epochs import Phase
+from weft.agent.checkpoint.writer import Keeper
 from weft.agent.messages import (
     Abandon,
     Answer,
@@ -46,10 +48,10 @@ from weft.agent.messages import (
     Welcome,
 )
 from weft.agent.outcome import Ending, Outcome
-from weft.agent.output import Outlets
-from weft.agent.places import HEAD_SEAT, Places, Seat
-from weft.agent.premises import Premises
-from weft.agent.processes import (
+from weft.agent.workers.output import Outlets
+from weft.agent.workers.places import HEAD_SEAT, Places, Seat
+from weft.agent.run_folder import Premises
+from weft.agent.workers.processes import (
     Launch,
     Processes,
     adopt_orphans,
@@ -57,14 +59,14 @@ from weft.agent.processes import (
     free_port,
     reap_orphans,
 )
-from weft.agent.program import digest_of_scripts, starts_its_own, version_of
-from weft.agent.report import Reporter, Said
-from weft.agent.server import Server
+from weft.agent.workers.program import digest_of_scripts, starts_its_own, version_of
+from weft.agent.reports.report import Reporter, Said
+from weft.agent.wire.server import Server
 from weft.agent.settings import Settings
-from weft.agent.speed import Speedometer
-from weft.agent.store import ControlStore, epoch_prefix
-from weft.agent.worker import WorkerState
-from weft.agent.writers import HERE
+from weft.agent.reports.speed import Speedometer
+from weft.agent.wire.control_store import ControlStore, epoch_prefix
+from weft.agent.coordination.worker import WorkerState
+from weft.agent.checkpoint.seat_writers import HERE
 from weft.model.errors import SpecError
 
 log = logging.getLogger(__name__)

@@ -318,7 +318,7 @@ class Led(Message):
 
 @dataclass(frozen=True, slots=True)
 class Start(Message):
-    """Start a worker there, as `weft.agent.places.Standing` says."""
+    """Start a worker there, as `weft.agent.workers.places.Standing` says."""
 
     worker: int
     rank: int

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent import gpus
-from weft.agent.actions import Conclude
+from weft.agent.workers import gpus
+from weft.agent.coordination.actions import Conclude
 from weft.agent.agent import Agent
 from weft.agent.checkpoint.vault import Vault
-from weft.agent.cpus import parse_numbers
-from weft.agent.epochs import Phase
-from weft.agent.gpus import Gpu, Lister
+from weft.agent.workers.cpus import parse_numbers
+from weft.agent.coordination.epochs import Phase
+from weft.agent.workers.gpus import Gpu, Lister
 from weft.agent.outcome import Outcome
 from weft.agent.settings import Settings
 from weft.cli.launch_program import Program, program_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from weft.agent.speed import Measured
+from weft.agent.reports.speed import Measured
 from weft.brain.brain import Brain
 from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
 from weft.local.asking import CUSTOMS, Asked, Customs

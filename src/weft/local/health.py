@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from weft.agent.premises import SHARED_MEMORY
+from weft.agent.run_folder import SHARED_MEMORY
 from weft.local.cgroups import Cgroups
 from weft.local.launch import BIRTH
 from weft.local.machine import Machine

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from weft.agent.nursery import PYTHON
+from weft.agent.workers.spawn_pool import PYTHON
 from weft.agent.settings import VAULT
 from weft.local import birth
 from weft.local.cgroups import Cgroups

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.agent.gpus import told_by_driver
+from weft.agent.workers.gpus import told_by_driver
 from weft.model.cluster import Gpu, Node
 from weft.model.errors import SpecError
 from weft.model.ids import ANY_GPU, GpuType, NodeId

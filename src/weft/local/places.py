@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from weft.agent.orders import SOCKET
+from weft.agent.wire.orders import SOCKET
 from weft.api.socket_file import LONGEST
 from weft.local.entry import Entry, Owner
 from weft.model.errors import WorldError

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 from weft.agent.outcome import INFRASTRUCTURE, Outcome
-from weft.agent.speed import Measured
+from weft.agent.reports.speed import Measured
 from weft.local.entry import NO_PROGRESS, Progress
 
 EXITED: Final = "exited"

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from weft.agent.messages import Members
-from weft.agent.store import epoch_prefix
+from weft.agent.wire.control_store import epoch_prefix
 from weft.crash import passing
 from weft.model.errors import WorldError
 from weft.train.backend import CONTROL, GLOO, Backend, Kind, for_data

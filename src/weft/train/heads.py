@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from weft.agent.orders import CARD
+from weft.agent.wire.orders import CARD
 
 LOOK_SECONDS: Final = 0.05
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import torch
 
-from weft.agent.limits import BETWEEN
+from weft.agent.coordination.limits import BETWEEN
 from weft.agent.messages import (
     FRESH,
     NOWHERE,

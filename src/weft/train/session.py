@@ -5,7 +5,7 @@ gradients with the others, vote, apply. Nothing is applied unless everyone voted
 is either committed on all members or on none; the one that hears no result asks the agent, who
 knows from the others. Switches happen between steps, all at the same one, because the flag that
 announces them travels with the gradients: see `weft.train.member` for how, and
-`weft.agent.coordinator` for the other side.
+`weft.agent.coordination.coordinator` for the other side.
 """
 
 import atexit
