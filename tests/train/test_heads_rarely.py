@@ -67,7 +67,7 @@ def test_a_worker_that_stands_still_as_the_head_moves_is_replaced(tmp_path: Path
         ended_well(pods, heir, other)
 
 
-def test_an_outpost_that_lost_its_way_does_not_lead_beside_the_head(tmp_path: Path) -> None:
+def test_a_follower_that_lost_its_way_does_not_lead_beside_the_head(tmp_path: Path) -> None:
     """It was stopped, and is counted as lost: whoever wakes then cannot claim."""
     given = elastic(tmp_path, width=3)
     with fleet(tmp_path, "mlp.py", *STEPS, *PAUSE, **given) as pods:

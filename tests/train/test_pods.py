@@ -150,7 +150,7 @@ def test_a_pod_that_the_job_cannot_do_without_takes_it_along(tmp_path: Path) -> 
     resumed(tmp_path, pods)
 
 
-def test_outposts_end_with_their_head(tmp_path: Path) -> None:
+def test_followers_end_with_their_head(tmp_path: Path) -> None:
     with fleet(tmp_path, "plain.py", "60", **elastic(tmp_path, width=2)) as pods:
         head, other = pods.pod(0), pods.pod(1)
         worker, orphan = worker_of(other), worker_of(head)
@@ -235,13 +235,13 @@ def test_a_pod_works_alone_without_an_operator(tmp_path: Path) -> None:
     assert len(printed(pod)) == 1
 
 
-def test_an_outpost_that_is_stopped_before_it_has_met_its_head_leaves(tmp_path: Path) -> None:
+def test_a_follower_that_is_stopped_before_it_has_met_its_head_leaves(tmp_path: Path) -> None:
     with fleet(tmp_path, "plain.py") as pods:
-        outpost = pods.pod(1)
+        follower = pods.pod(1)
         while not pods.operator.tokens:
             time.sleep(0.01)
-        outpost.signal(signal.SIGTERM)
-        assert outpost.wait() == DRAINED, pods.tails()
+        follower.signal(signal.SIGTERM)
+        assert follower.wait() == DRAINED, pods.tails()
     assert set(pods.operator.tokens) == {"Bearer a-token"}
 
 

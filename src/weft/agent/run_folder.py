@@ -15,35 +15,35 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
-from weft.agent.wire.orders import CARD, HEAD, KEY, SOCKET
 from weft.agent.outcome import OUTCOME, Ending
+from weft.agent.wire.orders import CARD, HEAD, KEY, SOCKET
 from weft.model.errors import WorldError
 
 SHARED_MEMORY: Final = Path("/dev/shm")
 SLOTS: Final = re.compile(r"weft-[0-9a-f]{16}")
 
 
-class Premises:
+class RunFolder:
     """The two folders of one agent."""
 
-    def __init__(self, folder: Path | None = None, token: str | None = None) -> None:
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="weft-"))
+    def __init__(self, path: Path | None = None, token: str | None = None) -> None:
+        self.path = path or Path(tempfile.mkdtemp(prefix="weft-"))
         self.slots = SHARED_MEMORY / f"weft-{secrets.token_hex(8)}"
         self.token = token or secrets.token_hex(32)
         self._card: IO[str] | None = None
 
     @property
     def socket(self) -> Path:
-        return self.folder / SOCKET
+        return self.path / SOCKET
 
     @property
     def key(self) -> Path:
-        return self.folder / KEY
+        return self.path / KEY
 
     @property
     def head(self) -> Path:
         """Tells workers who leads."""
-        return self.folder / HEAD
+        return self.path / HEAD
 
     def write_head(self, term: int, address: str) -> None:
         """Whole or not at all: workers may read it at any moment."""
@@ -53,19 +53,19 @@ class Premises:
 
     @property
     def logs(self) -> Path:
-        return self.folder / "logs"
+        return self.path / "logs"
 
     @property
     def fetched(self) -> Path:
         """Checkpoints that had to be fetched, while they may be begun from."""
-        return self.folder / "fetched"
+        return self.path / "fetched"
 
     def open(self, job: str, incarnation: int) -> None:
         """Move in, unless another agent lives here."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
-        self._card = _locked(self.folder / CARD)
-        (self.folder / OUTCOME).unlink(missing_ok=True)
+        self._card = _locked(self.path / CARD)
+        (self.path / OUTCOME).unlink(missing_ok=True)
         _clear_after_predecessor(self._card.read())
         shutil.rmtree(self.fetched, ignore_errors=True)
         self.slots.mkdir(mode=0o700)
@@ -77,7 +77,7 @@ class Premises:
         if self._card is None:
             return
         if ending is not None:
-            ending.write(self.folder)
+            ending.write(self.path)
         shutil.rmtree(self.slots, ignore_errors=True)
         shutil.rmtree(self.fetched, ignore_errors=True)
         self.socket.unlink(missing_ok=True)

@@ -7,9 +7,9 @@ from typing import Final
 
 from weft.agent.checkpoint.home import Place
 from weft.agent.checkpoint.vault import Vault
+from weft.agent.coordination.limits import Limits
 from weft.agent.reports.operator_client import Destination
 from weft.agent.workers.cpus import Cpus
-from weft.agent.coordination.limits import Limits
 from weft.agent.workers.places import HEAD_SEAT
 from weft.model.errors import SpecError
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from weft.agent.messages import Message
 from weft.agent.messages import Status as AskStatus
-from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
+from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.local import processes
 from weft.local.birth import EXISTS_STATUS
 from weft.local.entry import Birth, Entry, Owner

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from weft.agent.workers.spawn_pool import PYTHON
 from weft.agent.settings import VAULT
+from weft.agent.workers.spawn_pool import PYTHON
 from weft.local import birth
 from weft.local.cgroups import Cgroups
 from weft.local.entry import Entry, Owner

@@ -13,8 +13,8 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from weft.agent.wire.line import Line
 from weft.agent.messages import MOST_LINE_BYTES, Answer, Hello, Message
+from weft.agent.wire.line import Line
 from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.local.entry import Owner
 from weft.local.places import folder_of, read_file

@@ -2,7 +2,7 @@
 
 A machine that loses its power resets nothing: who waits for it in gloo waits until a time limit,
 and neither `abort` nor `shutdown` of gloo ends that (torch 2.15). The agent knows sooner, because
-head and outposts give signs of life. So the sockets that appear while a group is built are noted,
+head and followers give signs of life. So the sockets that appear while a group is built are noted,
 and cutting them ends every wait on that group at once, on this side and on the other.
 
 The script opens connections of its own meanwhile, to its data or its tracker, and those are none of

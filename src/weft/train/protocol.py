@@ -1,8 +1,9 @@
 """A worker's part in the protocol, decided purely: messages and moments in, deeds out.
 
-It is the other side of `weft.agent.coordination.coordinator`. What it is told may come at any moment, while the
-training thread is in code of the script's; so each order is only noted, and acted upon at a step's
-border, or where the worker has nothing to do: before its first epoch, and after a failure.
+It is the other side of `weft.agent.coordination.coordinator`. What it is told may come at any
+moment, while the training thread is in code of the script's; so each order is only noted, and acted
+upon at a step's border, or where the worker has nothing to do: before its first epoch, and after a
+failure.
 
     OUTSIDE ──Arm──▶ in an epoch ──border: armed──▶ the next epoch, or it leaves
        ▲   ──Regroup──▶   │  ▲

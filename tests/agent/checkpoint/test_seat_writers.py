@@ -10,24 +10,32 @@ import pytest
 
 from tests.agent.checkpoint.vaults import JOB, RUN, a_vault, contents, write_slots
 from weft.agent.checkpoint.errors import NotWritten
-from weft.agent.checkpoint.writer import Keeper
+from weft.agent.checkpoint.seat_writers import (
+    HERE,
+    Held,
+    SeatWriter,
+    Snapshot,
+    Writers,
+    sweep,
+    written,
+)
+from weft.agent.checkpoint.writer import CheckpointWriter
 from weft.agent.messages import Envelope, Keep, Kept, Saved, decode, encode
-from weft.agent.checkpoint.seat_writers import HERE, Held, SeatWriter, Snapshot, Writers, sweep, written
 
 STEP, CURSOR = 10, 80
 PATIENCE_SECONDS = 30.0
 
 
 class Seats:
-    """Outposts in threads: what each is ordered, it does, unless it is dumb."""
+    """Followers in threads: what each is ordered, it does, unless it is dumb."""
 
     def __init__(self, folder: Path, *dumb: int, limit_seconds: float = PATIENCE_SECONDS) -> None:
         self.folder, self.dumb = folder, dumb
         self.ordered: list[int] = []
         self.writers = Writers(a_vault(folder), self._order, limit_seconds)
-        self._outposts = {seat: self._outpost(seat) for seat in (1, 2)}
+        self._followers = {seat: self._follower(seat) for seat in (1, 2)}
 
-    def _outpost(self, seat: int) -> SeatWriter:
+    def _follower(self, seat: int) -> SeatWriter:
         return SeatWriter(
             a_vault(self.folder), self.folder, lambda kept: self.writers.told(seat, kept)
         )
@@ -37,7 +45,7 @@ class Seats:
         envelope = decode(encode(Envelope(JOB, 1, 1, keep)), strict=True)
         assert isinstance(envelope.message, Keep)
         if seat not in self.dumb:
-            self._outposts[seat].order(envelope.message)
+            self._followers[seat].order(envelope.message)
 
 
 def snapshot(folder: Path, *seats: int) -> Snapshot:
@@ -107,7 +115,7 @@ def test_what_an_older_attempt_has_left_is_not_in_the_checkpoint(tmp_path: Path)
     assert sorted(contents(path)) == ["manifest.json", "shard-0-of-2.bin", "shard-1-of-2.bin"]
 
 
-def test_an_outpost_answers_every_order_and_names_what_it_could_not_do(tmp_path: Path) -> None:
+def test_a_follower_answers_every_order_and_names_what_it_could_not_do(tmp_path: Path) -> None:
     told: list[Kept] = []
     heard = threading.Event()
 
@@ -115,8 +123,8 @@ def test_an_outpost_answers_every_order_and_names_what_it_could_not_do(tmp_path:
         told.append(kept)
         heard.set()
 
-    outpost = SeatWriter(a_vault(tmp_path), tmp_path, tell)
-    outpost.order(Keep(STEP, CURSOR, {"0": str(tmp_path / "nowhere")}, 2, {}, False, ()))
+    follower = SeatWriter(a_vault(tmp_path), tmp_path, tell)
+    follower.order(Keep(STEP, CURSOR, {"0": str(tmp_path / "nowhere")}, 2, {}, False, ()))
     assert heard.wait(PATIENCE_SECONDS)
     assert told[0].step == STEP
     assert "nowhere" in told[0].why
@@ -135,7 +143,7 @@ def test_of_workers_that_have_ended_what_is_older_is_swept(tmp_path: Path) -> No
     ]
 
 
-# ---------------------------------------------------------------------------------- the keeper
+# ---------------------------------------------------------------------------------- the writer
 
 
 def saved(path: Path, part: int, *, step: int = STEP) -> Saved:
@@ -146,29 +154,31 @@ def test_a_snapshot_that_is_lost_is_told_and_asked_for_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     seats = Seats(tmp_path, 1, limit_seconds=0.2)
-    keeper = Keeper(a_vault(tmp_path), lambda: RUN)
-    keeper.writers = seats.writers
-    keeper.resume()
+    checkpoint_writer = CheckpointWriter(a_vault(tmp_path), lambda: RUN)
+    checkpoint_writer.writers = seats.writers
+    checkpoint_writer.resume()
     slots = write_slots(tmp_path / "slots")
     with caplog.at_level(logging.ERROR):
-        keeper.saved(saved(slots[0], 0))
-        keeper.saved(saved(slots[1], 1), seat=1)
-        assert keeper.needs(1)
-        keeper.close()
+        checkpoint_writer.saved(saved(slots[0], 0))
+        checkpoint_writer.saved(saved(slots[1], 1), seat=1)
+        assert checkpoint_writer.needs(1)
+        checkpoint_writer.close()
     assert "step 10 is not durable: 1 of 2 parts" in caplog.text
-    assert (keeper.take_missed(), keeper.take_missed()) == (True, False)
-    assert not keeper.needs(1)
-    assert keeper.newest() == ("", -1), "a part of it was never in the memory of this machine"
+    assert (checkpoint_writer.take_missed(), checkpoint_writer.take_missed()) == (True, False)
+    assert not checkpoint_writer.needs(1)
+    assert checkpoint_writer.newest() == ("", -1), (
+        "a part of it was never in the memory of this machine"
+    )
 
 
 def test_a_snapshot_whose_part_never_came_is_told_with_the_next(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = Keeper(None)
+    checkpoint_writer = CheckpointWriter(None)
     slots = write_slots(tmp_path / "slots")
-    keeper.saved(saved(slots[0], 0))
+    checkpoint_writer.saved(saved(slots[0], 0))
     for step in (20, 30):
-        keeper.saved(saved(slots[0], 0, step=step))
-        keeper.saved(saved(slots[1], 1, step=step))
+        checkpoint_writer.saved(saved(slots[0], 0, step=step))
+        checkpoint_writer.saved(saved(slots[1], 1, step=step))
     assert caplog.text.count("no checkpoint of step") == 1
     assert "no checkpoint of step 10: only 1 parts came" in caplog.text

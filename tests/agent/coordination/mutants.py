@@ -1,7 +1,8 @@
 """Mutants: the protocol with one of its defences taken out, on the agent's side or the worker's.
 
 Each is a context manager that patches one of the two machines and puts everything back. Random
-histories (`tests.agent.coordination.histories`) must find every one of them by a promise that is broken.
+histories (`tests.agent.coordination.histories`) must find every one of them by a promise that is
+broken.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from weft.agent.coordination.doubt import Doubt, Verdict
 from weft.agent.coordination.epochs import Epochs, Phase
 from weft.agent.coordination.heirs import Inherited, Succession
 from weft.agent.coordination.limits import Limits
+from weft.agent.coordination.roster import Roster
 from weft.agent.messages import (
     NOWHERE,
     STATELESS,
@@ -28,7 +30,6 @@ from weft.agent.messages import (
     Regroup,
     Standby,
 )
-from weft.agent.coordination.roster import Roster
 from weft.train.protocol import Border, Deed, Part, Say
 
 Mutant = Callable[[], AbstractContextManager[None]]

@@ -15,9 +15,9 @@ from random import Random
 
 from weft.agent.coordination.heirs import heirs_of
 from weft.agent.coordination.limits import Limits
-from weft.agent.pods.mandate import Search
-from weft.agent.pods.discovery import Head
 from weft.agent.messages import Heirs
+from weft.agent.pods.discovery import Head
+from weft.agent.pods.mandate import Search
 from weft.agent.settings import Pod
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.refusal import Refusal
@@ -44,7 +44,7 @@ class Epoch:
 
 @dataclass
 class Seat:
-    """Its worker is in an epoch, or blank. A head is sure or not; an outpost knows its heirs."""
+    """Its worker is in an epoch, or blank. A head is sure or not; a follower knows its heirs."""
 
     number: int
     alive: bool = True
@@ -52,7 +52,7 @@ class Seat:
     term: int = 1
     head: int | None = 0  # whom it follows; itself if it leads, nobody if it looks for one
     heirs: Heirs | None = None
-    outposts: set[int] = field(default_factory=set)
+    followers: set[int] = field(default_factory=set)
     ever_heirs: set[int] = field(default_factory=set)
     unsure: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
@@ -76,7 +76,7 @@ class Reign:
         self.seats = [Seat(number) for number in range(width)]
         for seat in self.seats:
             seat.epoch = epoch if seat.number in members else None
-        self.seats[0].outposts = set(range(1, width))
+        self.seats[0].followers = set(range(1, width))
         self.record, self.present = Headship(), 0
         self.cuts: set[frozenset[int]] = set()
         self.deaf: set[int] = set()  # who cannot reach the operator
@@ -91,7 +91,7 @@ class Reign:
             self.turn_to_a_head,
             self.turn_to_a_head,
             self.miss_the_head,
-            self.miss_an_outpost,
+            self.miss_an_follower,
             self.ask,
             self.gather,
             self.decide,
@@ -149,13 +149,13 @@ class Reign:
         self.present = seat
         return None if self.random.random() < 0.1 else True
 
-    # ----------------------------------------------------------------------------- an outpost
+    # ----------------------------------------------------------------------------- a follower
 
     def miss_the_head(self, seat: Seat) -> None:
         head = seat.head
         if head is None or head == seat.number:
             return
-        gone = not self.meets(seat.number, head) or seat.number not in self.seats[head].outposts
+        gone = not self.meets(seat.number, head) or seat.number not in self.seats[head].followers
         if gone or not self.seats[head].leads:
             seat.head, seat.newest = None, seat.term
 
@@ -179,7 +179,7 @@ class Reign:
         if not (head.leads and self.meets(seat.number, head.number)):
             seat.newest = term
             return
-        head.outposts.add(seat.number)
+        head.followers.add(seat.number)
         seat.head, seat.term = head.number, head.term
         if not head.gathers:  # it comes too late, and what it has is of no use
             seat.epoch = None
@@ -195,7 +195,7 @@ class Reign:
         assert seat.heirs is not None
         seat.term, seat.head, seat.gathers = term, seat.number, True
         seat.ever_heirs = {*seat.heirs.seats} - {seat.number}
-        seat.outposts, seat.unsure, seat.lost = set(), set(), set()
+        seat.followers, seat.unsure, seat.lost = set(), set(), set()
 
     # -------------------------------------------------------------------------------- a head
 
@@ -203,25 +203,25 @@ class Reign:
         """Who has come has come; the others may lead by now."""
         if seat.leads and seat.gathers:
             seat.gathers = False
-            seat.unsure |= set() if self.trusting else seat.ever_heirs - seat.outposts
+            seat.unsure |= set() if self.trusting else seat.ever_heirs - seat.followers
             seat.alive = seat.epoch is not None
 
     def name_heirs(self, seat: Seat) -> None:
         if not seat.leads or seat.gathers or seat.epoch is None:
             return
         members = tuple(sorted(seat.epoch.members))
-        counts = {number: int(number in members) for number in seat.outposts}
-        told = Heirs(seat.term, tuple(sorted(seat.outposts)), heirs_of(counts, ()), members, 9)
+        counts = {number: int(number in members) for number in seat.followers}
+        told = Heirs(seat.term, tuple(sorted(seat.followers)), heirs_of(counts, ()), members, 9)
         seat.ever_heirs |= {*told.heirs}
-        for number in seat.outposts:
+        for number in seat.followers:
             if self.meets(seat.number, number) and self.seats[number].head == seat.number:
                 self.seats[number].heirs = told
 
-    def miss_an_outpost(self, seat: Seat) -> None:
-        for number in sorted(seat.outposts) if seat.leads else ():
+    def miss_an_follower(self, seat: Seat) -> None:
+        for number in sorted(seat.followers) if seat.leads else ():
             follows = self.seats[number].head == seat.number
             if not (self.meets(seat.number, number) and follows):
-                seat.outposts.discard(number)
+                seat.followers.discard(number)
                 if number in seat.ever_heirs and not seat.gathers:
                     seat.unsure.add(number)
 
@@ -241,7 +241,7 @@ class Reign:
         epoch = seat.epoch
         if not self._may_decide(seat) or epoch is None:
             return
-        here = epoch.members & {seat.number, *seat.outposts}
+        here = epoch.members & {seat.number, *seat.followers}
         if all(self.seats[n].head == seat.number and self.meets(seat.number, n) for n in here):
             self._begin(frozenset(n for n in here if self.seats[n].epoch is epoch), epoch)
 
@@ -249,7 +249,7 @@ class Reign:
         epoch = seat.epoch
         if not self._may_decide(seat) or epoch is None:
             return
-        blank = {n for n in seat.outposts if self.seats[n].epoch is None}
+        blank = {n for n in seat.followers if self.seats[n].epoch is None}
         wanted = epoch.members | blank
         if all(self.meets(seat.number, n) for n in wanted) and all(
             self.seats[n].epoch is epoch for n in epoch.members

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.reports.operator_client import Answer, Destination
 from weft.agent.coordination.heirs import Succession, heirs_of
 from weft.agent.coordination.limits import Limits
-from weft.agent.pods.mandate import Search
-from weft.agent.pods.discovery import Announcer, Head, Word, present, tell
-from weft.agent.messages import STATELESS, Brought, Heirs, Here
-from weft.agent.run_folder import Premises
-from weft.agent.settings import Pod
 from weft.agent.coordination.worker import WorkerState
+from weft.agent.messages import STATELESS, Brought, Heirs, Here
+from weft.agent.pods.discovery import Announcer, Head, Word, present, tell
+from weft.agent.pods.mandate import Search
+from weft.agent.reports.operator_client import Answer, Destination
+from weft.agent.run_folder import RunFolder
+from weft.agent.settings import Pod
 from weft.train.heads import Heads
 
 KEY = "ab" * 32
@@ -211,28 +211,28 @@ def test_who_leads_is_asked_once(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def premises(tmp_path: Path) -> Iterator[Premises]:
-    made = Premises(tmp_path / "pod")
+def run_folder(tmp_path: Path) -> Iterator[RunFolder]:
+    made = RunFolder(tmp_path / "pod")
     made.open("job", 1)
     yield made
     made.close()
 
 
-def test_a_worker_sees_which_head_leads_and_whether_its_agent_lives(premises: Premises) -> None:
-    premises.write_head(1, "10.0.0.1:1")
-    heads = Heads(premises.head, "as started")
+def test_a_worker_sees_which_head_leads_and_whether_its_agent_lives(run_folder: RunFolder) -> None:
+    run_folder.write_head(1, "10.0.0.1:1")
+    heads = Heads(run_folder.head, "as started")
     assert not heads.look(), "the one it was started for"
     assert (heads.term, heads.address) == (1, "10.0.0.1:1")
     assert not heads.is_newer()
-    premises.write_head(2, "10.0.0.2:1")
+    run_folder.write_head(2, "10.0.0.2:1")
     assert heads.is_newer()
     assert heads.look()
     assert (heads.term, heads.address) == (2, "10.0.0.2:1")
-    premises.write_head(1, "10.0.0.1:1")
+    run_folder.write_head(1, "10.0.0.1:1")
     assert not heads.look(), "an older one is none"
-    premises.head.write_text("{")
+    run_folder.head.write_text("{")
     assert not heads.look()
     assert heads.agent_lives()
-    premises.close()
+    run_folder.close()
     assert not heads.agent_lives()
     assert not heads.wait(60.0), "nobody waits for a head without an agent"

@@ -1,4 +1,4 @@
-"""How outposts find the head: what is asked, how long, and what ends the search."""
+"""How followers find the head: what is asked, how long, and what ends the search."""
 
 import asyncio
 import json
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.agent.reports.endpoint import an_endpoint
-from weft.agent.reports.operator_client import Answer, Destination
 from weft.agent.pods.discovery import (
     AGAIN_SECONDS,
     REFUSED_SECONDS,
@@ -18,6 +17,7 @@ from weft.agent.pods.discovery import (
     find,
     host_and_port,
 )
+from weft.agent.reports.operator_client import Answer, Destination
 from weft.model.errors import WorldError
 
 KEY = "ab" * 32
@@ -152,12 +152,12 @@ def test_a_token_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------- the real endpoint
 
 
-def test_the_real_endpoint_brings_an_outpost_to_its_head(
+def test_the_real_endpoint_brings_a_follower_to_its_head(
     tmp_path: Path, socket_enabled: None
 ) -> None:
     async def run() -> Head:
         async with an_endpoint(tmp_path) as endpoint:
-            searching = asyncio.create_task(asyncio.to_thread(find, endpoint.of("outpost"), 30.0))
+            searching = asyncio.create_task(asyncio.to_thread(find, endpoint.of("follower"), 30.0))
             announcer = Announcer(endpoint.of("right"), HEAD)
             assert await asyncio.to_thread(announcer.turn) == AGAIN_SECONDS
             return await searching
@@ -170,7 +170,7 @@ def test_the_real_endpoint_hears_no_head_but_the_first_seat(
 ) -> None:
     async def run() -> float:
         async with an_endpoint(tmp_path) as endpoint:
-            impostor = Announcer(endpoint.of("outpost"), HEAD)
+            impostor = Announcer(endpoint.of("follower"), HEAD)
             return await asyncio.to_thread(impostor.turn)
 
     assert asyncio.run(run()) < AGAIN_SECONDS

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.kube.reporting import LLAMA, OUTPOST, TOKENS, Vouching, Workers, vouched
+from tests.kube.reporting import FOLLOWER, LLAMA, TOKENS, Vouching, Workers, vouched
 from weft.agent.reports.operator_client import Destination
 from weft.kube.metrics import Metrics
 from weft.kube.pods import TOKEN_FILE, PodMaker, WorkerSettings
@@ -59,13 +59,13 @@ async def an_endpoint(
 ) -> AsyncIterator[Endpoint]:
     words = {
         TOKENS["right"]: vouched("lab", "llama-3-0", "u3"),
-        TOKENS["outpost"]: vouched("lab", "llama-3-7", "u7"),
+        TOKENS["follower"]: vouched("lab", "llama-3-7", "u7"),
         TOKENS["old epoch"]: vouched("lab", "llama-2-0", "u2"),
     }
     workers = Workers(
         pods={
             ("lab", "llama-3-0", "u3"): LLAMA,
-            ("lab", "llama-3-7", "u7"): OUTPOST,
+            ("lab", "llama-3-7", "u7"): FOLLOWER,
             ("lab", "llama-2-0", "u2"): replace(LLAMA, epoch=2),
         },
         epochs={("lab", "llama"): 3},

@@ -5,8 +5,8 @@ from base64 import b64decode, b64encode
 
 import pytest
 
-from weft.agent.wire import control_store as store_module
 from weft.agent.messages import Answer, Ask
+from weft.agent.wire import control_store as store_module
 from weft.agent.wire.control_store import ControlStore, epoch_prefix
 
 

@@ -23,8 +23,8 @@ from weft.agent.messages import (
     decode,
     encode,
 )
-from weft.agent.wire.server import Server
 from weft.agent.wire.control_store import ControlStore
+from weft.agent.wire.server import Server
 from weft.model.errors import WorldError
 
 TOKEN = "secret"
@@ -49,10 +49,10 @@ class Ears:
     def driver_asked(self, message: Message) -> Answer:
         return Answer(ok=True, body={"asked": type(message).__name__})
 
-    def outpost_said(self, seat: int, message: Message) -> None:
+    def follower_said(self, seat: int, message: Message) -> None:
         self.told.append((seat, message))
 
-    def outpost_silent(self, seat: int) -> None:
+    def follower_silent(self, seat: int) -> None:
         self.lost.append(seat)
 
 
@@ -167,17 +167,17 @@ def test_a_driver_and_a_store_are_served(tmp_path: Path) -> None:
     assert not play(tmp_path, scene).dropped
 
 
-def test_an_outpost_is_heard_ordered_and_missed(tmp_path: Path) -> None:
+def test_a_follower_is_heard_ordered_and_missed(tmp_path: Path) -> None:
     async def scene(server: Server, ears: Ears, knock: Callable[[], Awaitable[Guest]]) -> None:
-        outpost = await knock()
-        outpost.say(Hello("outpost", 4, 1, TOKEN))
-        outpost.say(Offer(2, "10.0.0.4"))
+        follower = await knock()
+        follower.say(Hello("outpost", 4, 1, TOKEN))
+        follower.say(Offer(2, "10.0.0.4"))
         await until(lambda: ears.told)
         assert ears.told == [(4, Offer(2, "10.0.0.4"))]
         server.order(4, Over(143, "enough"))
         server.order(5, Over(75, "nobody is there"))
-        assert await outpost.hear() == Over(143, "enough")
-        outpost.writer.transport.abort()
+        assert await follower.hear() == Over(143, "enough")
+        follower.writer.transport.abort()
         await until(lambda: ears.lost)
         assert ears.lost == [4]
         assert not ears.heard
@@ -185,7 +185,7 @@ def test_an_outpost_is_heard_ordered_and_missed(tmp_path: Path) -> None:
     assert not play(tmp_path, scene).dropped
 
 
-def test_an_outpost_that_comes_again_has_been_lost(tmp_path: Path) -> None:
+def test_a_follower_that_comes_again_has_been_lost(tmp_path: Path) -> None:
     async def scene(server: Server, ears: Ears, knock: Callable[[], Awaitable[Guest]]) -> None:
         old, new = await knock(), await knock()
         for guest in (old, new):

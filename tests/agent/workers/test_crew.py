@@ -3,8 +3,8 @@
 from signal import SIGKILL, SIGTERM
 from typing import cast
 
-from weft.agent.workers.crew import Crew
 from weft.agent.messages import Kill, Message, Start
+from weft.agent.workers.crew import Crew
 from weft.agent.workers.places import HEAD_SEAT, Places, Seat, Standing
 from weft.agent.workers.processes import Processes
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.workers.spawn_pool import Nursery, Request, script_of
+from weft.agent.workers.spawn_pool import Request, SpawnPool, script_of
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_what_it_forks_is_not_mistaken_for_an_agent(tmp_path: Path) -> None:
 
     async def scene() -> None:
         over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        nursery = Nursery(str(program), {}, tmp_path / "log")
-        nursery.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
+        spawn_pool = SpawnPool(str(program), {}, tmp_path / "log")
+        spawn_pool.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
         await asyncio.wait_for(over, 10)
 
     asyncio.run(scene())
@@ -61,10 +61,10 @@ def test_what_it_forks_is_not_mistaken_for_an_agent(tmp_path: Path) -> None:
 
 def test_it_can_be_switched_off(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEFT_ZYGOTE", raising=False)
-    assert Nursery.suits(("python", script), threads=1)
-    assert not Nursery.suits(("python", script), threads=2), "numpy's threads start at its import"
+    assert SpawnPool.suits(("python", script), threads=1)
+    assert not SpawnPool.suits(("python", script), threads=2), "numpy's threads start at its import"
     monkeypatch.setenv("WEFT_ZYGOTE", "0")
-    assert not Nursery.suits(("python", script), threads=1)
+    assert not SpawnPool.suits(("python", script), threads=1)
 
 
 def test_what_waits_for_a_zygote_that_fails_is_given_back(tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_what_waits_for_a_zygote_that_fails_is_given_back(tmp_path: Path) -> Non
 
     async def scene() -> int | None:
         over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        nursery = Nursery("false", {}, tmp_path / "log")
-        nursery.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
+        spawn_pool = SpawnPool("false", {}, tmp_path / "log")
+        spawn_pool.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
         given_back = await asyncio.wait_for(over, 10)
         later: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        nursery.ask(Request(("x.py",), {}, (), (1, 2), later.set_result))
+        spawn_pool.ask(Request(("x.py",), {}, (), (1, 2), later.set_result))
         assert later.done()
         return given_back
 

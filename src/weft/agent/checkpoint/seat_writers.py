@@ -156,7 +156,7 @@ class Writers:
 
 
 class SeatWriter:
-    """An outpost's side: one order after the other, the newest first."""
+    """A follower's side: one order after the other, the newest first."""
 
     def __init__(self, vault: Vault, slots: Path, tell: Callable[[Kept], None]) -> None:
         self._vault, self._slots, self._tell = vault, slots, tell

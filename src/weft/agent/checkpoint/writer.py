@@ -10,7 +10,8 @@ A loop may be left by `break` or by an error, and only the end of the script tel
 snapshot that says that its loop was left serves those who are started again at once, and comes to
 the disk when the script has gone on: with the next one, or at an end that is no error of its own.
 
-Of a job over several pods each pod writes what its workers hold (`weft.agent.checkpoint.seat_writers`).
+Of a job over several pods each pod writes what its workers hold
+(`weft.agent.checkpoint.seat_writers`).
 """
 
 import logging
@@ -23,14 +24,14 @@ from pathlib import Path
 
 from weft.agent.checkpoint.errors import CheckpointError, StepExists
 from weft.agent.checkpoint.home import Home
+from weft.agent.checkpoint.seat_writers import HERE, Held, Snapshot, Writers
 from weft.agent.checkpoint.vault import Run
 from weft.agent.messages import FRESH, Saved
-from weft.agent.checkpoint.seat_writers import HERE, Held, Snapshot, Writers
 
 log = logging.getLogger(__name__)
 
 
-class Keeper:
+class CheckpointWriter:
     """Writes one snapshot after the other, the newest first."""
 
     def __init__(self, home: Home | None, about: Callable[[], Run] = Run) -> None:
@@ -48,7 +49,9 @@ class Keeper:
         self._durable_step = FRESH
         self._changed = threading.Condition()
         self._closed = self._writing = False
-        self._thread = threading.Thread(target=self._write_all, name="weft-keeper", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_all, name="weft-checkpoint-writer", daemon=True
+        )
         self.write_seconds: list[float] = []
 
     @property

@@ -34,6 +34,9 @@ from weft.agent.coordination.doubt import Verdict
 from weft.agent.coordination.epochs import Change, Epochs, Phase
 from weft.agent.coordination.heirs import Inherited
 from weft.agent.coordination.limits import BETWEEN, Limits
+from weft.agent.coordination.plain import NEVER, PlainCrew
+from weft.agent.coordination.roster import Roster
+from weft.agent.coordination.worker import Worker, WorkerState
 from weft.agent.messages import (
     FRESH,
     Abandon,
@@ -54,9 +57,6 @@ from weft.agent.messages import (
     Standby,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
-from weft.agent.coordination.plain import NEVER, PlainCrew
-from weft.agent.coordination.roster import Roster
-from weft.agent.coordination.worker import Worker, WorkerState
 
 PART_OF_GRACE: Final = 0.8
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.agent.coordination.limits import Limits
-from weft.agent.messages import STATELESS, Broken, Members
 from weft.agent.coordination.roster import Roster
 from weft.agent.coordination.worker import Worker
+from weft.agent.messages import STATELESS, Broken, Members
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from weft.agent.coordination.doubt import Doubt, Verdict
 from weft.agent.coordination.limits import Limits
+from weft.agent.coordination.roster import Roster
+from weft.agent.coordination.worker import Worker, WorkerState
 from weft.agent.messages import (
     Abandon,
     Arm,
@@ -18,8 +20,6 @@ from weft.agent.messages import (
     Prepare,
     Regroup,
 )
-from weft.agent.coordination.roster import Roster
-from weft.agent.coordination.worker import Worker, WorkerState
 
 
 class Phase(StrEnum):

@@ -1,7 +1,7 @@
-"""Who leads next, and what a new head finds: decided purely, from what outposts and workers say.
+"""Who leads next, and what a new head finds: decided purely, from what followers and workers say.
 
 A head names a few seats that may follow it. Whichever of them the operator lets lead knows nothing
-of the epochs: it waits for the outposts, which bring their workers, and for the workers, which say
+of the epochs: it waits for the followers, which bring their workers, and for the workers, which say
 how they stand. If all members of one epoch are there and nothing is under way, they train on as if
 nothing had happened. Else they are halted and asked how far they are, as after any loss.
 
@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft.agent.messages import Brought, Here, Members, Message
 from weft.agent.coordination.worker import Worker, WorkerState
+from weft.agent.messages import Brought, Here, Members, Message
 
 MOST_HEIRS: Final = 3  # the loss of any other seat is no reason to ask the operator
 

@@ -11,8 +11,8 @@ from signal import SIGKILL
 from typing import Any
 
 from weft.agent.coordination.actions import Action, Note, Send, Signal, Spawn
-from weft.agent.messages import Members, Message
 from weft.agent.coordination.worker import Worker, WorkerState
+from weft.agent.messages import Members, Message
 
 
 class Roster:

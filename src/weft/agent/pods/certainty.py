@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.agent.agent import Told
-from weft.agent.reports.operator_client import Destination
 from weft.agent.pods.discovery import Announcer, Word, tell
+from weft.agent.reports.operator_client import Destination
 
 AGAIN_SECONDS: Final = 0.5
 

@@ -1,6 +1,6 @@
 """How the pods of one job find their head: by asking the operator, who knows which pods they are.
 
-The head tells the operator its address and the job's key; an outpost asks for both. Each is known
+The head tells the operator its address and the job's key; a follower asks for both. Each is known
 by the token of its own pod, so nobody else can learn the key or pose as the head. The operator
 keeps this in memory only, so the head repeats it for as long as the job lasts.
 

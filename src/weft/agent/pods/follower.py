@@ -1,4 +1,4 @@
-"""An outpost: starts, signals and watches workers on its seat, and has no mind of its own.
+"""A follower: starts, signals and watches workers on its seat, and has no mind of its own.
 
 It does what the head says and tells what ends. If the connection breaks, or no sign of life comes
 for some seconds, another seat may lead: the operator knows. One that the head has named as an heir
@@ -17,11 +17,8 @@ from dataclasses import fields, replace
 from socket import AF_INET, AF_INET6, create_server
 from typing import Any, Final
 
-from weft.agent.workers import tracking
 from weft.agent.agent import Told
-from weft.agent.wire.line import Line
-from weft.agent.pods.mandate import BACKLOG, Mandate, Search
-from weft.agent.pods.discovery import Head, address_of, host_and_port, present, tell
+from weft.agent.checkpoint.seat_writers import SeatWriter
 from weft.agent.messages import (
     MOST_LINE_BYTES,
     Beat,
@@ -42,9 +39,15 @@ from weft.agent.messages import (
     Withdraw,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
+from weft.agent.pods.discovery import Head, address_of, host_and_port, present, tell
+from weft.agent.pods.mandate import BACKLOG, Mandate, Search
+from weft.agent.run_folder import RunFolder
+from weft.agent.settings import MASTER_PORT, Pod, Settings
+from weft.agent.wire.line import Line
+from weft.agent.wire.server import FOLLOWER
+from weft.agent.workers import tracking
 from weft.agent.workers.output import Outlets
 from weft.agent.workers.places import Standing
-from weft.agent.run_folder import Premises
 from weft.agent.workers.processes import (
     Launch,
     Processes,
@@ -53,9 +56,6 @@ from weft.agent.workers.processes import (
     reap_orphans,
 )
 from weft.agent.workers.program import starts_its_own
-from weft.agent.wire.server import OUTPOST
-from weft.agent.settings import MASTER_PORT, Pod, Settings
-from weft.agent.checkpoint.seat_writers import SeatWriter
 from weft.model.errors import ProtocolError, WorldError
 
 CONNECT_SECONDS: Final = 10.0
@@ -67,14 +67,14 @@ PART_OF_GRACE: Final = 0.8
 End = Over | Mandate
 
 
-class Outpost:
+class Follower:
     """One seat of a job, but the one that leads."""
 
     def __init__(
         self, settings: Settings, pod: Pod, head: Head, tell: Told, outlets: Outlets | None = None
     ) -> None:
         self.settings, self.pod, self.head, self.tell = settings, pod, head, tell
-        self.premises = Premises(settings.folder, head.key)
+        self.run_folder = RunFolder(settings.folder, head.key)
         self.processes = Processes(self._launch(), self._ended, self._started, outlets)
         self._line: Line | None = None
         self._writer: SeatWriter | None = None
@@ -95,7 +95,7 @@ class Outpost:
         loop.add_signal_handler(signal.SIGINT, self._terminate)
         end: End | None = None
         try:
-            self.premises.open(self.settings.job, self.settings.incarnation)
+            self.run_folder.open(self.settings.job, self.settings.incarnation)
             self._open_writer(loop)
             adopt_orphans()
             await self._connect_unless(self._over)
@@ -140,12 +140,12 @@ class Outpost:
         line = Line(settings.job, settings.incarnation, reader, writer, strict=False)
         self.head, self._line, self._heard = head, line, time.monotonic()
         self.processes.serve(self._launch(), self._ended, self._started)
-        line.say(Hello(OUTPOST, self.pod.seat, os.getpid(), head.key))
+        line.say(Hello(FOLLOWER, self.pod.seat, os.getpid(), head.key))
         self._bring(line)
         line.say(Offer(self.pod.gpus, self.pod.host))
         if self._terminated:
             line.say(Withdraw(settings.grace_seconds))
-        self.premises.write_head(head.term, head.address)
+        self.run_folder.write_head(head.term, head.address)
         self.tell("joined", {"head": head.address, "seat": self.pod.seat, "term": head.term})
 
     def _bring(self, line: Line) -> None:
@@ -225,7 +225,7 @@ class Outpost:
             owed=owed,
             brought=self._stand,
             ended=self._unheard,
-            premises=self.premises,
+            run_folder=self.run_folder,
             processes=self.processes,
             word=word,
             terminated=self._terminated,
@@ -276,7 +276,7 @@ class Outpost:
                 loop.call_soon_threadsafe(self._say, kept)
 
         if vault is not None:
-            self._writer = SeatWriter(vault, self.premises.slots, tell)
+            self._writer = SeatWriter(vault, self.run_folder.slots, tell)
 
     def _start(self, order: Start) -> None:
         self._stand[order.worker] = Brought(order.worker, order.rank, order.index, 0)
@@ -350,7 +350,7 @@ class Outpost:
     def _clear_up(self) -> None:
         self.processes.close()
         end_orphans()
-        self.premises.close()
+        self.run_folder.close()
 
     def _launch(self) -> Launch:
         settings, pod = self.settings, self.pod
@@ -360,9 +360,9 @@ class Outpost:
             job=settings.job,
             incarnation=settings.incarnation,
             socket=self.head.address,
-            key_file=self.premises.key,
-            slots=self.premises.slots,
-            logs=self.premises.logs,
+            key_file=self.run_folder.key,
+            slots=self.run_folder.slots,
+            logs=self.run_folder.logs,
             host=pod.host,
             master_host=self.head.host,
             master_port=MASTER_PORT,
@@ -370,6 +370,6 @@ class Outpost:
             shard=settings.shard,
             threads=settings.threads,
             run=tracking.kept(settings.checkpoints),
-            head_file=self.premises.head,
+            head_file=self.run_folder.head,
             writer=settings.shared_vault is not None,
         )

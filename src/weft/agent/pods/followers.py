@@ -1,7 +1,7 @@
-"""The outposts of a job as its head sees them: who is there, who is leaving, who is silent.
+"""The followers of a job as its head sees them: who is there, who is leaving, who is silent.
 
-Nothing tells of a machine that lost its power, so head and outposts give each other a sign of life
-every second. An outpost that gives none for some seconds is lost, with all that ran on its seat,
+Nothing tells of a machine that lost its power, so head and followers give each other a sign of life
+every second. A follower that gives none for some seconds is lost, with all that ran on its seat,
 whether it is dead or only stopped: it finds its connection closed when it wakes, and ends.
 """
 
@@ -11,7 +11,7 @@ from weft.agent.coordination.limits import Limits
 
 
 @dataclass(slots=True)
-class Outposts:
+class Followers:
     """By the number of their seat."""
 
     limits: Limits

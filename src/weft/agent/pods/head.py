@@ -1,14 +1,15 @@
-"""The agent of a job over several pods: it has the mind, and outposts are its hands elsewhere.
+"""The agent of a job over several pods: it has the mind, and followers are its hands elsewhere.
 
-It begins in the pod of seat 0. Outposts find it through the operator, bring the places of their
+It begins in the pod of seat 0. Followers find it through the operator, bring the places of their
 pods, and start workers for it there; the workers themselves speak to the head. How wide the job is
 follows from the places: it grows when pods come and shrinks when one is to go. Where the workers
 cannot be resized, or too few would be left, a pod that goes takes the whole job along, drained.
 
 Headship moves like any other role. A head whose pod is to go lets its own workers leave, then has
 an heir lead, and ends. If it is lost, an heir leads when it has noticed. Either way the operator
-says who leads: whoever does so afterwards is expected by a `weft.agent.coordination.heirs.Succession` first, and
-a head that is told otherwise ends without another decision.
+says who leads: whoever does so afterwards is expected by a
+`weft.agent.coordination.heirs.Succession` first, and a head that is told otherwise ends without
+another decision.
 """
 
 import asyncio
@@ -20,13 +21,11 @@ from functools import partial
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Final
 
-from weft.agent.coordination.actions import Action, Conclude, Spawn
 from weft.agent.agent import Agent, Told, exit_code_of
-from weft.agent.pods.certainty import Certainty
+from weft.agent.checkpoint.seat_writers import HERE, Writers
+from weft.agent.coordination.actions import Action, Conclude, Spawn
 from weft.agent.coordination.epochs import Phase
 from weft.agent.coordination.heirs import Succession, heirs_of
-from weft.agent.pods.mandate import Mandate
-from weft.agent.pods.discovery import Announcer, Head, Word, address_of
 from weft.agent.messages import (
     Answer,
     Beat,
@@ -47,16 +46,18 @@ from weft.agent.messages import (
     Started,
     Withdraw,
 )
-from weft.agent.pods.rendezvous import Muster
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
-from weft.agent.pods.followers import Outposts
+from weft.agent.pods.certainty import Certainty
+from weft.agent.pods.discovery import Announcer, Head, Word, address_of
+from weft.agent.pods.followers import Followers
+from weft.agent.pods.mandate import Mandate
+from weft.agent.pods.rendezvous import Rendezvous
+from weft.agent.pods.stepping_down import SteppingDown
+from weft.agent.run_folder import RunFolder
+from weft.agent.settings import MASTER_PORT, Pod, Settings
 from weft.agent.workers.output import Outlets
 from weft.agent.workers.places import Seat
-from weft.agent.run_folder import Premises
 from weft.agent.workers.processes import Launch, Processes
-from weft.agent.settings import MASTER_PORT, Pod, Settings
-from weft.agent.pods.stepping_down import SteppingDown
-from weft.agent.checkpoint.seat_writers import HERE, Writers
 
 INFRASTRUCTURE_FAILED: Final = (Outcome.INFRASTRUCTURE, INFRASTRUCTURE)
 LINE_SECONDS: Final = 2.0  # for a worker to speak again, or to be known as ended
@@ -76,8 +77,10 @@ class HeadAgent(Agent):
         self.pod, self.mandate = pod, mandate
         super().__init__(settings, tell, outlets)
         limits = settings.limits
-        self.outposts = Outposts(limits)
-        self.muster = Muster(settings.width, pod.least_gpus, pod.most_gpus, settings.shard, limits)
+        self.followers = Followers(limits)
+        self.rendezvous = Rendezvous(
+            settings.width, pod.least_gpus, pod.most_gpus, settings.shard, limits
+        )
         self.succession = self._succession(mandate) if mandate else None
         self.word = mandate.word if mandate else Word(leads=True)
         self._announcer: Announcer | None = None
@@ -103,8 +106,8 @@ class HeadAgent(Agent):
         assert self._certainty is not None, "without an operator there is nobody to ask"
         return self._certainty
 
-    def _premises(self) -> Premises:
-        return self.mandate.premises if self.mandate else super()._premises()
+    def _run_folder(self) -> RunFolder:
+        return self.mandate.run_folder if self.mandate else super()._run_folder()
 
     def _processes(self, outlets: Outlets | None) -> Processes:
         if self.mandate is None:
@@ -126,7 +129,7 @@ class HeadAgent(Agent):
         if self.pod.destination is None:
             return
         port = await self.server.open_tcp(self.pod.host, 0)
-        self._announce(Head(address_of(self.pod.host, port), self.premises.token))
+        self._announce(Head(address_of(self.pod.host, port), self.run_folder.token))
 
     def _announce(self, head: Head) -> None:
         assert self.pod.destination is not None
@@ -136,7 +139,7 @@ class HeadAgent(Agent):
             with suppress(RuntimeError):  # all is over
                 loop.call_soon_threadsafe(self._operator_said, word)
 
-        self.premises.write_head(head.term, str(self.premises.socket))
+        self.run_folder.write_head(head.term, str(self.run_folder.socket))
         self._announcer = Announcer(self.pod.destination, head, heard=heard)
         self._certainty = Certainty(
             self.pod.destination, self._announcer, self._operator_said, self.tell
@@ -165,10 +168,10 @@ class HeadAgent(Agent):
         )
 
     async def _take_over(self, mandate: Mandate) -> None:
-        """Workers and outposts come by themselves; what is saved is looked at meanwhile."""
+        """Workers and followers come by themselves; what is saved is looked at meanwhile."""
         assert self.succession is not None
         self._resuming = True
-        await self.server.open(self.premises.socket)
+        await self.server.open(self.run_folder.socket)
         await self.server.open_on(mandate.listening)
         self._furnish()
         self.reporter.start()
@@ -182,7 +185,7 @@ class HeadAgent(Agent):
             self._terminate()
 
     async def _resume(self) -> None:
-        await asyncio.to_thread(self.keeper.resume)
+        await asyncio.to_thread(self.writer.resume)
         self._resuming = False
 
     def _lead(self, succession: Succession, now: float) -> None:
@@ -265,15 +268,15 @@ class HeadAgent(Agent):
             return ()
         if self._ending_already():
             return ()
-        out = self.outposts.leaving | self.word.lost
-        seats = [seat for seat in self.outposts.hosts if seat not in out]
+        out = self.followers.leaving | self.word.lost
+        seats = [seat for seat in self.followers.hosts if seat not in out]
         members = set(self.coordinator.members)
         standing = {seat: len(members & {*self.places.workers_on(seat)}) for seat in seats}
         return heirs_of(standing, self.word.closed)
 
     def _tell_heirs(self) -> None:
         heirs = self.heirs
-        seats = tuple(sorted(self.outposts.hosts))
+        seats = tuple(sorted(self.followers.hosts))
         mind = self.coordinator
         told = Heirs(self.term, seats, heirs, mind.members, mind.next_worker)
         if told == self._told:
@@ -315,7 +318,7 @@ class HeadAgent(Agent):
         """Let its own workers go, as from any other seat; whether the others are enough."""
         self.places.withdraw(self.home)
         unwanted, mind = self.places.unwanted, self.coordinator
-        if not self.muster.enough(self.places.gpus) or not mind.can_spare(unwanted):
+        if not self.rendezvous.enough(self.places.gpus) or not mind.can_spare(unwanted):
             return False
         self._carry_out(mind.resize(self._width(), time.monotonic(), unwanted))
         return True
@@ -332,10 +335,10 @@ class HeadAgent(Agent):
 
     # ------------------------------------------------------------------------ what is heard
 
-    def outpost_said(self, seat: int, message: Message) -> None:
-        """At the door: what an outpost has to tell."""
+    def follower_said(self, seat: int, message: Message) -> None:
+        """At the door: what a follower has to tell."""
         now = time.monotonic()
-        self.outposts.heard(seat, now)
+        self.followers.heard(seat, now)
         match message:
             case Offer(gpus, host):
                 self._offered(seat, gpus, host, now)
@@ -351,17 +354,17 @@ class HeadAgent(Agent):
                 self._process_ended(worker, code)
             case Withdraw(grace_seconds):
                 self._withdrawn(seat, grace_seconds)
-            case Kept() if self.keeper.writers is not None:
-                self.keeper.writers.told(seat, message)
+            case Kept() if self.writer.writers is not None:
+                self.writer.writers.told(seat, message)
 
     def _offered(self, seat: int, gpus: int, host: str, now: float) -> None:
         if seat == self.home or gpus < 1 or self._ending_already():
             self._send_home(seat, Over(INFRASTRUCTURE, "this seat is not wanted"))
             return
         self.tell("joined", {"seat": seat, "gpus": gpus, "host": host})
-        self.outposts.hosts[seat] = host
+        self.followers.hosts[seat] = host
         self.crew.open(self._seat(seat, gpus))
-        self.muster.came(now)
+        self.rendezvous.came(now)
         self._told = None
         if self.succession is not None:
             self.succession.came.add(seat)
@@ -380,21 +383,21 @@ class HeadAgent(Agent):
     def _withdrawn(self, seat: int, grace_seconds: float) -> None:
         """The seat is to be given back: its workers leave, or all do."""
         self.tell("withdrawn", {"seat": seat})
-        self.outposts.leaving.add(seat)
+        self.followers.leaving.add(seat)
         self.places.withdraw(seat)
         if self.started:
             self._do_without(grace_seconds)
         self._let_go()
 
-    def outpost_silent(self, seat: int) -> None:
+    def follower_silent(self, seat: int) -> None:
         """It is gone, or as good as gone: with it all that ran there.
 
         If it may have come to lead, its workers are not sent away: they find it.
         """
         self.places.withdraw(seat)
-        if self.keeper.writers is not None:
-            self.keeper.writers.lost(seat)
-        if not self.outposts.forget(seat) or self.has_moved:
+        if self.writer.writers is not None:
+            self.writer.writers.lost(seat)
+        if not self.followers.forget(seat) or self.has_moved:
             return
         self.tell("lost", {"seat": seat})
         self._stepping_down.heir_said(seat, False)
@@ -416,7 +419,7 @@ class HeadAgent(Agent):
         if self._ending_already():
             return
         unwanted = self.places.unwanted
-        if not self.muster.enough(self.places.gpus) or not mind.can_spare(unwanted):
+        if not self.rendezvous.enough(self.places.gpus) or not mind.can_spare(unwanted):
             self._drain(grace_seconds)
             return
         self._carry_out(mind.resize(self._width(), time.monotonic(), unwanted))
@@ -426,16 +429,16 @@ class HeadAgent(Agent):
         self._let_go()
 
     def _let_go(self) -> None:
-        """Outposts that are leaving and have nobody left."""
-        for seat in list(self.outposts.leaving):
-            if not self.places.workers_on(seat) and not self.keeper.needs(seat):
-                self.outposts.forget(seat)
+        """Followers that are leaving and have nobody left."""
+        for seat in list(self.followers.leaving):
+            if not self.places.workers_on(seat) and not self.writer.needs(seat):
+                self.followers.forget(seat)
                 self._send_home(seat, Over(DRAINED, "its workers have left"))
 
     def _send_home(self, seat: int, over: Over) -> None:
         self.server.order(seat, over)
         self.server.dismiss(seat)
-        self.outposts.forget(seat)
+        self.followers.forget(seat)
 
     def _resize(self, order: Resize, now: float) -> Answer:
         return Answer(ok=False, body={"why": "the width of this job follows its pods"})
@@ -449,25 +452,25 @@ class HeadAgent(Agent):
                 self._lead(self.succession, now)
             return
         self._tell_heirs()
-        heirs = ((self.outposts.last_heard(seat), seat) for seat in self._ever_heirs)
+        heirs = ((self.followers.last_heard(seat), seat) for seat in self._ever_heirs)
         self.coordinator.heard_from = {
             worker: heard for heard, seat in heirs for worker in self.places.workers_on(seat)
         }
         self._let_go()
         if self.started and not self._ending_already():
-            if self.keeper.take_missed():
+            if self.writer.take_missed():
                 self._carry_out(self.coordinator.save(now))
-            if self.muster.settled(now):
+            if self.rendezvous.settled(now):
                 self._grow(now)
         super()._pass_time(now)
 
     def _stay_in_touch(self, now: float) -> None:
-        for seat in self.outposts.to_beat(now):
+        for seat in self.followers.to_beat(now):
             self.server.order(seat, Beat())
-        for seat in self.outposts.silent(now):
+        for seat in self.followers.silent(now):
             self.server.order(seat, Over(INFRASTRUCTURE, "it was silent for too long"))
             self.server.dismiss(seat)
-            self.outpost_silent(seat)
+            self.follower_silent(seat)
 
     def _grow(self, now: float) -> None:
         width = self._width()
@@ -476,12 +479,12 @@ class HeadAgent(Agent):
             self._carry_out(self.coordinator.resize(width, now, self.places.unwanted))
 
     def _may_start(self, now: float) -> bool:
-        return self.muster.may_start(self.places.gpus, now)
+        return self.rendezvous.may_start(self.places.gpus, now)
 
     def _width(self) -> int:
         if self.once_per_seat:
             return len(self.places.seats)
-        return self.muster.width(self.places.gpus)
+        return self.rendezvous.width(self.places.gpus)
 
     # ----------------------------------------------------------------------------- snapshots
 
@@ -494,14 +497,14 @@ class HeadAgent(Agent):
         super()._look_at_what_is_saved()
         mind = self.coordinator
         mind.near = frozenset(self.places.workers_on(self.home))
-        if not self.outposts.hosts or (self.settings.checkpoints is None and mind.unit == 1):
+        if not self.followers.hosts or (self.settings.checkpoints is None and mind.unit == 1):
             mind.holding = self._resuming
             return
-        mind.source, mind.saved_step = self.keeper.durable()
-        mind.holding, mind.near = self.keeper.busy or self._resuming, None
+        mind.source, mind.saved_step = self.writer.durable()
+        mind.holding, mind.near = self.writer.busy or self._resuming, None
 
     def _sweep(self) -> None:
-        self.keeper.running = self.crew.running
+        self.writer.running = self.crew.running
         super()._sweep()
 
     def _call_writers(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -512,13 +515,13 @@ class HeadAgent(Agent):
             loop.call_soon_threadsafe(self._order_writing, seat, keep)
 
         if vault is not None:
-            self.keeper.writers = Writers(vault, order, self.settings.limits.write_seconds)
+            self.writer.writers = Writers(vault, order, self.settings.limits.write_seconds)
 
     def _order_writing(self, seat: int, keep: Keep) -> None:
-        if seat in self.outposts.hosts:
+        if seat in self.followers.hosts:
             self.server.order(seat, keep)
-        elif self.keeper.writers is not None:
-            self.keeper.writers.lost(seat)
+        elif self.writer.writers is not None:
+            self.writer.writers.lost(seat)
 
     # ----------------------------------------------------------------------------------- end
 
@@ -527,17 +530,17 @@ class HeadAgent(Agent):
             self._announcer.close()
         for task in self._tasks:
             task.cancel()
-        if self.has_moved and self.keeper.writers is not None:
-            self.keeper.writers.give_up("another seat leads")
+        if self.has_moved and self.writer.writers is not None:
+            self.writer.writers.give_up("another seat leads")
         await self._finish_writing(failed=conclusion.outcome is Outcome.USER_ERROR)
         code = exit_code_of(conclusion)
-        for seat in list(self.outposts.hosts) if not self.has_moved else ():
+        for seat in list(self.followers.hosts) if not self.has_moved else ():
             self.server.order(seat, Over(code, conclusion.why))
         await super()._clear_up(conclusion)
 
     async def _finish_writing(self, *, failed: bool) -> None:
         """The other pods are needed until what they hold is on the disk."""
-        writing = asyncio.create_task(asyncio.to_thread(partial(self.keeper.close, failed=failed)))
+        writing = asyncio.create_task(asyncio.to_thread(partial(self.writer.close, failed=failed)))
         while not writing.done():
             self._stay_in_touch(time.monotonic())
             await asyncio.wait((writing,), timeout=self.settings.limits.beat_seconds)
@@ -552,6 +555,6 @@ class HeadAgent(Agent):
             master_host=self.pod.host,
             master_port=MASTER_PORT,
             gpus=gpus,
-            head_file=self.premises.head if self.pod.destination else None,
+            head_file=self.run_folder.head if self.pod.destination else None,
             writer=self.settings.shared_vault is not None,
         )

@@ -1,4 +1,4 @@
-"""How an outpost without a head comes to another one, or to lead itself.
+"""How a follower without a head comes to another one, or to lead itself.
 
 The first heir claims at once, the next one a moment later: if the first is gone too, nobody waits
 for it. Who is about to leave claims last.
@@ -11,11 +11,11 @@ from typing import Final
 
 from weft.agent.coordination.heirs import MOST_HEIRS
 from weft.agent.coordination.limits import Limits
-from weft.agent.pods.discovery import Head, Word
 from weft.agent.messages import Brought, Heirs, Members
-from weft.agent.run_folder import Premises
-from weft.agent.workers.processes import Processes
+from weft.agent.pods.discovery import Head, Word
+from weft.agent.run_folder import RunFolder
 from weft.agent.settings import Pod
+from weft.agent.workers.processes import Processes
 
 BACKLOG: Final = 1024
 
@@ -32,7 +32,7 @@ class Mandate:
     owed: bool
     brought: dict[int, Brought]
     ended: dict[int, int]
-    premises: Premises
+    run_folder: RunFolder
     processes: Processes
     word: Word
     terminated: bool

@@ -1,6 +1,6 @@
-"""The first process of a worker's pod: the head of the job on seat 0, an outpost on the others.
+"""The first process of a worker's pod: the head of the job on seat 0, a follower on the others.
 
-An outpost may come to lead: then the same process goes on as the head, with the workers it has.
+A follower may come to lead: then the same process goes on as the head, with the workers it has.
 
 Everything it needs to know stands in its environment. What it ends with is what the operator reads:
 0 finished, 143 drained, 75 the machinery, else the script's own code; and a short line in the
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.agent import Told, exit_code_of
-from weft.agent.pods.head import HeadAgent
-from weft.agent.pods.discovery import find
 from weft.agent.messages import Over
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
-from weft.agent.pods.follower import Outpost
+from weft.agent.pods.discovery import find
+from weft.agent.pods.follower import Follower
+from weft.agent.pods.head import HeadAgent
+from weft.agent.settings import Pod, Settings, from_environment
 from weft.agent.workers.output import Echo
 from weft.agent.workers.program import starts_its_own
-from weft.agent.settings import Pod, Settings, from_environment
 from weft.model.errors import WeftError, WorldError
 
 TERMINATION_LOG: Final = "/dev/termination-log"
@@ -50,10 +50,10 @@ def _run(settings: Settings, tell: Told) -> tuple[int, str]:
     if pod.is_head:
         conclusion = asyncio.run(HeadAgent(settings, pod, tell, echo).run())
         return exit_code_of(conclusion), conclusion.why
-    return asyncio.run(_outpost(settings, pod, tell, echo))
+    return asyncio.run(_follower(settings, pod, tell, echo))
 
 
-async def _outpost(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tuple[int, str]:
+async def _follower(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tuple[int, str]:
     """Find the head, then serve it; SIGTERM while it is looked for ends the search."""
     assert pod.destination is not None
     stopped = threading.Event()
@@ -65,7 +65,7 @@ async def _outpost(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tupl
         if stopped.is_set():
             return DRAINED, "ended before it had met its head"
         raise
-    end = await Outpost(settings, pod, head, tell, echo).run()
+    end = await Follower(settings, pod, head, tell, echo).run()
     if isinstance(end, Over):
         return end.exit_code, end.why
     conclusion = await HeadAgent(settings, pod, tell, echo, end).run()

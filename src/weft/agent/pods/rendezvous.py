@@ -11,7 +11,7 @@ from weft.agent.coordination.limits import Limits
 
 
 @dataclass(slots=True)
-class Muster:
+class Rendezvous:
     """All counted in GPUs; a job without any counts a worker as one."""
 
     wanted_gpus: int

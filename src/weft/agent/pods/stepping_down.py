@@ -65,7 +65,7 @@ class SteppingDown:
     async def _written(self, deadline: float) -> None:
         """A snapshot that is on its way to the disk is lost if nobody waits for its parts here; all
         train on meanwhile."""
-        while self._head.keeper.busy and time.monotonic() < deadline:
+        while self._head.writer.busy and time.monotonic() < deadline:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _hand_over(self, deadline: float) -> bool:

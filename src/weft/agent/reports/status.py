@@ -4,8 +4,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from weft.agent.coordination.coordinator import Coordinator
-from weft.agent.messages import FRESH
 from weft.agent.coordination.worker import Worker
+from weft.agent.messages import FRESH
 
 if TYPE_CHECKING:
     from weft.agent.agent import Agent
@@ -43,7 +43,7 @@ def of(agent: "Agent") -> dict[str, Any]:
         "resizes": mind.resizes,
         "paused_seconds": mind.paused_seconds,
         "restarts": mind.restarts,
-        "saved_step": agent.keeper.durable_step,
+        "saved_step": agent.writer.durable_step,
         "workers": {str(w.number): _worker(agent, w) for w in mind.workers.values()},
     }
 

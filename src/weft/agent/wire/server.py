@@ -1,4 +1,4 @@
-"""The agent's door: a stream socket on which workers, their stores, drivers and outposts speak.
+"""The agent's door: a stream socket on which workers, their stores, drivers and followers speak.
 
 Nothing is taken from a connection before its first line has proved to know the job's token. A line
 of another job, of another incarnation or out of order is dropped and counted; a line that is no
@@ -15,17 +15,22 @@ from pathlib import Path
 from socket import socket
 from typing import Final, Protocol
 
-from weft.agent.wire.line import Line
 from weft.agent.messages import MOST_LINE_BYTES, Answer, Ask, Hello, Message, Over
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.agent.wire.control_store import ControlStore
+from weft.agent.wire.line import Line
 from weft.model.errors import ProtocolError, WorldError
 
 log = logging.getLogger(__name__)
 
 HELLO_SECONDS: Final = 10.0
 GOODBYE_SECONDS: Final = 2.0
-WORKER, STORE, DRIVER, OUTPOST = ROLES = ("worker", "store", "driver", "outpost")
+WORKER, STORE, DRIVER, FOLLOWER = ROLES = (
+    "worker",
+    "store",
+    "driver",
+    "outpost",  # said by every version, so it stays though it is called a follower elsewhere
+)
 
 
 class Listener(Protocol):
@@ -37,9 +42,9 @@ class Listener(Protocol):
 
     def driver_asked(self, message: Message) -> Answer: ...
 
-    def outpost_said(self, seat: int, message: Message) -> None: ...
+    def follower_said(self, seat: int, message: Message) -> None: ...
 
-    def outpost_silent(self, seat: int) -> None: ...
+    def follower_silent(self, seat: int) -> None: ...
 
 
 class Server:
@@ -53,7 +58,7 @@ class Server:
         self.dropped: Counter[str] = Counter()
         self._workers: dict[int, Line] = {}
         self._stores: dict[int, set[Line]] = {}
-        self._outposts: dict[int, Line] = {}
+        self._followers: dict[int, Line] = {}
         self._servers: list[asyncio.Server] = []
         self._leaves = False
 
@@ -84,10 +89,10 @@ class Server:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        outposts, self._outposts = self._outposts, {}
+        followers, self._followers = self._followers, {}
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_SECONDS):
-                for line in outposts.values():
+                for line in followers.values():
                     await line.said_all()
         for worker in list(self._workers):
             self.cut(worker)
@@ -103,8 +108,8 @@ class Server:
         return worker in self._workers
 
     def order(self, seat: int, message: Message) -> None:
-        """Say it to an outpost, if it is there."""
-        line = self._outposts.get(seat)
+        """Say it to a follower, if it is there."""
+        line = self._followers.get(seat)
         if line is not None:
             line.say(message)
 
@@ -117,8 +122,8 @@ class Server:
                 line.close()
 
     def dismiss(self, seat: int) -> None:
-        """Hear nothing more of an outpost; what was said to it last still reaches it."""
-        line = self._outposts.pop(seat, None)
+        """Hear nothing more of a follower; what was said to it last still reaches it."""
+        line = self._followers.pop(seat, None)
         if line is not None:
             line.close()
 
@@ -147,8 +152,8 @@ class Server:
             await self._serve_worker(line, hello)
         elif hello.role == STORE:
             await self._serve_store(line, hello)
-        elif hello.role == OUTPOST:
-            await self._serve_outpost(line, hello)
+        elif hello.role == FOLLOWER:
+            await self._serve_follower(line, hello)
         else:
             await self._serve_driver(line)
 
@@ -172,19 +177,19 @@ class Server:
         finally:
             lines.discard(line)
 
-    async def _serve_outpost(self, line: Line, hello: Hello) -> None:
+    async def _serve_follower(self, line: Line, hello: Hello) -> None:
         seat = hello.worker
-        if seat in self._outposts:
+        if seat in self._followers:
             self.dismiss(seat)
-            self.listener.outpost_silent(seat)
-        self._outposts[seat] = line
+            self.listener.follower_silent(seat)
+        self._followers[seat] = line
         try:
             while (message := await line.hear()) is not None:
-                self.listener.outpost_said(seat, message)
+                self.listener.follower_said(seat, message)
         finally:
-            if self._outposts.get(seat) is line:
-                del self._outposts[seat]
-                self.listener.outpost_silent(seat)
+            if self._followers.get(seat) is line:
+                del self._followers[seat]
+                self.listener.follower_silent(seat)
 
     async def _serve_driver(self, line: Line) -> None:
         while (message := await line.hear()) is not None:

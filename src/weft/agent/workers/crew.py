@@ -1,8 +1,8 @@
-"""The workers of a job, wherever they run: here, or on a seat that an outpost looks after.
+"""The workers of a job, wherever they run: here, or on a seat that a follower looks after.
 
 The coordinator asks for a worker; the crew finds it a place. If there is none yet, because somebody
 who was let go has not ended or its seat has not come, the worker waits for it. Whoever speaks of a
-worker's end, the kernel or an outpost, it comes out here, once.
+worker's end, the kernel or a follower, it comes out here, once.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ class Crew:
             self._started(worker, pid)
 
     def has_ended(self, worker: int, code: int) -> None:
-        """Told by the kernel, or by an outpost."""
+        """Told by the kernel, or by a follower."""
         if self.places.of(worker) is None:
             return
         self.places.release(worker)

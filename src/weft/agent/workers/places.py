@@ -1,4 +1,4 @@
-"""Places for workers: on the head's own seat, and on those that outposts have brought.
+"""Places for workers: on the head's own seat, and on those that followers have brought.
 
 A seat is a pod, or this machine. It has room for some workers: a number of places, a pool of device
 numbers, or no bound at all. A worker takes the lowest free place and keeps it until it has ended,

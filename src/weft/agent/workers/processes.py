@@ -20,12 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from weft.agent.workers import cpus
-from weft.agent.workers import tracking
+from weft.agent.workers import cpus, tracking
 from weft.agent.workers.cpus import Cpus
-from weft.agent.workers.spawn_pool import SWITCH, Nursery, Request, script_of
 from weft.agent.workers.output import Files, Outlet, Outlets
 from weft.agent.workers.places import Standing
+from weft.agent.workers.spawn_pool import SWITCH, Request, SpawnPool, script_of
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 LOCALHOST: Final = "127.0.0.1"
@@ -85,7 +84,7 @@ class Processes:
         self.pool: Cpus = ()
         self.bound: dict[int, Cpus] = {}
         self._ended, self._started, self._outlets = ended, started, outlets or Files()
-        self._nursery: Nursery | None = None
+        self._spawn_pool: SpawnPool | None = None
         self._unborn: dict[int, list[int]] = {}  # with the signals that wait for them
         self._running: dict[int, Child] = {}
         self._printing: dict[int, Outlet] = {}
@@ -108,12 +107,12 @@ class Processes:
             finally:
                 outlet.close()
 
-        if not Nursery.suits(self.launch.command, self.launch.threads):
+        if not SpawnPool.suits(self.launch.command, self.launch.threads):
             born(None)
             return
         argv = script_of(self.launch.command)
         cpus = self.bound.get(worker, ())
-        self._made_nursery().ask(Request(argv, env, cpus, (outlet.output, outlet.errors), born))
+        self._made_spawn_pool().ask(Request(argv, env, cpus, (outlet.output, outlet.errors), born))
 
     def serve(
         self,
@@ -139,8 +138,8 @@ class Processes:
         self._closed = True
         for worker in self.running:
             self.signal(worker, signal.SIGKILL)
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._spawn_pool is not None:
+            self._spawn_pool.close()
 
     def share_cpus(self, pool: Cpus) -> None:
         """Another pool: everyone gets another slice."""
@@ -154,19 +153,19 @@ class Processes:
     @property
     def pids(self) -> tuple[int, ...]:
         """All processes that are waited for here."""
-        zygote = self._nursery.pid if self._nursery else None
+        zygote = self._spawn_pool.pid if self._spawn_pool else None
         return (*(c.pid for c in self._running.values()), *((zygote,) if zygote else ()))
 
-    def _made_nursery(self) -> Nursery:
-        if self._nursery is None:
+    def _made_spawn_pool(self) -> SpawnPool:
+        if self._spawn_pool is None:
             launch = self.launch
             shared = {
                 "OMP_NUM_THREADS": str(launch.threads),
                 "WEFT_SHARD": str(launch.shard),
                 **UNBUFFERED,
             }
-            self._nursery = Nursery(launch.command[0], shared, launch.logs / "zygote.log")
-        return self._nursery
+            self._spawn_pool = SpawnPool(launch.command[0], shared, launch.logs / "zygote.log")
+        return self._spawn_pool
 
     def _spawned(self, worker: int, env: Mapping[str, str], outlet: Outlet) -> Child | None:
         if self._closed or worker not in self._unborn:

@@ -64,7 +64,7 @@ def script_of(command: Sequence[str]) -> tuple[str, ...]:
     return rest if IMPORTS_TORCH.search(text) else ()
 
 
-class Nursery:
+class SpawnPool:
     """One zygote and who waits for it."""
 
     def __init__(self, python: str, variables: Mapping[str, str], log: Path) -> None:
