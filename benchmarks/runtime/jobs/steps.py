@@ -16,8 +16,8 @@ import torch
 import weft
 from benchmarks.runtime.jobs.work import LEARNING_RATE, Table, loss_of, network, parser
 from weft.train.api import current
-from weft.train.group import Group
-from weft.train.handover import Handover
+from weft.train.groups.group import Group
+from weft.train.membership.handover import Handover
 
 DIGEST_AFTER_STEPS = 4
 

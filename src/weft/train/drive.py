@@ -17,7 +17,7 @@ from typing import Final, cast
 import torch
 from torch import Tensor
 
-from weft.train.loader import Loader, MicroBatch
+from weft.train.data.loader import Loader, MicroBatch
 from weft.train.session import Session
 
 TORCHRUN: Final = (

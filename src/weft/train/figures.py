@@ -20,10 +20,10 @@ from torch import Tensor
 from weft.agent.messages import NOWHERE
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import SpecError
-from weft.train.ending import end_swiftly
-from weft.train.member import Member, Result
+from weft.train.groups.store_gather import StoreGather
+from weft.train.membership.ending import end_swiftly
+from weft.train.membership.member import Member, Result
 from weft.train.stages import Stage
-from weft.train.store_gather import StoreGather
 
 Figure = TypeVar("Figure", Tensor, float)
 LOOK_SECONDS: Final = 0.2

@@ -4,7 +4,7 @@ A step is: take the samples that are this worker's by its place in the epoch, co
 gradients with the others, vote, apply. Nothing is applied unless everyone voted for it, so a step
 is either committed on all members or on none; the one that hears no result asks the agent, who
 knows from the others. Switches happen between steps, all at the same one, because the flag that
-announces them travels with the gradients: see `weft.train.member` for how, and
+announces them travels with the gradients: see `weft.train.membership.member` for how, and
 `weft.agent.coordination.coordinator` for the other side.
 """
 
@@ -23,23 +23,23 @@ from weft.agent.messages import NOWHERE, STATELESS, Farewell, Leaving, Pulse
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.crash import passing
 from weft.model.errors import SpecError
-from weft.train.contact import Contact
-from weft.train.ending import end_swiftly
+from weft.train.data.loader import Loader, MicroBatch
+from weft.train.data.loops import Loops
+from weft.train.data.sample_post import Gone
+from weft.train.data.split import Share, fixed_shares, shares
+from weft.train.data.stream_sharing import StreamSharing
 from weft.train.figures import Figures, mean_of
-from weft.train.group import Alone
-from weft.train.loader import Loader, MicroBatch
-from weft.train.loops import Loops
-from weft.train.member import Member, Result
-from weft.train.pristine import Pristine
-from weft.train.protocol import Border
-from weft.train.reducer import Reduction
-from weft.train.sample_post import Gone
-from weft.train.saving import Saving
-from weft.train.split import Share, fixed_shares, shares
+from weft.train.gradients.reducer import Reduction
+from weft.train.gradients.word import Flag
+from weft.train.groups.group import Alone
+from weft.train.membership.contact import Contact
+from weft.train.membership.ending import end_swiftly
+from weft.train.membership.member import Member, Result
+from weft.train.membership.protocol import Border
 from weft.train.stages import Stage
-from weft.train.state import StateBook
-from weft.train.stream_sharing import StreamSharing
-from weft.train.word import Flag
+from weft.train.state.book import StateBook
+from weft.train.state.pristine import Pristine
+from weft.train.state.saving import Saving
 
 POINTS: Final = (  # of one step in their order, at each of which a process may die
     "step-opened",

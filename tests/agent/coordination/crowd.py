@@ -1,10 +1,10 @@
 """Workers that follow the protocol without training, under a scheduler that draws what comes next.
 
-Each is the real machine of a worker's side (`weft.train.protocol`) with a model of training around
-it, cut into the moments that matter: a message arrives late, a step is summed, some hear the vote's
-result and some do not, a process dies at any of these. What they have applied is written down, so
-that a test can hold both sides to their promise: every step applied exactly once by everyone who
-goes on, made of every sample once, and all who train together hold the same.
+Each is the real machine of a worker's side (`weft.train.membership.protocol`) with a model of
+training around it, cut into the moments that matter: a message arrives late, a step is summed, some
+hear the vote's result and some do not, a process dies at any of these. What they have applied is
+written down, so that a test can hold both sides to their promise: every step applied exactly once
+by everyone who goes on, made of every sample once, and all who train together hold the same.
 """
 
 from collections import Counter, deque
@@ -30,7 +30,7 @@ from weft.agent.messages import (
     Ready,
     Regroup,
 )
-from weft.train.protocol import Beat, Border, Build, Cut, Deed, Discard, Part, Say
+from weft.train.membership.protocol import Beat, Border, Build, Cut, Deed, Discard, Part, Say
 
 SIGKILL_CODE = -9
 ORPHANED = 75
@@ -95,7 +95,7 @@ class Actor:
         return self.cut >= self.part.epoch
 
     def take(self, deeds: list[Deed]) -> None:
-        """Carry out what the machine wants done, as `weft.train.control` does."""
+        """Carry out what the machine wants done, as `weft.train.membership.control` does."""
         for deed in deeds:
             match deed:
                 case Say(message):

@@ -30,7 +30,7 @@ from weft.agent.messages import (
     Regroup,
     Standby,
 )
-from weft.train.protocol import Border, Deed, Part, Say
+from weft.train.membership.protocol import Border, Deed, Part, Say
 
 Mutant = Callable[[], AbstractContextManager[None]]
 MUTANTS: dict[str, Mutant] = {}

@@ -16,7 +16,7 @@ from weft.agent.pods.mandate import Search
 from weft.agent.reports.operator_client import Answer, Destination
 from weft.agent.run_folder import RunFolder
 from weft.agent.settings import Pod
-from weft.train.heads import Heads
+from weft.train.membership.heads import Heads
 
 KEY = "ab" * 32
 NOW = 100.0
