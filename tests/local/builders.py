@@ -4,10 +4,10 @@ from typing import Any
 
 from weft.agent.outcome import Outcome
 from weft.api.backend import Origin
-from weft.local.entry import Entry, Owner
-from weft.local.machine import Machine
-from weft.local.sight import AgentSight, LastWords, Presence, Status, WorkerSight
-from weft.local.step import NOTHING, Belief, Look, Note, Rules
+from weft.local.machine.machine import Machine
+from weft.local.reconcile.observation import AgentSight, LastWords, Presence, Status, WorkerSight
+from weft.local.reconcile.step import NOTHING, Belief, Look, Note, Rules
+from weft.local.record.entry import Entry, Owner
 from weft.model.claim import WorkClaim
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId

@@ -26,14 +26,14 @@ from weft.api.backend import Farewell, Origin, Selection
 from weft.api.client import Client
 from weft.api.peer import user_name
 from weft.crash import _PLAN, CrashPlan
+from weft.local.agents.job_processes import MARK
+from weft.local.agents.paths import Places, remove_tree
 from weft.local.daemon import Daemon
-from weft.local.entry import Entry, Happening
 from weft.local.journals import Journals
 from weft.local.options import LocalOptions
-from weft.local.places import Places, remove_tree
-from weft.local.processes import MARK
-from weft.local.step import Rules
-from weft.local.store import Store
+from weft.local.reconcile.step import Rules
+from weft.local.record.entry import Entry, Happening
+from weft.local.record.store import Store
 from weft.model.errors import WorldError
 
 PATIENCE_SECONDS: Final = 60.0

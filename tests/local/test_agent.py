@@ -6,7 +6,7 @@ from typing import Any
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.agent.messages import Drain, Resize, Status
 from weft.agent.wire.orders import ask
-from weft.local.launch import AGENT
+from weft.local.agents.launch import AGENT
 
 MODEL = "tests.local.model_agent"
 

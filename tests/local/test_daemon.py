@@ -9,8 +9,9 @@ import pytest
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Farewell
 from weft.api.errors import Taken
-from weft.local import course, hands
-from weft.local.step import Look, Step
+from weft.local import executor as hands
+from weft.local.reconcile import next_step as course
+from weft.local.reconcile.step import Look, Step
 from weft.model.errors import InfeasibleSpec
 from weft.view.logs import Which
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 
 from tests.local.builders import a_started
-from weft.local.entry import Owner
-from weft.local.logs import LogReader
-from weft.local.places import Places, folder_of, read_file
-from weft.local.room import cut_logs
-from weft.local.sight import KILLED, read_last_words, read_status
-from weft.local.talk import _card
+from weft.local.agents.agent_client import _card
+from weft.local.agents.paths import Places, folder_of, read_file
+from weft.local.answers.logs import LogReader
+from weft.local.machine.disk_space import cut_logs
+from weft.local.reconcile.observation import KILLED, read_last_words, read_status
+from weft.local.record.entry import Owner
 from weft.model.errors import WorldError
 from weft.model.state import State
 from weft.view.logs import Which

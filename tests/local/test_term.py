@@ -7,10 +7,10 @@ from pathlib import Path
 from tests.local.builders import a_machine, a_started
 from weft.brain.brain import Settings
 from weft.brain.journal import Journal
-from weft.local.entry import End, Entry, Happening, Owner
-from weft.local.launch import Launcher
-from weft.local.places import Places
-from weft.local.store import Store
+from weft.local.agents.launch import Launcher
+from weft.local.agents.paths import Places
+from weft.local.record.entry import End, Entry, Happening, Owner
+from weft.local.record.store import Store
 from weft.local.term import Term, TermSettings
 from weft.model.ids import JobId
 from weft.model.state import State

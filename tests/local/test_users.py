@@ -18,8 +18,8 @@ from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.users import ALICE, BOB, AsUser, as_user, needs_root
 from weft.agent.run_folder import SHARED_MEMORY
 from weft.api.backend import Farewell, Origin, Selection
-from weft.local.entry import Entry
-from weft.local.processes import MARK
+from weft.local.agents.job_processes import MARK
+from weft.local.record.entry import Entry
 from weft.model.state import State
 from weft.view.logs import Which
 

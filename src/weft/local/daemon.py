@@ -21,15 +21,15 @@ from weft.api.backend import Farewell
 from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, GROUP, OWNER, SocketFile, listen_at
 from weft.brain.brain import Settings
-from weft.local.backend import LocalBackend, News
-from weft.local.cgroups import cgroups_of
-from weft.local.keeping import Keeper
-from weft.local.launch import AGENT, Launcher
-from weft.local.machine import this_machine
+from weft.local.agents.cgroups import cgroups_of
+from weft.local.agents.launch import AGENT, Launcher
+from weft.local.agents.paths import Places
+from weft.local.answers.backend import LocalBackend, News
+from weft.local.machine.machine import this_machine
 from weft.local.options import LocalOptions
-from weft.local.places import Places
-from weft.local.step import Rules
-from weft.local.store import Store
+from weft.local.reconcile.step import Rules
+from weft.local.record.retention import Keeper
+from weft.local.record.store import Store
 from weft.local.term import RULES, OpenJournal, Term, TermSettings
 from weft.model.errors import NotLeading, SpecError, WeftError, WorldError
 from weft.spec.recipe import make_recipe

@@ -33,22 +33,22 @@ from weft.brain.event import (
 from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.local import crash
-from weft.local.agents import Agents
-from weft.local.asking import CUSTOMS, Asked, Customs, asked
-from weft.local.beliefs import belief_of, past_of
-from weft.local.book import Book
-from weft.local.clerk import Clerk
-from weft.local.course import next_step
-from weft.local.entry import Entry
-from weft.local.foreign import Lookout
-from weft.local.hands import Hands
-from weft.local.launch import Launcher
-from weft.local.machine import Machine
-from weft.local.room import Room
-from weft.local.sight import AgentSight
-from weft.local.step import NOTHING, Belief, Look, Note, Rules, Step
-from weft.local.store import Store
-from weft.local.usage import Ledger, demands_of
+from weft.local.agents.launch import Launcher
+from weft.local.agents.supervisor import Agents
+from weft.local.executor import Hands
+from weft.local.machine.disk_space import Room
+from weft.local.machine.foreign_use import Lookout
+from weft.local.machine.machine import Machine
+from weft.local.reconcile.asking import CUSTOMS, Asked, Customs, asked
+from weft.local.reconcile.beliefs import belief_of, past_of
+from weft.local.reconcile.next_step import next_step
+from weft.local.reconcile.observation import AgentSight
+from weft.local.reconcile.step import NOTHING, Belief, Look, Note, Rules, Step
+from weft.local.record.book import Book
+from weft.local.record.entry import Entry
+from weft.local.record.store import Store
+from weft.local.record.usage import Ledger, demands_of
+from weft.local.status_writer import Clerk
 from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
