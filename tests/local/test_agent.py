@@ -29,7 +29,7 @@ def answers(agent: str) -> dict[str, dict[str, Any]]:
         lab.start()
         lab.submit("same", run, gpus=2, grace="1s")
         lab.wait_for("same", "Running")
-        folder = lab.places().epoch(lab.entry("same"))
+        folder = lab.folders().epoch(lab.entry("same"))
         wait_until(lambda: len(said(folder, Status())["workers"]) == 2, "its workers", lab.log)
         status = said(folder, Status())
         drained = said(folder, Drain(5.0))

@@ -1,11 +1,11 @@
-"""What the hands write down, deed by deed."""
+"""What the executor writes down, action by action."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
 from tests.local.builders import NOW, a_machine, a_started, an_assignment, an_entry, seats
-from weft.local.executor import Hands
+from weft.local.executor import Executor
 from weft.local.reconcile.step import Record, RecordTarget
 from weft.local.record.book import Book
 from weft.local.record.entry import Entry, Happening
@@ -15,7 +15,7 @@ from weft.model.state import State
 SUBMITTED = Happening(1.0, "Submitted")
 
 
-class Scene:
+class Context:
     """A world that has nothing to say."""
 
     def look(self, entry: Entry, note: Any) -> Any: ...  # noqa: ANN401
@@ -30,7 +30,7 @@ class Scene:
         return NOW
 
 
-def perform(folder: Path, deed: Any, *entries: Entry) -> Entry:  # noqa: ANN401
+def perform(folder: Path, action: Any, *entries: Entry) -> Entry:  # noqa: ANN401
     """What the first entry has become; the others stand beside it on record."""
 
     async def scene() -> Entry:
@@ -39,8 +39,8 @@ def perform(folder: Path, deed: Any, *entries: Entry) -> Entry:  # noqa: ANN401
             store.add(entry, SUBMITTED)
         book = Book(store, lambda _: None)
         agents: Any = None
-        hands = Hands(Scene(), book, agents, a_machine(slots=4))
-        await hands._perform(entries[0], deed)
+        executor = Executor(Context(), book, agents, a_machine(slots=4))
+        await executor._perform(entries[0], action)
         found = store.get(entries[0].uid)
         assert found is not None
         await book.close()

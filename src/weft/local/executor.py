@@ -1,8 +1,8 @@
-"""The hands: they carry out one job's deeds, one at a time, and those of many jobs at once.
+"""The executor: it carries out one job's actions, one at a time, and those of many jobs at once.
 
 Each job that may need attention is looked at until nothing is left to do: events go to the brain,
-deeds to the record and to the agent. A deed that failed is not repeated here; the job is looked at
-again after a while, and what is then still to be done is done.
+actions to the record and to the agent. An action that failed is not repeated here; the job is
+looked at again after a while, and what is then still to be done is done.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from weft.local.reconcile.devices import bind, free_devices, rebind
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.step import (
     NOTHING,
-    Deed,
+    Action,
     Kill,
     Launch,
     Look,
@@ -52,8 +52,8 @@ LEAST_BACKOFF_SECONDS: Final = 0.2
 MOST_BACKOFF_SECONDS: Final = 10.0
 
 
-class Scene(Protocol):
-    """What the hands need to know of everything else."""
+class Context(Protocol):
+    """What the executor needs to know of everything else."""
 
     def look(self, entry: Entry, note: Note) -> Look: ...
     def deliver(self, step: Step) -> None: ...
@@ -63,11 +63,11 @@ class Scene(Protocol):
     def broke(self, error: Exception) -> None: ...
 
 
-class Hands:
+class Executor:
     """Looks after all jobs that somebody touched."""
 
-    def __init__(self, scene: Scene, book: Book, agents: Agents, machine: Machine) -> None:
-        self._scene = scene
+    def __init__(self, context: Context, book: Book, agents: Agents, machine: Machine) -> None:
+        self._context = context
         self._book = book
         self._agents = agents
         self._machine = machine
@@ -103,7 +103,7 @@ class Hands:
         return uid in self._working
 
     async def close(self) -> None:
-        """Deeds end where they are: what they have begun is found again by whoever comes next."""
+        """Actions end where they are: what they have begun is found again by whoever comes next."""
         self._closed = True
         for handle in self._later.values():
             handle.cancel()
@@ -126,7 +126,7 @@ class Hands:
             log.warning("%s; tried again in %.1f s", error, wait)
             self.touch_at(uid, wait)
         except Exception as error:
-            self._scene.broke(error)
+            self._context.broke(error)
         finally:
             del self._working[uid]
             if uid in self._again:
@@ -139,17 +139,17 @@ class Hands:
             entry = self._book.get(uid)
             if entry is None:
                 return
-            look = self._scene.look(entry, self._notes.get(uid, NOTHING))
+            look = self._context.look(entry, self._notes.get(uid, NOTHING))
             step = next_step(look)
             if step.look_at is not None:
                 self.touch_at(uid, step.look_at - look.now)
             if step.events:
-                self._scene.deliver(step)
+                self._context.deliver(step)
                 self._close_if_over(entry)
                 continue
-            if step.deed is None:
+            if step.action is None:
                 return
-            await self._perform(entry, step.deed)
+            await self._perform(entry, step.action)
             if step.look_at is not None:
                 return
         self.touch_at(uid, LEAST_BACKOFF_SECONDS)
@@ -162,26 +162,26 @@ class Hands:
         self._notes.pop(entry.uid, None)
         self._book.forget(entry.uid)
 
-    # --- deeds ----------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------
 
-    async def _perform(self, entry: Entry, deed: Deed) -> None:
-        await _DEEDS[type(deed)](self, entry, deed)
+    async def _perform(self, entry: Entry, action: Action) -> None:
+        await _ACTIONS[type(action)](self, entry, action)
 
-    async def _record(self, entry: Entry, deed: Record) -> None:
-        free = free_devices(self._scene.slots(), self._book)
+    async def _record(self, entry: Entry, action: Record) -> None:
+        free = free_devices(self._context.slots(), self._book)
         try:
-            seats = bind(deed.assignment.placement.numbered().seats, free)
+            seats = bind(action.assignment.placement.numbered().seats, free)
         except WorldError as error:
-            self._note(entry, refusal=(deed.epoch, str(error)))
+            self._note(entry, refusal=(action.epoch, str(error)))
             return
-        first = {} if entry.started_at is not None else {"started_at": self._scene.now()}
+        first = {} if entry.started_at is not None else {"started_at": self._context.now()}
         crash.passing("before-record")
         await self._change(
             entry,
-            self._happening("Starting", _on(seats), deed.epoch, seats),
+            self._happening("Starting", _on(seats), action.epoch, seats),
             **first,
             state=State.STARTING,
-            epoch=deed.epoch,
+            epoch=action.epoch,
             serial=0,
             seats=seats,
             target=(),
@@ -195,21 +195,21 @@ class Hands:
         )
         crash.passing("recorded")
 
-    async def _launch(self, entry: Entry, deed: Launch) -> None:
+    async def _launch(self, entry: Entry, action: Launch) -> None:
         birth = self._agents.start(entry)
         crash.passing("launched")
         if birth is not None:
             await self._book.change(entry.uid, agent=birth)
             crash.passing("birth-recorded")
 
-    async def _record_running(self, entry: Entry, deed: RecordRunning) -> None:
+    async def _record_running(self, entry: Entry, action: RecordRunning) -> None:
         happening = self._happening("Running", "", entry.epoch, entry.seats)
         await self._change(entry, happening, state=State.RUNNING)
         crash.passing("running")
 
-    async def _record_target(self, entry: Entry, deed: RecordTarget) -> None:
-        free = free_devices(self._scene.slots(), self._book)
-        wanted, held = deed.assignment.placement.seats, entry.held
+    async def _record_target(self, entry: Entry, action: RecordTarget) -> None:
+        free = free_devices(self._context.slots(), self._book)
+        wanted, held = action.assignment.placement.seats, entry.held
         crash.passing("before-target")
         try:
             target = rebind(wanted, held, free)
@@ -222,12 +222,12 @@ class Hands:
             self._happening("Resizing", _on(target), entry.epoch, tuple(both.values())),
             seats=held,
             target=target,
-            target_serial=deed.serial,
+            target_serial=action.serial,
             top_seat=max(entry.top_seat, *(seat.number for seat in target)),
         )
         crash.passing("target-recorded")
 
-    async def _order_resize(self, entry: Entry, deed: OrderResize) -> None:
+    async def _order_resize(self, entry: Entry, action: OrderResize) -> None:
         self._agents.bound(entry)
         devices = tuple(sorted(device for seat in entry.target for device in seat.devices))
         order = Resize(
@@ -239,48 +239,48 @@ class Hands:
             self._note(entry, ordered=(entry.epoch, entry.target_serial))
         crash.passing("resize-ordered")
 
-    async def _record_seats(self, entry: Entry, deed: RecordSeats) -> None:
+    async def _record_seats(self, entry: Entry, action: RecordSeats) -> None:
         crash.passing("before-seats")
         await self._change(
             entry,
-            self._happening("Resized", _on(deed.seats), entry.epoch, deed.seats),
-            seats=deed.seats,
+            self._happening("Resized", _on(action.seats), entry.epoch, action.seats),
+            seats=action.seats,
             target=(),
-            serial=deed.serial,
-            target_serial=max(deed.serial, entry.target_serial),
+            serial=action.serial,
+            target_serial=max(action.serial, entry.target_serial),
         )
-        self._agents.bound(replace(entry, seats=deed.seats, target=()))
+        self._agents.bound(replace(entry, seats=action.seats, target=()))
         crash.passing("seats-recorded")
 
-    async def _record_stopping(self, entry: Entry, deed: RecordStopping) -> None:
+    async def _record_stopping(self, entry: Entry, action: RecordStopping) -> None:
         crash.passing("before-stop")
         await self._change(
             entry,
-            self._happening("Stopping", deed.why, entry.epoch, entry.held),
+            self._happening("Stopping", action.why, entry.epoch, entry.held),
             state=State.STOPPING,
-            stopping_since=self._scene.now(),
-            message=deed.why,
+            stopping_since=self._context.now(),
+            message=action.why,
         )
         crash.passing("stop-recorded")
 
-    async def _order_drain(self, entry: Entry, deed: OrderDrain) -> None:
-        if await self._agents.order(entry, Drain(deed.grace_seconds)) is not None:
+    async def _order_drain(self, entry: Entry, action: OrderDrain) -> None:
+        if await self._agents.order(entry, Drain(action.grace_seconds)) is not None:
             self._note(entry, drained=entry.epoch)
         crash.passing("drain-ordered")
 
-    async def _void(self, entry: Entry, deed: Void) -> None:
+    async def _void(self, entry: Entry, action: Void) -> None:
         await self._agents.void(entry)
 
-    async def _kill(self, entry: Entry, deed: Kill) -> None:
+    async def _kill(self, entry: Entry, action: Kill) -> None:
         await self._agents.kill(entry)
 
-    async def _sweep(self, entry: Entry, deed: Sweep) -> None:
+    async def _sweep(self, entry: Entry, action: Sweep) -> None:
         await self._agents.sweep(entry)
         crash.passing("swept")
 
-    async def _record_end(self, entry: Entry, deed: RecordEnd) -> None:
+    async def _record_end(self, entry: Entry, action: RecordEnd) -> None:
         crash.passing("before-end")
-        end = deed.end
+        end = action.end
         await self._change(
             entry,
             replace(
@@ -288,13 +288,13 @@ class Hands:
                 warning=bool(end.exit_code) and end.outcome != "drained",
             ),
             end=end,
-            progress=deed.progress,
+            progress=action.progress,
             work_saved=end.kept,
             exit_code=end.exit_code,
         )
         crash.passing("end-recorded")
 
-    async def _record_waiting(self, entry: Entry, deed: RecordWaiting) -> None:
+    async def _record_waiting(self, entry: Entry, action: RecordWaiting) -> None:
         await self._change(
             entry,
             self._happening("Queued", entry.end.why if entry.end else "", entry.epoch, ()),
@@ -303,23 +303,23 @@ class Hands:
             target=(),
             agent=None,
             end=None,
-            waiting_since=self._scene.now(),
+            waiting_since=self._context.now(),
             stopping_since=None,
         )
 
-    async def _settle(self, entry: Entry, deed: Settle) -> None:
+    async def _settle(self, entry: Entry, action: Settle) -> None:
         crash.passing("before-final")
-        happening = self._happening(deed.state.name.capitalize(), deed.message, entry.epoch, ())
+        happening = self._happening(action.state.name.capitalize(), action.message, entry.epoch, ())
         await self._change(
             entry,
-            replace(happening, warning=deed.state is State.FAILED),
-            state=deed.state,
+            replace(happening, warning=action.state is State.FAILED),
+            state=action.state,
             seats=(),
             target=(),
             agent=None,
             reasons=(),
-            message=deed.message,
-            ended_at=self._scene.now(),
+            message=action.message,
+            ended_at=self._context.now(),
         )
         crash.passing("final")
 
@@ -327,8 +327,8 @@ class Hands:
 
     async def _change(self, entry: Entry, *happenings: Happening, **changes: Any) -> None:
         """With what a later brain could not know by itself."""
-        changes["past"] = self._scene.past(entry) or entry.past or NO_PAST
-        told = [replace(one, at=self._scene.now()) for one in happenings]
+        changes["past"] = self._context.past(entry) or entry.past or NO_PAST
+        told = [replace(one, at=self._context.now()) for one in happenings]
         await self._book.change(entry.uid, *told, **changes)
 
     def _happening(self, what: str, message: str, epoch: int, seats: tuple[Seat, ...]) -> Happening:
@@ -345,19 +345,19 @@ def _on(seats: tuple[Seat, ...]) -> str:
     return f"on {gpus} slots: {', '.join(map(str, devices))}" if devices else "without slots"
 
 
-_DEEDS: Final[dict[type, Callable[[Hands, Entry, Any], Awaitable[None]]]] = {
-    Record: Hands._record,
-    Launch: Hands._launch,
-    RecordRunning: Hands._record_running,
-    RecordTarget: Hands._record_target,
-    OrderResize: Hands._order_resize,
-    RecordSeats: Hands._record_seats,
-    RecordStopping: Hands._record_stopping,
-    OrderDrain: Hands._order_drain,
-    Void: Hands._void,
-    Kill: Hands._kill,
-    Sweep: Hands._sweep,
-    RecordEnd: Hands._record_end,
-    RecordWaiting: Hands._record_waiting,
-    Settle: Hands._settle,
+_ACTIONS: Final[dict[type, Callable[[Executor, Entry, Any], Awaitable[None]]]] = {
+    Record: Executor._record,
+    Launch: Executor._launch,
+    RecordRunning: Executor._record_running,
+    RecordTarget: Executor._record_target,
+    OrderResize: Executor._order_resize,
+    RecordSeats: Executor._record_seats,
+    RecordStopping: Executor._record_stopping,
+    OrderDrain: Executor._order_drain,
+    Void: Executor._void,
+    Kill: Executor._kill,
+    Sweep: Executor._sweep,
+    RecordEnd: Executor._record_end,
+    RecordWaiting: Executor._record_waiting,
+    Settle: Executor._settle,
 }

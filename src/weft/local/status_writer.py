@@ -1,4 +1,4 @@
-"""The clerk writes down at leisure what people read and what a later brain could not know.
+"""The status writer writes down at leisure what people read and what a later brain could not know.
 
 How far a job has come, what it has received so far, and why it waits: nothing of this is needed to
 act, so it is gathered and written together, about once a second, in one transaction. What the brain
@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 from weft.agent.reports.speed import Measured
 from weft.brain.brain import Brain
 from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
-from weft.local.reconcile.asking import CUSTOMS, Asked, Customs
+from weft.local.reconcile.asking import MACHINE_LIMITS, Asked, MachineLimits
 from weft.local.reconcile.beliefs import work_done
-from weft.local.reconcile.observation import AgentSight, Status
+from weft.local.reconcile.observation import ObservedAgent, Status
 from weft.local.reconcile.preemption import age_seconds, gives_way
 from weft.local.record.book import Book, Remark
 from weft.local.record.entry import Entry, Happening, Progress
@@ -41,27 +41,29 @@ TRAINING: Final = (State.RUNNING, State.RESIZING)
 LOSS: Final = "loss"
 
 
-class Office(Protocol):
-    """What the clerk reads, and whom it tells."""
+class StatusSource(Protocol):
+    """What the status writer reads, and whom it tells."""
 
     brain: Brain
     ledger: Ledger
 
     def now(self) -> float: ...
-    def sight(self, entry: Entry) -> AgentSight: ...
+    def observe(self, entry: Entry) -> ObservedAgent: ...
     def asked(self, entry: Entry) -> tuple[Asked | None, str]: ...
     def past(self, entry: Entry) -> Past | None: ...
     def report(self, event: Event) -> None: ...
     def count_usage(self) -> None: ...
 
 
-class Clerk:
+class StatusWriter:
     """Compares what is on record with what is so."""
 
-    def __init__(self, office: Office, book: Book, customs: Customs = CUSTOMS) -> None:
-        self._office = office
+    def __init__(
+        self, source: StatusSource, book: Book, limits: MachineLimits = MACHINE_LIMITS
+    ) -> None:
+        self._source = source
         self._book = book
-        self._customs = customs
+        self._limits = limits
         self._reported: dict[str, float] = {}
         self._measured: dict[str, tuple[int, int]] = {}
         self._explained: dict[str, tuple[int, float]] = {}
@@ -71,7 +73,7 @@ class Clerk:
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
             remarks = self.due()
-            self._office.count_usage()
+            self._source.count_usage()
             try:
                 if remarks:
                     await self._book.remark(remarks)
@@ -81,14 +83,14 @@ class Clerk:
 
     async def _write_usage(self) -> None:
         """Seldom: what a daemon that is killed has not written down is a minute at most."""
-        fresh, now = self._office.ledger.fresh, self._office.now()
+        fresh, now = self._source.ledger.fresh, self._source.now()
         if fresh and now - self._counted >= USAGE_SECONDS:
             self._counted = now
-            self._office.ledger.fresh = {}
+            self._source.ledger.fresh = {}
             try:
                 await self._book.write_usage(fresh)
             except WorldError:  # whoever asks for nothing more would never be written down
-                self._office.ledger.keep(fresh)
+                self._source.ledger.keep(fresh)
                 raise
 
     def due(self) -> list[Remark]:
@@ -101,18 +103,18 @@ class Clerk:
                     remarks.append(Remark(entry, changed))
             elif entry.state in WAITING and explained < EXPLAINED_AT_ONCE and self._is_due(entry):
                 explained += 1
-                told = tuple(map(as_json, self._office.brain.explain(entry.id)))
+                told = tuple(map(as_json, self._source.brain.explain(entry.id)))
                 if told != entry.reasons:
                     remarks.append(Remark(entry, {"reasons": told}, self._news(entry, told)))
         return remarks
 
     def heard(self, entry: Entry) -> None:
         """Tell the brain what the job says of itself: seldom, but news at once."""
-        status, now = self._office.sight(entry).status, self._office.now()
-        slot = self._office.brain.state.slot_of.get(entry.id)
+        status, now = self._source.observe(entry).status, self._source.now()
+        slot = self._source.brain.state.slot_of.get(entry.id)
         if status is None or slot is None:
             return
-        state = self._office.brain.state
+        state = self._source.brain.state
         if state.state_of(slot) not in TRAINING or int(state.jobs.epoch[slot]) != entry.epoch:
             return
         self._tell_speed(entry, status)
@@ -127,19 +129,19 @@ class Clerk:
         if done is None:
             done = work_done(state, slot, now)
         live = bool(status.live) if changed else None
-        self._office.report(
+        self._source.report(
             JobReported(now, entry.id, entry.epoch, Phase.RUNNING, done, live=live, yields=yields)
         )
 
     def _yields(self, entry: Entry, status: Status) -> bool:
         """What an earlier run has saved counts too."""
-        found, _ = self._office.asked(entry)
+        found, _ = self._source.asked(entry)
         if found is None or entry.agent is None:
             return True
         saved, earlier = status.progress, entry.progress.saved_step
         if saved.saved_step is None and earlier is not None:
             saved = replace(saved, saved_step=earlier)
-        ran, most = age_seconds(entry.agent), self._customs.protect_seconds
+        ran, most = age_seconds(entry.agent), self._limits.protect_seconds
         return gives_way(found.spec, saved, ran, protect_seconds=most)
 
     def forget(self, uid: str) -> None:
@@ -148,7 +150,7 @@ class Clerk:
         self._explained.pop(uid, None)
 
     def _work_done(self, entry: Entry, progress: Progress) -> float | None:
-        found, _ = self._office.asked(entry)
+        found, _ = self._source.asked(entry)
         return None if found is None else progress.done(found.job.work)
 
     def _tell_speed(self, entry: Entry, status: Status) -> None:
@@ -156,29 +158,29 @@ class Clerk:
         if speed is None or self._measured.get(entry.uid) == (entry.epoch, speed.number):
             return
         self._measured[entry.uid] = entry.epoch, speed.number
-        found, _ = self._office.asked(entry)
+        found, _ = self._source.asked(entry)
         if found is None:
             return
-        event = measured(entry, found.job.work, status.progress, speed, self._office.now())
+        event = measured(entry, found.job.work, status.progress, speed, self._source.now())
         if event is not None:
-            self._office.report(event)
+            self._source.report(event)
 
     def _progress(self, entry: Entry) -> dict[str, Any]:
-        status = self._office.sight(entry).status
+        status = self._source.observe(entry).status
         if status is None:
             return {}
         ranks = _with_ranks(entry, status)
         if status.progress == entry.progress and ranks == entry.ranks:
             return {}
-        past = self._office.past(entry) or entry.past
+        past = self._source.past(entry) or entry.past
         return {"progress": status.progress, "past": past, "ranks": ranks}
 
     def _is_due(self, entry: Entry) -> bool:
         """Whether another reason holds than the one written down, or its numbers may be old."""
-        slot = self._office.brain.state.slot_of.get(JobId(entry.id))
+        slot = self._source.brain.state.slot_of.get(JobId(entry.id))
         if slot is None:
             return False
-        reason, now = int(self._office.brain.state.jobs.reason[slot]), self._office.now()
+        reason, now = int(self._source.brain.state.jobs.reason[slot]), self._source.now()
         known, at = self._explained.get(entry.uid, (-1, float("-inf")))
         if reason == known and now - at < REFRESH_SECONDS:
             return False
@@ -194,7 +196,7 @@ class Clerk:
             return ()
         text = f"{first['text']} Remedy: {first['remedy']}"
         what = first["code"].replace(".", "")
-        return (Happening(self._office.now(), what, text, entry.epoch),)
+        return (Happening(self._source.now(), what, text, entry.epoch),)
 
 
 def measured(

@@ -12,9 +12,9 @@ from tests.local.builders import a_machine, a_started
 from tests.local.daemons import wait_until
 from weft.api.backend import Origin
 from weft.local.agents.bootstrap import EXISTS_STATUS, FAILED_STATUS
+from weft.local.agents.folders import Folders, folder_of, read_file
 from weft.local.agents.job_processes import end_incarnation, find_agent, of_incarnation
 from weft.local.agents.launch import Launcher, command_of
-from weft.local.agents.paths import Places, folder_of, read_file
 from weft.local.reconcile.observation import read_last_words
 from weft.local.record.entry import Entry, Owner
 from weft.model.state import State
@@ -25,10 +25,10 @@ ME = Owner("me", os.getuid(), os.getgid())
 @pytest.fixture
 def launcher() -> Iterator[Launcher]:
     with tempfile.TemporaryDirectory(prefix="wl-") as folder:
-        places = Places(Path(folder))
-        places.open(for_all=False)
+        folders = Folders(Path(folder))
+        folders.open(for_all=False)
         paths = tuple(path for path in sys.path if os.path.isabs(path))
-        yield Launcher(places, a_machine(gpus=False), "test", "tests.local.model_agent", paths)
+        yield Launcher(folders, a_machine(gpus=False), "test", "tests.local.model_agent", paths)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def entry(launcher: Launcher) -> Iterator[Entry]:
         spec={"run": "model total=100000 step=1000", "resources": {"gpus": 1}},
         origin=Origin("/", {}),
     )
-    launcher.places.make_job(found.uid, ME)
+    launcher.folders.make_job(found.uid, ME)
     yield found
     while end_incarnation(launcher.sign(found)):
         pass
@@ -102,7 +102,7 @@ def test_what_is_void_never_begins(launcher: Launcher, entry: Entry) -> None:
 
 def test_what_has_begun_cannot_be_declared_void(launcher: Launcher, entry: Entry) -> None:
     agent = launcher.start(entry)
-    token = launcher.places.epoch(entry) / "started"
+    token = launcher.folders.epoch(entry) / "started"
     wait_until(token.exists, "it to begin")
     assert not launcher.void(entry)
     agent.kill()
@@ -114,7 +114,7 @@ def test_what_a_job_needs_and_does_not_find_is_its_last_word(
 ) -> None:
     spec = {"run": "model", "volumes": [{"claim": "pvc", "path": "/no/such/folder"}]}
     assert launcher.start(entry.with_changes(spec=spec)).wait(20) == FAILED_STATUS
-    with folder_of(launcher.places.job(entry.uid), "epoch-1") as folder:
+    with folder_of(launcher.folders.job(entry.uid), "epoch-1") as folder:
         words = read_last_words(read_file(folder, "outcome.json", ME))
     assert (words.outcome, words.retryable) == ("user error", False)
     assert words.why == "/no/such/folder: No such file or directory"
@@ -126,7 +126,7 @@ def test_nothing_of_ours_is_handed_on(
     monkeypatch.setenv("A_SECRET", "of the daemon's")
     reading, writing = os.pipe()
     agent = launcher.start(entry)
-    wait_until((launcher.places.epoch(entry) / "agent.sock").exists, "it to open its door")
+    wait_until((launcher.folders.epoch(entry) / "agent.sock").exists, "it to open its door")
     variables = Path(f"/proc/{agent.pid}/environ").read_bytes()
     assert b"A_SECRET" not in variables
     handed = {os.readlink(path) for path in Path(f"/proc/{agent.pid}/fd").iterdir()}

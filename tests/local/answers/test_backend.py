@@ -10,10 +10,10 @@ from tests.local.builders import a_machine, an_entry
 from weft.api.backend import Identity, JobKey, Origin
 from weft.api.errors import Forbidden, NoSuchJob
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.paths import Places
+from weft.local.agents.folders import Folders
 from weft.local.answers import backend
 from weft.local.answers.backend import LocalBackend
-from weft.local.reconcile.asking import CUSTOMS
+from weft.local.reconcile.asking import MACHINE_LIMITS
 from weft.local.record.entry import Happening
 from weft.local.record.store import Store
 from weft.model.errors import SpecError, WeftError, WorldError
@@ -23,19 +23,19 @@ MALLORY = Identity(1666, "alice")  # the same name, another account
 SUBMITTED = Happening(1.0, "Submitted")
 
 
-class House:
+class Host:
     """As much of a daemon as refusals need."""
 
     recipe = "maxmin"
     cgroups: Cgroups | None = None
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(folder)
-        self.places.open(for_all=False)
-        self.store = Store.at(self.places.store)
+        self.folders = Folders(folder)
+        self.folders.open(for_all=False)
+        self.store = Store.at(self.folders.store)
         self.term: Any = self
         self.machine = a_machine()
-        self.customs = CUSTOMS
+        self.limits = MACHINE_LIMITS
         self.book: Any = Shelf()
         self.news: Any = None
 
@@ -52,14 +52,14 @@ class Shelf(list[Any]):
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Any:  # noqa: ANN401
-    found = House(tmp_path)
+def host(tmp_path: Path) -> Any:  # noqa: ANN401
+    found = Host(tmp_path)
     yield found
     found.store.close()
 
 
-def submit(house: House, spec: dict[str, Any], name: str = "job") -> None:
-    asked = LocalBackend(house).submit(ALICE, spec, name, origin=Origin(), dry_run=False)
+def submit(host: Host, spec: dict[str, Any], name: str = "job") -> None:
+    asked = LocalBackend(host).submit(ALICE, spec, name, origin=Origin(), dry_run=False)
     asyncio.run(asked)
 
 
@@ -77,25 +77,25 @@ def submit(house: House, spec: dict[str, Any], name: str = "job") -> None:
     ],
 )
 def test_what_cannot_be_is_refused(
-    house: House, spec: dict[str, Any], name: str, error: type[WeftError]
+    host: Host, spec: dict[str, Any], name: str, error: type[WeftError]
 ) -> None:
     with pytest.raises(error):
-        submit(house, spec, name)
-    assert list(house.places.jobs.iterdir()) == []
+        submit(host, spec, name)
+    assert list(host.folders.jobs.iterdir()) == []
 
 
 def test_a_user_with_a_thousand_waiting_jobs_waits(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "MOST_WAITING", 3)
-    house.book.extend(an_entry(uid=str(number)) for number in range(3))
+    host.book.extend(an_entry(uid=str(number)) for number in range(3))
     with pytest.raises(WorldError, match="3 jobs that wait"):
-        submit(house, {"run": "x"})
+        submit(host, {"run": "x"})
 
 
-def test_a_job_belongs_to_an_account_and_not_to_a_name(house: House) -> None:
-    house.store.add(an_entry(), SUBMITTED)
-    door = LocalBackend(house)
+def test_a_job_belongs_to_an_account_and_not_to_a_name(host: Host) -> None:
+    host.store.add(an_entry(), SUBMITTED)
+    door = LocalBackend(host)
     with pytest.raises(Forbidden):
         asyncio.run(door.cancel(MALLORY, JobKey("alice", "job"), dry_run=True))
     with pytest.raises(NoSuchJob):

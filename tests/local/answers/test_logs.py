@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.builders import a_started
-from weft.local.agents.paths import Places
+from weft.local.agents.folders import Folders
 from weft.local.answers import logs
 from weft.local.answers.logs import LogReader
 from weft.local.record.entry import Entry, Owner
@@ -23,13 +23,13 @@ class Desk:
     """A job's folder, and what can be read there."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(folder)
-        self.places.open(for_all=False)
+        self.folders = Folders(folder)
+        self.folders.open(for_all=False)
         self.entry = a_started(State.RUNNING, 0, owner=ME)
-        self.places.make_job(self.entry.uid, ME)
+        self.folders.make_job(self.entry.uid, ME)
 
     def print(self, text: bytes, *, epoch: int = 1, worker: int = 0) -> None:
-        folder = self.places.job(self.entry.uid) / f"epoch-{epoch}" / "logs"
+        folder = self.folders.job(self.entry.uid) / f"epoch-{epoch}" / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"worker-{worker}.log").open("ab") as file:
             file.write(text)
@@ -42,7 +42,7 @@ class Desk:
         at_each: Callable[[int], None] | None = None,
     ) -> list[LogLine]:
         async def scene() -> list[LogLine]:
-            reader = LogReader(self.places, lambda: self.entry, "bench")
+            reader = LogReader(self.folders, lambda: self.entry, "bench")
             found = []
             async for line in reader.lines(which, follow=follow):
                 found.append(line)
@@ -82,7 +82,7 @@ def test_a_line_without_end_is_cut(desk: Desk) -> None:
 def test_a_tail_looks_back_only_so_far(desk: Desk) -> None:
     """A hole of a terabyte costs its owner nothing."""
     desk.print(b"x")
-    (log,) = desk.places.jobs.glob("*/epoch-1/logs/worker-0.log")
+    (log,) = desk.folders.jobs.glob("*/epoch-1/logs/worker-0.log")
     os.truncate(log, 1 << 40)
     assert sum(map(len, desk.texts(Which(tail=1)))) == logs.MOST_TAIL_BYTES
 
@@ -134,7 +134,7 @@ def test_a_job_that_has_printed_nothing(desk: Desk) -> None:
 def test_an_entry_that_is_gone_has_no_logs(desk: Desk) -> None:
     async def scene() -> list[LogLine]:
         nobody: Callable[[], Entry | None] = lambda: None  # noqa: E731
-        reader = LogReader(desk.places, nobody, "bench")
+        reader = LogReader(desk.folders, nobody, "bench")
         return [line async for line in reader.lines(Which(), follow=True)]
 
     assert asyncio.run(scene()) == []

@@ -11,7 +11,7 @@ import pytest
 
 from tests.local.builders import a_started
 from tests.local.daemons import a_lab, wait_until
-from weft.local.agents.paths import Places
+from weft.local.agents.folders import Folders
 from weft.local.answers.logs import LogReader
 from weft.local.machine import disk_space as room
 from weft.local.machine.disk_space import cut_logs
@@ -26,42 +26,42 @@ LONG = "model total=100000 step=0.02"
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    found = Places(tmp_path)
+def folders(tmp_path: Path) -> Folders:
+    found = Folders(tmp_path)
     found.open(for_all=False)
     found.make_job(ENTRY.uid, ME)
     (found.epoch(ENTRY) / "logs").mkdir(parents=True)
     return found
 
 
-def log_of(places: Places, worker: int = 0) -> Path:
-    return places.epoch(ENTRY) / "logs" / f"worker-{worker}.log"
+def log_of(folders: Folders, worker: int = 0) -> Path:
+    return folders.epoch(ENTRY) / "logs" / f"worker-{worker}.log"
 
 
-def test_what_exceeds_the_quota_is_cut_from_the_beginning(places: Places) -> None:
-    log_of(places).write_bytes(LINE * 10_000 + b"the last\n")
-    log_of(places, 1).write_bytes(b"quiet\n")
-    with log_of(places).open("ab", buffering=0) as writer:
-        assert cut_logs(places, ENTRY, 2_000_000) == 0
-        assert cut_logs(places, ENTRY, 200_000) > 900_000
+def test_what_exceeds_the_quota_is_cut_from_the_beginning(folders: Folders) -> None:
+    log_of(folders).write_bytes(LINE * 10_000 + b"the last\n")
+    log_of(folders, 1).write_bytes(b"quiet\n")
+    with log_of(folders).open("ab", buffering=0) as writer:
+        assert cut_logs(folders, ENTRY, 2_000_000) == 0
+        assert cut_logs(folders, ENTRY, 200_000) > 900_000
         writer.write(b"and after\n")
-    first, *_, last, after = log_of(places).read_bytes().splitlines()
+    first, *_, last, after = log_of(folders).read_bytes().splitlines()
     assert first.startswith(b"[weft: ") and b"bytes were cut here" in first
     assert (last, after) == (b"the last", b"and after")
-    assert log_of(places, 1).read_bytes() == b"quiet\n"
-    assert log_of(places).stat().st_size < 200_000
+    assert log_of(folders, 1).read_bytes() == b"quiet\n"
+    assert log_of(folders).stat().st_size < 200_000
 
 
-def test_a_reader_goes_on_behind_a_cut(places: Places) -> None:
-    log_of(places).write_bytes(LINE * 10_000)
+def test_a_reader_goes_on_behind_a_cut(folders: Folders) -> None:
+    log_of(folders).write_bytes(LINE * 10_000)
 
     async def read() -> list[bytes]:
-        reader = LogReader(places, lambda: ENTRY, "bench")
+        reader = LogReader(folders, lambda: ENTRY, "bench")
         found = []
         async for line in reader.lines(Which(), follow=True):
             found.append(line.text)
             if len(found) == 10_000:
-                cut_logs(places, ENTRY, 100_000)
+                cut_logs(folders, ENTRY, 100_000)
             if line.text.startswith(b"[weft: "):
                 break
         return found
@@ -70,8 +70,8 @@ def test_a_reader_goes_on_behind_a_cut(places: Places) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder", "sparse"])
-def test_what_is_no_plain_log_is_left_alone(places: Places, tmp_path: Path, kind: str) -> None:
-    precious, path = tmp_path / "precious", log_of(places)
+def test_what_is_no_plain_log_is_left_alone(folders: Folders, tmp_path: Path, kind: str) -> None:
+    precious, path = tmp_path / "precious", log_of(folders)
     precious.write_bytes(LINE * 10_000)
     made: dict[str, Any] = {
         "link": lambda: path.symlink_to(precious),
@@ -81,7 +81,7 @@ def test_what_is_no_plain_log_is_left_alone(places: Places, tmp_path: Path, kind
         "sparse": lambda: make_sparse(path),
     }
     made[kind]()
-    assert cut_logs(places, ENTRY, 1000) == 0
+    assert cut_logs(folders, ENTRY, 1000) == 0
     assert precious.read_bytes() == LINE * 10_000
 
 

@@ -15,7 +15,7 @@ from tests.local.daemons import Lab, a_lab, wait_until
 from weft.local.agents.job_processes import MARK, is_marked
 from weft.local.machine import foreign_use as foreign
 from weft.local.machine import machine, nvml
-from weft.local.machine.foreign_use import BLIND, Foreign, Lookout, foreign_in
+from weft.local.machine.foreign_use import BLIND, Foreign, ForeignWatch, foreign_in
 from weft.local.machine.machine import parse_devices
 from weft.model.errors import WorldError
 from weft.model.state import State
@@ -101,8 +101,8 @@ def test_children_of_a_job_are_ours_though_they_clean_their_environment() -> Non
 
 def test_without_the_library_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "find", lambda: None)
-    assert Lookout(a_machine(), "me", (), lambda: None).note == BLIND
-    assert Lookout(a_machine(gpus=False), "me", (), lambda: None).note == ""
+    assert ForeignWatch(a_machine(), "me", (), lambda: None).note == BLIND
+    assert ForeignWatch(a_machine(gpus=False), "me", (), lambda: None).note == ""
 
 
 def test_a_gpu_that_is_used_past_the_queue_is_given_to_nobody(

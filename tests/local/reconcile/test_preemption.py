@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.builders import a_machine, an_entry
 from tests.local.daemons import Lab, a_lab, wait_until
-from weft.local.reconcile.asking import Customs, asked
+from weft.local.reconcile.asking import MachineLimits, asked
 from weft.local.reconcile.preemption import gives_way
 from weft.local.record.entry import NO_PROGRESS, Progress
 from weft.model.errors import InfeasibleSpec
@@ -118,9 +118,9 @@ def test_one_user_has_no_more_than_the_machine_allows() -> None:
 
 def test_the_cap_of_a_user_bounds_what_a_range_asks_for() -> None:
     entry = an_entry(spec={"run": "train", "resources": {"gpus": "1..4"}})
-    job = asked(entry, a_machine(slots=4), Customs(user_slots=3)).job
+    job = asked(entry, a_machine(slots=4), MachineLimits(user_slots=3)).job
     assert (job.width.max_gpus, job.queue) == (3, "alice")
 
 
-def with_customs(lab: Lab, **customs: Any) -> None:
-    lab.options = replace(lab.options, **customs)
+def with_customs(lab: Lab, **limits: Any) -> None:
+    lab.options = replace(lab.options, **limits)

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from tests.local.builders import an_entry
-from weft.local.agents.paths import Places
+from weft.local.agents.folders import Folders
 from weft.local.record.entry import Entry, Happening, Owner
-from weft.local.record.retention import DAY_SECONDS, GIB, HOUR_SECONDS, Keeper, size_of
+from weft.local.record.retention import DAY_SECONDS, GIB, HOUR_SECONDS, Retention, size_of
 from weft.local.record.store import Store
 from weft.model.state import State
 
@@ -18,9 +18,9 @@ class Attic:
     """A store and folders, with jobs that ended some days ago."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = Places(folder)
-        self.places.open(for_all=False)
-        self.store = Store.at(self.places.store)
+        self.folders = Folders(folder)
+        self.folders.open(for_all=False)
+        self.store = Store.at(self.folders.store)
 
     def put(self, uid: str, days_ago: float | None, kilobytes: int = 1, **spec: object) -> Entry:
         over = days_ago is not None
@@ -33,14 +33,14 @@ class Attic:
             ended_at=NOW - days_ago * DAY_SECONDS if days_ago is not None else None,
         )
         self.store.add(entry, Happening(1.0, "Submitted"))
-        self.places.make_job(uid, ME)
-        (self.places.job(uid) / "log").write_bytes(b"x" * 1024 * kilobytes)
+        self.folders.make_job(uid, ME)
+        (self.folders.job(uid) / "log").write_bytes(b"x" * 1024 * kilobytes)
         return entry
 
     def tidy(self, days: float = 30.0, gib: float = 1.0) -> set[str]:
         """Whose folders are left."""
-        Keeper(self.places, self.store, days=days, gib=gib).tidy(NOW)
-        return {path.name for path in self.places.jobs.iterdir()}
+        Retention(self.folders, self.store, days=days, gib=gib).tidy(NOW)
+        return {path.name for path in self.folders.jobs.iterdir()}
 
 
 def test_folders_go_by_age_and_the_history_stays(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_job_with_a_ttl_goes_with_everything(tmp_path: Path) -> None:
 def test_folders_that_nobody_knows_go_unless_they_are_new(tmp_path: Path) -> None:
     attic = Attic(tmp_path)
     for name, age in (("stranger", 2 * HOUR_SECONDS), ("coming", 60.0)):
-        path = attic.places.job(name)
+        path = attic.folders.job(name)
         path.mkdir()
         os.utime(path, (NOW - age, NOW - age))
     assert attic.tidy() == {"coming"}
@@ -93,10 +93,10 @@ def test_sizes_do_not_follow_links(tmp_path: Path) -> None:
 def test_folders_of_any_depth_are_measured_and_removed(tmp_path: Path) -> None:
     """Deeper than Python recurses, and longer than a path may be."""
     attic = Attic(tmp_path)
-    nested(attic.places.job("deep"), folders=3_000, last=b"x" * 500_000)
-    assert size_of(attic.places.job("deep")) > 500_000
-    attic.places.remove_job("deep")
-    assert not attic.places.job("deep").exists()
+    nested(attic.folders.job("deep"), folders=3_000, last=b"x" * 500_000)
+    assert size_of(attic.folders.job("deep")) > 500_000
+    attic.folders.remove_job("deep")
+    assert not attic.folders.job("deep").exists()
     attic.store.close()
 
 

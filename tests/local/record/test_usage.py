@@ -13,11 +13,11 @@ from tests.local.builders import a_started, an_entry
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.peer import user_name
 from weft.cli.queues import as_dict, grid_of
-from weft.local import status_writer as clerk
+from weft.local import status_writer
 from weft.local.record.entry import Owner
 from weft.local.record.store import Store
 from weft.local.record.usage import Demand, Ledger, Usage, demands_of, fair_parts
-from weft.local.status_writer import Clerk
+from weft.local.status_writer import StatusWriter
 from weft.model.errors import WorldError
 from weft.model.state import State
 from weft.view.queues import QueueLine
@@ -75,8 +75,8 @@ def test_a_store_of_before_gets_the_table(tmp_path: Path) -> None:
 
 
 def test_users_see_what_they_have_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clerk, "USAGE_SECONDS", 0.0)
-    monkeypatch.setattr(clerk, "PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(status_writer, "USAGE_SECONDS", 0.0)
+    monkeypatch.setattr(status_writer, "PAUSE_SECONDS", 0.1)
     me = user_name(os.getuid())
     with a_lab(slots=2) as lab:
         lab.start()
@@ -106,11 +106,11 @@ def test_what_could_not_be_written_is_written_later() -> None:
             ledger.look(20.0, 4, {"alice": Demand(1, 1)})
             raise WorldError("the disk is full", hint="make room")
 
-    office = SimpleNamespace(ledger=ledger, now=lambda: 100.0 * len(written))
-    clerk = Clerk(office, SimpleNamespace(write_usage=write_usage))  # type: ignore[arg-type]
+    source = SimpleNamespace(ledger=ledger, now=lambda: 100.0 * len(written))
+    status_writer = StatusWriter(source, SimpleNamespace(write_usage=write_usage))  # type: ignore[arg-type]
     with pytest.raises(WorldError):
-        asyncio.run(clerk._write_usage())
-    asyncio.run(clerk._write_usage())
+        asyncio.run(status_writer._write_usage())
+    asyncio.run(status_writer._write_usage())
     assert written[1] == {"alice": Usage(10.0, 10.0), "bob": Usage(20.0, 20.0)}
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from weft.agent.messages import MOST_LINE_BYTES, Answer, Hello, Message
 from weft.agent.wire.line import Line
 from weft.agent.wire.orders import CARD, KEY, SOCKET
-from weft.local.agents.paths import folder_of, read_file
+from weft.local.agents.folders import folder_of, read_file
 from weft.local.record.entry import Owner
 from weft.model.errors import ProtocolError, WorldError
 
@@ -24,7 +24,7 @@ PATIENCE_SECONDS: Final = 5.0
 CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
-class Talk:
+class AgentClient:
     """A line to one agent, opened when it is first needed and again when it broke."""
 
     def __init__(self, job_folder: Path, epoch_folder: str, owner: Owner) -> None:

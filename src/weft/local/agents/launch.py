@@ -20,8 +20,8 @@ from weft.agent.settings import VAULT
 from weft.agent.workers.spawn_pool import PYTHON
 from weft.local.agents import bootstrap as birth
 from weft.local.agents.cgroups import Cgroups
+from weft.local.agents.folders import AGENT_LOG, OUTCOME, TOKEN, Folders
 from weft.local.agents.job_processes import MARK, Sign
-from weft.local.agents.paths import AGENT_LOG, OUTCOME, TOKEN, Places
 from weft.local.machine.machine import Machine
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import WorldError
@@ -60,7 +60,7 @@ class Launcher:
     `agent` is the module that becomes the agent, and `paths` is where its interpreter finds it.
     """
 
-    places: Places
+    folders: Folders
     machine: Machine
     daemon: str
     agent: str = AGENT
@@ -116,7 +116,7 @@ class Launcher:
     def _order(
         self, entry: Entry, spec: JobSpec, account: Account, *, void: bool
     ) -> dict[str, Any]:
-        folder = self.places.epoch(entry)
+        folder = self.folders.epoch(entry)
         checkpoints = self._checkpoints(entry, spec)
         return {
             "folder": str(folder),
@@ -169,7 +169,7 @@ class Launcher:
     def _checkpoints(self, entry: Entry, spec: JobSpec) -> str:
         """A script may keep its own files there; the agent's lie below."""
         named = spec.checkpoint.path if spec.checkpoint else None
-        return named or str(self.places.checkpoints(entry))
+        return named or str(self.folders.checkpoints(entry))
 
 
 def command_of(run: str) -> tuple[str, ...]:

@@ -21,12 +21,12 @@ from weft.agent.messages import Status as AskStatus
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
 from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.local.agents import job_processes as processes
-from weft.local.agents.agent_client import Talk
+from weft.local.agents.agent_client import AgentClient
 from weft.local.agents.bootstrap import EXISTS_STATUS
+from weft.local.agents.folders import OUTCOME, TOKEN, folder_of, read_file, remove_tree
 from weft.local.agents.launch import Launcher
-from weft.local.agents.paths import OUTCOME, TOKEN, folder_of, read_file, remove_tree
 from weft.local.reconcile.observation import (
-    AgentSight,
+    ObservedAgent,
     Presence,
     Status,
     read_last_words,
@@ -59,11 +59,11 @@ class Agents:
         self._inherited = {(entry.uid, entry.epoch) for entry in inherited}
         self._watches: dict[str, Watch] = {}
 
-    def look(self, entry: Entry) -> AgentSight:
+    def look(self, entry: Entry) -> ObservedAgent:
         """What is seen of the incarnation on record; the first look begins to watch it."""
         if not entry.epoch or entry.state in WAITING:
-            return AgentSight()
-        return self._watch(entry).sight
+            return ObservedAgent()
+        return self._watch(entry).observed
 
     def start(self, entry: Entry) -> Birth | None:
         """Start the agent of the incarnation on record; None if that came to nothing."""
@@ -117,27 +117,27 @@ class Watch:
         self, entry: Entry, launcher: Launcher, changed: Changed, *, inherited: bool
     ) -> None:
         self.entry = entry
-        self.sight = AgentSight()
+        self.observed = ObservedAgent()
         self._launcher = launcher
         self._changed = changed
         self._sign = launcher.sign(entry)
         self._birth = entry.agent
         self._inherited = inherited
         self._process: subprocess.Popen[bytes] | None = None
-        self._job_folder = launcher.places.job(entry.uid)
-        self._folder = launcher.places.epoch(entry).name
-        self._talk = Talk(self._job_folder, self._folder, entry.owner)
+        self._job_folder = launcher.folders.job(entry.uid)
+        self._folder = launcher.folders.epoch(entry).name
+        self._client = AgentClient(self._job_folder, self._folder, entry.owner)
         self._answered = time.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._look()
 
     def start(self) -> Birth | None:
-        if self.sight.presence is not Presence.NONE:
+        if self.observed.presence is not Presence.NONE:
             return self._birth
         try:
             self._process = self._launcher.start(self.entry)
         except WorldError as error:
-            self._publish(replace(self.sight, fault=str(error)))
+            self._publish(replace(self.observed, fault=str(error)))
             return None
         self._birth = processes.birth_of(self._process.pid)
         self._answered = time.monotonic()
@@ -146,7 +146,7 @@ class Watch:
 
     async def order(self, message: Message) -> Status | None:
         try:
-            answer = await self._talk.ask(message)
+            answer = await self._client.ask(message)
         except WorldError as error:
             log.debug("%s: %s", self.entry.id, error)
             return None
@@ -172,13 +172,13 @@ class Watch:
             for name in (SOCKET, KEY):
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=folder)
-        self._publish(replace(self.sight, swept=True))
+        self._publish(replace(self.observed, swept=True))
 
     def look_again(self) -> None:
         self._look()
 
     def close(self) -> None:
-        self._talk.close()
+        self._client.close()
         if self._task is not None:
             self._task.cancel()
 
@@ -187,10 +187,10 @@ class Watch:
     def _look(self) -> None:
         """Whether it lives. A process that is there counts before what it has written."""
         presence, fault = self._presence()
-        words = self.sight.words
+        words = self.observed.words
         if presence is Presence.ENDED and words is None:
             words = read_last_words(self._read(OUTCOME))
-        self._publish(replace(self.sight, presence=presence, words=words, fault=fault))
+        self._publish(replace(self.observed, presence=presence, words=words, fault=fault))
         if presence is Presence.ALIVE and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._follow())
 
@@ -198,7 +198,7 @@ class Watch:
         code = None if self._process is None else self._process.poll()
         if code == EXISTS_STATUS:  # another birth came first: that one is the agent
             self._process, self._birth, self._inherited = None, None, True
-        if self._birth is None and self._inherited and not self.sight.ended:
+        if self._birth is None and self._inherited and not self.observed.ended:
             self._birth = processes.find_agent(self._sign)
         if self._birth is not None and processes.is_alive(self._birth):
             return Presence.ALIVE, ""
@@ -213,29 +213,29 @@ class Watch:
         ended = asyncio.Event()
         stop_watching = _watch_end(self._birth.pid, ended.set)
         try:
-            while self.sight.alive:
+            while self.observed.alive:
                 if not ended.is_set():
                     await self.order(AskStatus())
-                pause = POLL_SECONDS if self.sight.status else FIRST_POLL_SECONDS
+                pause = POLL_SECONDS if self.observed.status else FIRST_POLL_SECONDS
                 with suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), pause)
                 self._look()
-                if self.sight.alive:
+                if self.observed.alive:
                     silent = time.monotonic() - self._answered
-                    self._publish(replace(self.sight, silent_seconds=silent))
-                if ended.is_set() and self.sight.alive:  # still to be reaped
+                    self._publish(replace(self.observed, silent_seconds=silent))
+                if ended.is_set() and self.observed.alive:  # still to be reaped
                     await asyncio.sleep(SWEEP_SECONDS)
         finally:
             stop_watching()
-            self._talk.close()
+            self._client.close()
 
     def _heard(self, status: Status) -> None:
         self._answered = time.monotonic()
-        self._publish(replace(self.sight, status=status, silent_seconds=0.0))
+        self._publish(replace(self.observed, status=status, silent_seconds=0.0))
 
-    def _publish(self, sight: AgentSight) -> None:
-        before, self.sight = self.sight, sight
-        if replace(before, silent_seconds=0.0) != replace(sight, silent_seconds=0.0):
+    def _publish(self, observed: ObservedAgent) -> None:
+        before, self.observed = self.observed, observed
+        if replace(before, silent_seconds=0.0) != replace(observed, silent_seconds=0.0):
             asyncio.get_running_loop().call_soon(self._changed, self.entry.uid)
 
     # --- what it has written --------------------------------------------------------------------

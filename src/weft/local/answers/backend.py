@@ -19,7 +19,7 @@ from weft.api.backend import Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import Forbidden, NoSuchJob
 from weft.local import crash
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.paths import Places
+from weft.local.agents.folders import Folders
 from weft.local.answers import views
 from weft.local.answers.health import findings
 from weft.local.answers.logs import LogReader
@@ -48,10 +48,10 @@ AGAIN: Final = (State.FAILED, State.CANCELLED)
 FINAL: Final = frozenset(state.name.capitalize() for state in State if state.final)
 
 
-class House(Protocol):
+class Host(Protocol):
     """The daemon, as far as those who ask are concerned."""
 
-    places: Places
+    folders: Folders
     store: Store
     recipe: str
     cgroups: Cgroups | None
@@ -86,15 +86,15 @@ class News:
 class LocalBackend:
     """Answers for one machine."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, host: Host) -> None:
+        self._host = host
 
     # --- wishes ---------------------------------------------------------------------------------
 
     async def submit(
         self, who: Identity, spec: Mapping[str, Any], name: str, *, origin: Origin, dry_run: bool
     ) -> JobDetail:
-        term = self._house.term
+        term = self._host.term
         _check(spec, name)
         now = time.time()
         entry = Entry(
@@ -106,10 +106,10 @@ class LocalBackend:
             submitted_at=now,
             waiting_since=now,
         )
-        found = asked(entry, term.machine, term.customs)
-        refuse_impossible(found.job, term.machine, term.customs)
+        found = asked(entry, term.machine, term.limits)
+        refuse_impossible(found.job, term.machine, term.limits)
         self._refuse_crowd(who.user)
-        before = self._house.store.newest(who.user, name)
+        before = self._host.store.newest(who.user, name)
         if before is not None:
             found = replace(found, notes=(*found.notes, _about(before)))
         if not dry_run:
@@ -119,19 +119,19 @@ class LocalBackend:
 
     async def _take_in(self, entry: Entry, happening: Happening) -> Entry:
         """Its folder first, for without it nothing could be started; then the record."""
-        places = self._house.places
-        places.make_job(entry.uid, entry.owner)
+        folders = self._host.folders
+        folders.make_job(entry.uid, entry.owner)
         try:
-            entry = await self._house.term.book.add(entry, happening)
+            entry = await self._host.term.book.add(entry, happening)
         except BaseException:
-            places.remove_job(entry.uid)
+            folders.remove_job(entry.uid)
             raise
         crash.passing("submitted")
         return entry
 
     async def cancel(self, who: Identity, job: JobKey, *, dry_run: bool) -> JobLine:
         entry = await self._theirs(who, job)
-        term = self._house.term
+        term = self._host.term
         if not (dry_run or entry.state.final or entry.cancelled):
             happening = Happening(time.time(), "Cancelling", f"asked by {who.user}", entry.epoch)
             entry = await term.book.change(entry.uid, happening, cancelled=True)
@@ -139,45 +139,45 @@ class LocalBackend:
 
     async def retry(self, who: Identity, job: JobKey) -> JobLine:
         """The same job, with its folder and its past: it goes on from what it has saved."""
-        entry, term = await self._theirs(who, job), self._house.term
+        entry, term = await self._theirs(who, job), self._host.term
         if entry.state not in AGAIN:
             raise SpecError(
                 f"{job} is {entry.state.name.capitalize()}, and not one to be tried again",
                 hint="weft submit makes another one; weft cancel ends one that runs",
             )
         self._refuse_crowd(who.user)
-        self._house.places.make_job(entry.uid, entry.owner)
+        self._host.folders.make_job(entry.uid, entry.owner)
         now = time.time()
         happening = Happening(now, "Retried", f"asked by {who.user}", entry.epoch)
         entry = await term.book.revive(entry, happening, **_as_new(entry, now))
         return views.line_of(entry, term.brain, term.machine)
 
     async def stop(self, who: Identity, farewell: Farewell) -> None:
-        self._house.stop(farewell)
+        self._host.stop(farewell)
 
     # --- looks ----------------------------------------------------------------------------------
 
     async def jobs(self, who: Identity, wanted: Selection) -> JobPage:
-        term, house = self._house.term, self._house
+        term, host = self._host.term, self._host
         entries = [entry for entry in term.book if not entry.state.final]
         if not wanted.states or wanted.states & FINAL:
             limit = MOST_SHOWN if wanted.most is None else wanted.most + 1
-            entries += await term.book.read(house.store.over, user=wanted.owner, limit=limit)
+            entries += await term.book.read(host.store.over, user=wanted.owner, limit=limit)
         lines = [views.line_of(entry, term.brain, term.machine) for entry in entries]
         chosen = [line for line in lines if _is_wanted(line, wanted)]
         kept = chosen[: wanted.most]
         return JobPage(tuple(kept), str(term.book.version), len(chosen) - len(kept))
 
     async def job(self, who: Identity, job: JobKey) -> JobPicture:
-        entry, term = await self._theirs(who, job), self._house.term
-        history = await term.book.read(self._house.store.history, entry.uid)
-        workers = views.workers_of(entry, term.sight(entry), term.machine) if entry.held else ()
+        entry, term = await self._theirs(who, job), self._host.term
+        history = await term.book.read(self._host.store.history, entry.uid)
+        workers = views.workers_of(entry, term.observe(entry), term.machine) if entry.held else ()
         return JobPicture(self._detail(entry), workers, tuple(map(views.event_of, history)))
 
     async def why(self, who: Identity, job: JobKey) -> Standing:
-        detail, term = self._detail(await self._theirs(who, job)), self._house.term
-        if detail.reasons and term.lookout.free():
-            told = reason_of(term.lookout.found, len(term.machine.slots))
+        detail, term = self._detail(await self._theirs(who, job)), self._host.term
+        if detail.reasons and term.foreign_watch.free():
+            told = reason_of(term.foreign_watch.found, len(term.machine.slots))
             detail = replace(detail, reasons=(*detail.reasons, told))
         if detail.reasons and term.room.low:
             detail = replace(detail, reasons=(room.reason_of(term.room.low), *detail.reasons))
@@ -186,47 +186,47 @@ class LocalBackend:
     async def logs(
         self, who: Identity, job: JobKey, which: Which, *, follow: bool
     ) -> AsyncGenerator[LogLine, None]:
-        entry, house = await self._theirs(who, job), self._house
+        entry, host = await self._theirs(who, job), self._host
 
         def now() -> Entry | None:
-            return house.term.book.get(entry.uid) or house.store.get(entry.uid)
+            return host.term.book.get(entry.uid) or host.store.get(entry.uid)
 
-        reader = LogReader(house.places, now, house.term.machine.name)
+        reader = LogReader(host.folders, now, host.term.machine.name)
         async for line in reader.lines(which, follow=follow):
             yield line
 
     async def changes(self, who: Identity, job: JobKey) -> AsyncGenerator[JobDetail | None, None]:
-        house, uid = self._house, (await self._theirs(who, job)).uid
+        host, uid = self._host, (await self._theirs(who, job)).uid
         number = -1
-        while (entry := house.term.book.get(uid) or house.store.get(uid)) is not None:
+        while (entry := host.term.book.get(uid) or host.store.get(uid)) is not None:
             detail = self._detail(entry)
             if detail.version != number:
                 number = detail.version
                 yield detail
-            await house.news.after(house.news.number)
+            await host.news.after(host.news.number)
         yield None
 
     async def news(self, who: Identity) -> AsyncGenerator[int, None]:
-        number = self._house.news.number
+        number = self._host.news.number
         while True:
             yield number
-            number = await self._house.news.after(number)
+            number = await self._host.news.after(number)
 
     async def nodes(self, who: Identity) -> NodePage:
-        term = self._house.term
-        lookout = term.lookout
-        foreign = None if lookout.note else len(lookout.free())
-        notes = [lookout.note] if lookout.note else []
-        notes += [f"{one} is used outside of Weft" for one in lookout.found]
+        term = self._host.term
+        foreign_watch = term.foreign_watch
+        foreign = None if foreign_watch.note else len(foreign_watch.free())
+        notes = [foreign_watch.note] if foreign_watch.note else []
+        notes += [f"{one} is used outside of Weft" for one in foreign_watch.found]
         return NodePage((views.node_of(term.machine, term.book, foreign),), tuple(notes))
 
     async def queues(self, who: Identity) -> tuple[QueueLine, ...]:
-        term, queue = self._house.term, self._queue()
-        limit = term.customs.user_slots
+        term, queue = self._host.term, self._queue()
+        limit = term.limits.user_slots
         return (queue, *views.users_of(term.book, term.ledger.users, queue, limit))
 
     async def top(self, who: Identity, owner: str | None) -> Use:
-        term = self._house.term
+        term = self._host.term
         lines = [views.line_of(entry, term.brain, term.machine) for entry in term.book]
         mine = [line for line in lines if owner in (None, line.namespace) and not line.finished]
         holding = widest_first(mine)
@@ -243,8 +243,8 @@ class LocalBackend:
         )
 
     async def health(self, who: Identity) -> tuple[Finding, ...]:
-        house = self._house
-        return await asyncio.to_thread(findings, house.places, house.term.machine, house.cgroups)
+        host = self._host
+        return await asyncio.to_thread(findings, host.folders, host.term.machine, host.cgroups)
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class LocalBackend:
         return entry
 
     async def _found(self, job: JobKey) -> Entry:
-        term, store = self._house.term, self._house.store
+        term, store = self._host.term, self._host.store
         entry = term.book.named(str(job))
         if entry is None:
             entry = await term.book.read(store.newest, job.owner, job.name)
@@ -271,15 +271,15 @@ class LocalBackend:
         )
 
     def _detail(self, entry: Entry) -> JobDetail:
-        term = self._house.term
+        term = self._host.term
         return views.detail_of(entry, term.brain, term.machine, term.asked(entry)[0])
 
     def _queue(self) -> QueueLine:
-        term = self._house.term
-        return views.queue_of(term.machine, term.book, self._house.recipe, term.book.version)
+        term = self._host.term
+        return views.queue_of(term.machine, term.book, self._host.recipe, term.book.version)
 
     def _refuse_crowd(self, user: str) -> None:
-        waiting = sum(e.owner.user == user and not e.held for e in self._house.term.book)
+        waiting = sum(e.owner.user == user and not e.held for e in self._host.term.book)
         if waiting >= MOST_WAITING:
             raise WorldError(
                 f"{user} has {waiting} jobs that wait, and no more are taken in",

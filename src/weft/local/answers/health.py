@@ -8,8 +8,8 @@ from typing import Final
 
 from weft.agent.run_folder import SHARED_MEMORY
 from weft.local.agents.cgroups import Cgroups
+from weft.local.agents.folders import Folders
 from weft.local.agents.launch import BIRTH
-from weft.local.agents.paths import Places
 from weft.local.machine.machine import Machine
 from weft.view.health import Finding, Verdict
 
@@ -19,12 +19,12 @@ OTHERS_MAY_ENTER: Final = 0o001
 
 
 def findings(
-    places: Places, machine: Machine, cgroups: Cgroups | None = None
+    folders: Folders, machine: Machine, cgroups: Cgroups | None = None
 ) -> tuple[Finding, ...]:
     """One line for each thing that was looked at."""
     return (
         _machine(machine),
-        _room("store", places.root),
+        _room("store", folders.root),
         _room("shared memory", SHARED_MEMORY),
         _bounds(cgroups),
         _users(),

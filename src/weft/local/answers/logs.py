@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.local.agents.paths import LOGS, Places, folder_of, names_in, open_file
+from weft.local.agents.folders import LOGS, Folders, folder_of, names_in, open_file
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import SpecError, WorldError
 from weft.view.logs import LogLine, Which
@@ -42,8 +42,8 @@ class LogFile:
 class LogReader:
     """Reads one job's logs; `entry` gives the job as it stands now."""
 
-    def __init__(self, places: Places, entry: Callable[[], Entry | None], node: str) -> None:
-        self._places = places
+    def __init__(self, folders: Folders, entry: Callable[[], Entry | None], node: str) -> None:
+        self._places = folders
         self._entry = entry
         self._node = node
         self._read: dict[LogFile, int] = {}

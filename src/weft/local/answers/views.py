@@ -8,7 +8,7 @@ from typing import Any
 from weft.brain.brain import Brain
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.asking import Asked
-from weft.local.reconcile.observation import AgentSight
+from weft.local.reconcile.observation import ObservedAgent
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.usage import Usage
 from weft.local.status_writer import as_json
@@ -81,9 +81,9 @@ def state_of(entry: Entry, brain: Brain) -> State:
     return entry.state if slot is None or entry.state.final else brain.state.state_of(slot)
 
 
-def workers_of(entry: Entry, sight: AgentSight, machine: Machine) -> tuple[WorkerLine, ...]:
+def workers_of(entry: Entry, observed: ObservedAgent, machine: Machine) -> tuple[WorkerLine, ...]:
     """The processes that live."""
-    if sight.status is None or not sight.alive:
+    if observed.status is None or not observed.alive:
         return ()
     return tuple(
         WorkerLine(
@@ -99,7 +99,7 @@ def workers_of(entry: Entry, sight: AgentSight, machine: Machine) -> tuple[Worke
             message=None if worker.device is None else f"device {worker.device}",
             created_at=None,
         )
-        for worker in sight.status.workers
+        for worker in observed.status.workers
         if not worker.gone
     )
 

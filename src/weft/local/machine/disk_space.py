@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from weft.local.agents.paths import AGENT_LOG, FOLLOW_NOT, LOGS, Places, folder_of, names_in
+from weft.local.agents.folders import AGENT_LOG, FOLLOW_NOT, LOGS, Folders, folder_of, names_in
 from weft.local.answers.logs import EPOCH, WORKER
 from weft.local.record.entry import Entry, Owner
 from weft.view.jobs import ReasonLine
@@ -33,14 +33,14 @@ class Room:
 
     def __init__(
         self,
-        places: Places,
+        folders: Folders,
         entries: Iterable[Entry],
         told: Callable[[], None],
         *,
         floor_gib: float,
         log_gib: float,
     ) -> None:
-        self._places = places
+        self._places = folders
         self._entries = entries
         self._told = told
         self._floor_gib = floor_gib
@@ -87,9 +87,9 @@ def reason_of(low: str) -> ReasonLine:
     )
 
 
-def cut_logs(places: Places, entry: Entry, most_bytes: int) -> int:
+def cut_logs(folders: Folders, entry: Entry, most_bytes: int) -> int:
     """Bytes that were cut, so that all logs of the job have no more than `most_bytes`."""
-    files = list(_logs_of(places, entry))
+    files = list(_logs_of(folders, entry))
     sizes = [size for _, size in files]
     if sum(sizes) <= most_bytes:
         return 0
@@ -98,18 +98,18 @@ def cut_logs(places: Places, entry: Entry, most_bytes: int) -> int:
     for path, size in files:
         if size > each:
             with suppress(OSError):
-                cut += _cut(places, entry, path, min(each // 2, MOST_KEPT_BYTES))
+                cut += _cut(folders, entry, path, min(each // 2, MOST_KEPT_BYTES))
     if cut:
         log.warning("%s prints too much: %d bytes of its logs are gone", entry.id, cut)
     return cut
 
 
-def _logs_of(places: Places, entry: Entry) -> Iterator[tuple[tuple[str, ...], int]]:
+def _logs_of(folders: Folders, entry: Entry) -> Iterator[tuple[tuple[str, ...], int]]:
     """Each log with the bytes that it has on the disk."""
-    job = places.job(entry.uid)
-    epochs = [name for name in _listed(places, entry) if EPOCH.fullmatch(name)]
+    job = folders.job(entry.uid)
+    epochs = [name for name in _listed(folders, entry) if EPOCH.fullmatch(name)]
     for epoch in epochs[:MOST_FILES]:
-        names = [name for name in _listed(places, entry, epoch, LOGS) if WORKER.fullmatch(name)]
+        names = [name for name in _listed(folders, entry, epoch, LOGS) if WORKER.fullmatch(name)]
         for path in [(epoch, AGENT_LOG), *((epoch, LOGS, name) for name in names[:MOST_FILES])]:
             with suppress(OSError), folder_of(job, *path[:-1]) as folder:
                 found = os.stat(path[-1], dir_fd=folder, follow_symlinks=False)
@@ -117,17 +117,17 @@ def _logs_of(places: Places, entry: Entry) -> Iterator[tuple[tuple[str, ...], in
                     yield path, found.st_blocks * 512
 
 
-def _listed(places: Places, entry: Entry, *below: str) -> list[str]:
+def _listed(folders: Folders, entry: Entry, *below: str) -> list[str]:
     try:
-        with folder_of(places.job(entry.uid), *below) as folder:
+        with folder_of(folders.job(entry.uid), *below) as folder:
             return names_in(folder)
     except OSError:
         return []
 
 
-def _cut(places: Places, entry: Entry, path: tuple[str, ...], kept: int) -> int:
+def _cut(folders: Folders, entry: Entry, path: tuple[str, ...], kept: int) -> int:
     """All but the last `kept` bytes; whoever writes there goes on behind them."""
-    with folder_of(places.job(entry.uid), *path[:-1]) as folder:
+    with folder_of(folders.job(entry.uid), *path[:-1]) as folder:
         handle = os.open(path[-1], AS_WRITTEN, dir_fd=folder)
     try:
         found = os.fstat(handle)

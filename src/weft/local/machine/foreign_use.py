@@ -56,7 +56,7 @@ def foreign_in(
     return tuple(sorted(found))
 
 
-class Lookout:
+class ForeignWatch:
     """Looks at the GPUs from time to time; `told` hears when others use other GPUs than before."""
 
     def __init__(

@@ -65,8 +65,8 @@ class Machine:
     def cpus_of(self, slots: Sequence[int]) -> tuple[int, ...]:
         """The CPUs that belong to these slots; none where there are fewer CPUs than slots."""
         each = len(self.cpus) // len(self.slots) if self.slots else 0
-        places = [self.slots.index(slot) for slot in slots if slot in self.slots]
-        return tuple(cpu for at in places for cpu in self.cpus[at * each : (at + 1) * each])
+        indices = [self.slots.index(slot) for slot in slots if slot in self.slots]
+        return tuple(cpu for at in indices for cpu in self.cpus[at * each : (at + 1) * each])
 
 
 def this_machine(slots: int | None = None) -> Machine:

@@ -24,7 +24,7 @@ ROUNDING: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Customs:
+class MachineLimits:
     """What whoever keeps the machine lets its users have.
 
     A job that may not be interrupted keeps its slots for `protect_seconds` of each run. One user
@@ -39,7 +39,7 @@ class Customs:
     log_gib: float = 1.0
 
 
-CUSTOMS: Final = Customs()
+MACHINE_LIMITS: Final = MachineLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Asked:
     notes: tuple[str, ...] = ()
 
 
-def asked(entry: Entry, machine: Machine, customs: Customs = CUSTOMS) -> Asked:
+def asked(entry: Entry, machine: Machine, limits: MachineLimits = MACHINE_LIMITS) -> Asked:
     """What the entry's file means here; a SpecError where it means nothing."""
     spec = validated(JobSpec, entry.spec)
     job = to_request(
@@ -60,7 +60,7 @@ def asked(entry: Entry, machine: Machine, customs: Customs = CUSTOMS) -> Asked:
         tenant=TenantId(entry.owner.user),
         submit_seconds=entry.submitted_at,
     )
-    capped, slots = customs.user_slots, len(machine.slots)
+    capped, slots = limits.user_slots, len(machine.slots)
     there = slots if capped is None else min(slots, capped)
     most = max(min(job.width.max_gpus, there), job.width.min_gpus)
     job = replace(
@@ -70,15 +70,17 @@ def asked(entry: Entry, machine: Machine, customs: Customs = CUSTOMS) -> Asked:
         queue=DEFAULT_QUEUE if capped is None else QueueId(entry.owner.user),
         yields=has_agreed(spec),
     )
-    return Asked(job, spec, tuple(notes_on(spec, machine, customs)))
+    return Asked(job, spec, tuple(notes_on(spec, machine, limits)))
 
 
-def refuse_impossible(job: JobRequest, machine: Machine, customs: Customs = CUSTOMS) -> None:
+def refuse_impossible(
+    job: JobRequest, machine: Machine, limits: MachineLimits = MACHINE_LIMITS
+) -> None:
     """What no state of this machine could ever satisfy is not taken in."""
     least = job.width.min_gpus
-    if customs.user_slots is not None and least > customs.user_slots:
+    if limits.user_slots is not None and least > limits.user_slots:
         raise InfeasibleSpec(
-            f"it needs at least {least} slots, and one user has at most {customs.user_slots} here",
+            f"it needs at least {least} slots, and one user has at most {limits.user_slots} here",
             hint="ask for less; a range such as 1..8 takes what you may have",
         )
     needs = (
@@ -107,9 +109,11 @@ def refuse_impossible(job: JobRequest, machine: Machine, customs: Customs = CUST
 CLUSTER_ONLY = ("service_account", "priority_class", "tolerations", "annotations")
 
 
-def notes_on(spec: JobSpec, machine: Machine, customs: Customs = CUSTOMS) -> Iterator[str]:
+def notes_on(
+    spec: JobSpec, machine: Machine, limits: MachineLimits = MACHINE_LIMITS
+) -> Iterator[str]:
     """What of the file has no effect here or may have another one than meant, and who yields."""
-    yield note_on(spec, protect_seconds=customs.protect_seconds)
+    yield note_on(spec, protect_seconds=limits.protect_seconds)
     if spec.image:
         yield "image is not used on one machine: the command runs as it is"
     if spec.queue != DEFAULT_QUEUE:

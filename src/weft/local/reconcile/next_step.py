@@ -72,7 +72,7 @@ def next_step(look: Look) -> Step:
     if state is None:
         return _introduce(look)
     if state.final:
-        return look.deed(Settle(state, _epitaph(entry, state)))
+        return look.act(Settle(state, _final_message(entry, state)))
     if entry.cancelled and not look.belief.cancelling:
         return look.events(JobCancelled(look.now, entry.id))
     return _STEPS[state](look)
@@ -102,14 +102,14 @@ def _introduce(look: Look) -> Step:
     """Tell the brain of a job, and of what is on record and may be running."""
     entry = look.entry
     if look.job is None:
-        return look.deed(Settle(State.FAILED, look.fault))
+        return look.act(Settle(State.FAILED, look.fault))
     events: list[Event] = [JobSubmitted(look.now, look.job)]
     if entry.epoch or entry.past != NO_PAST:
         events.append(report(entry, look.now, entry.work_saved))
     return look.events(*events)
 
 
-def _epitaph(entry: Entry, state: State) -> str:
+def _final_message(entry: Entry, state: State) -> str:
     if state is State.CANCELLED:
         return "cancelled"
     return entry.end.why if entry.end else ""
@@ -124,8 +124,8 @@ def _wait(look: Look) -> Step:
     if entry.state in WAITING and not look.agent.alive:
         return look.waiting()
     if entry.end is None:
-        return _parting(look) or look.deed(_recorded_end(look))
-    return look.deed(RecordWaiting())
+        return _parting(look) or look.act(_recorded_end(look))
+    return look.act(RecordWaiting())
 
 
 def _start(look: Look) -> Step:
@@ -140,7 +140,7 @@ def _start(look: Look) -> Step:
         why = look.note.refusal[1]
         return look.events(InstructionRefused(look.now, entry.id, epoch, Verb.START, why))
     if entry.epoch < epoch:
-        return look.deed(Record(epoch, look.belief.assignment))
+        return look.act(Record(epoch, look.belief.assignment))
     if (over := _over(look)) is not None:
         return over
     if look.agent.presence is Presence.NONE:
@@ -152,7 +152,7 @@ def _start(look: Look) -> Step:
 
 def _begin(look: Look) -> Step:
     if not look.agent.fault:
-        return look.deed(Launch())
+        return look.act(Launch())
     refused = InstructionRefused(
         look.now, look.entry.id, look.belief.epoch, Verb.START, look.agent.fault
     )
@@ -164,7 +164,7 @@ def _run(look: Look) -> Step:
     if (over := _over(look)) is not None:
         return over
     if entry.state is not State.RUNNING:
-        return look.deed(RecordRunning())
+        return look.act(RecordRunning())
     if entry.target:  # a resize that was under way when an earlier daemon ended
         return _approach(look)
     if (shrunk := _shrunk(look)) is not None:
@@ -181,7 +181,7 @@ def _resize(look: Look) -> Step:
     if (over := _over(look)) is not None:
         return over
     if entry.target_serial < belief.serial:
-        return look.deed(RecordTarget(belief.serial, belief.target))
+        return look.act(RecordTarget(belief.serial, belief.target))
     if entry.target:
         return _approach(look)
     if {seat.number for seat in entry.seats} == belief.target.placement.numbers:
@@ -206,7 +206,7 @@ def _stop(look: Look) -> Step:
     if entry.epoch < epoch:  # decided and withdrawn before anything was recorded
         return look.events(_stopped(look, entry.work_saved))
     if entry.end is None:
-        return _parting(look) or look.deed(_recorded_end(look))
+        return _parting(look) or look.act(_recorded_end(look))
     if entry.end.outcome == Outcome.FINISHED:
         return look.events(JobFinished(look.now, entry.id, epoch))
     return look.events(_stopped(look, entry.end.kept))
@@ -234,8 +234,8 @@ def _over(look: Look) -> Step | None:
     if not look.agent.ended and not (begun and look.agent.presence is Presence.NONE):
         return None
     if not look.agent.swept:
-        return look.deed(Sweep())
-    return look.deed(_recorded_end(look))
+        return look.act(Sweep())
+    return look.act(_recorded_end(look))
 
 
 def _ending(look: Look, end: End) -> Event:
@@ -277,12 +277,12 @@ def _parting(look: Look) -> Step | None:
     """What is left to do until nothing of the incarnation lives; None when nothing does."""
     entry, agent = look.entry, look.agent
     if entry.state is not State.STOPPING:
-        return look.deed(RecordStopping(look.belief.why))
+        return look.act(RecordStopping(look.belief.why))
     if agent.presence is Presence.NONE:
-        return look.deed(Void())
+        return look.act(Void())
     if agent.alive:
         return _ask_to_leave(look)
-    return None if agent.swept else look.deed(Sweep())
+    return None if agent.swept else look.act(Sweep())
 
 
 def _ask_to_leave(look: Look) -> Step:
@@ -290,12 +290,12 @@ def _ask_to_leave(look: Look) -> Step:
     since = look.now if entry.stopping_since is None else entry.stopping_since
     deadline = since + look.grace_seconds + look.rules.kill_after_seconds
     if look.now >= deadline:
-        return look.deed(Kill(), look_at=look.now + AGAIN_SECONDS)
+        return look.act(Kill(), look_at=look.now + AGAIN_SECONDS)
     draining = status is not None and status.draining
     if draining or look.note.drained == entry.epoch:
         return look.waiting(deadline)
     left = max(since + look.grace_seconds - look.now, 0.0)
-    return look.deed(OrderDrain(left), look_at=look.now + 1.0)
+    return look.act(OrderDrain(left), look_at=look.now + 1.0)
 
 
 def _stopped(look: Look, kept: float) -> InstructionDone:
@@ -309,7 +309,7 @@ def _listen(look: Look) -> Step:
     """An agent that says nothing for long is of no use, and its job is begun anew."""
     left = look.rules.silent_seconds - look.agent.silent_seconds
     if look.agent.alive and left <= 0:
-        return look.deed(Kill(), look_at=look.now + AGAIN_SECONDS)
+        return look.act(Kill(), look_at=look.now + AGAIN_SECONDS)
     return look.waiting(look.now + max(left, AGAIN_SECONDS))
 
 
@@ -320,13 +320,13 @@ def _approach(look: Look) -> Step:
     if status is None:
         return _listen(look)
     if not status.live:
-        return look.deed(RecordSeats(entry.target_serial, entry.seats))
+        return look.act(RecordSeats(entry.target_serial, entry.seats))
     if look.note.ordered != (entry.epoch, entry.target_serial):
-        return look.deed(OrderResize(), look_at=look.now + 1.0)
+        return look.act(OrderResize(), look_at=look.now + 1.0)
     if status.target != width:  # it has given up on somebody who was to come
-        return look.deed(RecordSeats(entry.target_serial, _as_many(entry, status)))
+        return look.act(RecordSeats(entry.target_serial, _as_many(entry, status)))
     if _has_arrived(entry, status):
-        return look.deed(RecordSeats(entry.target_serial, entry.target))
+        return look.act(RecordSeats(entry.target_serial, entry.target))
     return _listen(look)
 
 
@@ -351,7 +351,7 @@ def _shrunk(look: Look) -> Step | None:
         return None
     if status.target >= _width(entry.seats):
         return None
-    return look.deed(RecordSeats(look.belief.serial, _as_many(entry, status)))
+    return look.act(RecordSeats(look.belief.serial, _as_many(entry, status)))
 
 
 def _width(seats: tuple[Seat, ...]) -> int:

@@ -33,7 +33,7 @@ class Presence(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerSight:
+class ObservedWorker:
     """One training process."""
 
     number: int
@@ -57,7 +57,7 @@ class Status:
     draining: bool = False
     devices: tuple[int, ...] | None = None
     progress: Progress = NO_PROGRESS
-    workers: tuple[WorkerSight, ...] = ()
+    workers: tuple[ObservedWorker, ...] = ()
     speed: Measured | None = None
     paused_seconds: float | None = None
 
@@ -91,7 +91,7 @@ KILLED: Final = LastWords(
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSight:
+class ObservedAgent:
     """One look at the agent of an incarnation.
 
     `silent_seconds` have passed since it answered last, or was started. `swept` says that nothing
@@ -157,8 +157,8 @@ def read_last_words(raw: bytes) -> LastWords:
     )
 
 
-def _worker(number: str, facts: Mapping[str, Any]) -> WorkerSight:
-    return WorkerSight(
+def _worker(number: str, facts: Mapping[str, Any]) -> ObservedWorker:
+    return ObservedWorker(
         int(number) if NUMBER.fullmatch(number) else -1,
         str(facts.get("state", ""))[:20],
         _count(facts.get("rank")),

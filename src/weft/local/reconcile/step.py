@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft.brain.event import Event
-from weft.local.reconcile.observation import AgentSight
+from weft.local.reconcile.observation import ObservedAgent
 from weft.local.record.entry import End, Entry, Progress
 from weft.model.decision import Assignment
 from weft.model.placement import Seat
@@ -136,7 +136,7 @@ class Settle:
     message: str = ""
 
 
-Deed = (
+Action = (
     Record
     | Launch
     | RecordRunning
@@ -158,10 +158,10 @@ NOTHING: Final = Note()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Events for the brain, or one deed, or neither; `look_at`: look again then."""
+    """Events for the brain, or one action, or neither; `look_at`: look again then."""
 
     events: tuple[Event, ...] = ()
-    deed: Deed | None = None
+    action: Action | None = None
     look_at: float | None = None
 
 
@@ -172,7 +172,7 @@ class Look:
     entry: Entry
     job: JobRequest | None
     fault: str
-    agent: AgentSight
+    agent: ObservedAgent
     belief: Belief
     note: Note
     now: float
@@ -182,8 +182,8 @@ class Look:
     def events(self, *events: Event) -> Step:
         return Step(events=events)
 
-    def deed(self, deed: Deed, *, look_at: float | None = None) -> Step:
-        return Step(deed=deed, look_at=look_at)
+    def act(self, action: Action, *, look_at: float | None = None) -> Step:
+        return Step(action=action, look_at=look_at)
 
     def waiting(self, look_at: float | None = None) -> Step:
         return Step(look_at=look_at)

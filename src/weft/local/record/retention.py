@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from weft.local.agents.paths import Places
+from weft.local.agents.folders import Folders
 from weft.local.record.entry import Entry
 from weft.local.record.store import Store
 from weft.model.errors import SpecError, WorldError
@@ -30,11 +30,11 @@ KIB: Final = 1024
 COUNTING_SECONDS: Final = 300.0
 
 
-class Keeper:
+class Retention:
     """Takes away what has been kept for long enough."""
 
-    def __init__(self, places: Places, store: Store, *, days: float, gib: float) -> None:
-        self._places = places
+    def __init__(self, folders: Folders, store: Store, *, days: float, gib: float) -> None:
+        self._places = folders
         self._store = store
         self._days = days
         self._gib = gib

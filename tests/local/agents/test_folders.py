@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.agent.reports.speed import Measured
-from weft.local.agents.paths import MOST_BYTES, Places, folder_of, open_file, read_file
+from weft.local.agents.folders import MOST_BYTES, Folders, folder_of, open_file, read_file
 from weft.local.reconcile.observation import KILLED, read_last_words, read_status
 from weft.local.record.entry import Owner
 from weft.model.errors import WorldError
@@ -62,26 +62,26 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
 
 
 def test_removing_a_job_leaves_what_its_links_lead_to(tmp_path: Path) -> None:
-    places = Places(tmp_path / "weft")
-    places.open(for_all=True)
-    places.make_job("abc", ME)
+    folders = Folders(tmp_path / "weft")
+    folders.open(for_all=True)
+    folders.make_job("abc", ME)
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").touch()
-    (places.job("abc") / "link").symlink_to(precious)
-    places.remove_job("abc")
-    assert not places.job("abc").exists()
+    (folders.job("abc") / "link").symlink_to(precious)
+    folders.remove_job("abc")
+    assert not folders.job("abc").exists()
     assert (precious / "file").exists()
 
 
 def test_modes_of_the_folders(tmp_path: Path) -> None:
     for for_all, root, jobs in ((True, 0o755, 0o711), (False, 0o700, 0o700)):
-        places = Places(tmp_path / str(for_all))
-        places.open(for_all=for_all)
-        assert places.root.stat().st_mode & 0o777 == root
-        assert places.jobs.stat().st_mode & 0o777 == jobs
-        places.make_job("abc", ME)
-        assert places.job("abc").stat().st_mode & 0o777 == 0o700
+        folders = Folders(tmp_path / str(for_all))
+        folders.open(for_all=for_all)
+        assert folders.root.stat().st_mode & 0o777 == root
+        assert folders.jobs.stat().st_mode & 0o777 == jobs
+        folders.make_job("abc", ME)
+        assert folders.job("abc").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_a_measured_speed_is_read() -> None:
 
 def test_a_folder_too_deep_for_a_socket_is_refused_with_how_deep_it_may_be() -> None:
     fitting = Path("/" + "x" * 61)
-    Places(fitting).check_depth()
+    Folders(fitting).check_depth()
     with pytest.raises(WorldError, match="1 bytes too long") as refused:
-        Places(Path(f"{fitting}y")).check_depth()
+        Folders(Path(f"{fitting}y")).check_depth()
     assert "at most 62 bytes" in refused.value.hint
-    deepest = Places(fitting).jobs / "0123456789abcdef" / "epoch-99999" / "agent.sock"
+    deepest = Folders(fitting).jobs / "0123456789abcdef" / "epoch-99999" / "agent.sock"
     assert len(os.fsencode(deepest)) == 107

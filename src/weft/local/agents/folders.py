@@ -39,7 +39,7 @@ AS_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | FOLLOW_NOT
 AS_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | FOLLOW_NOT
 
 
-class Places:
+class Folders:
     """The folders of one daemon."""
 
     def __init__(self, root: Path) -> None:
