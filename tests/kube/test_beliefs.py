@@ -6,14 +6,14 @@ import pytest
 
 from tests.kube.looks import a_pod, believed, seats
 from tests.kube.small_world import SmallWorld
-from weft.kube.operator.beliefs import belief_of, is_counted, slow_change, standing_of
+from weft.kube.operator.beliefs import is_counted, slow_change, standing_of
 from weft.kube.operator.progress import Progress
 from weft.kube.operator.sight import PodSight
-from weft.kube.operator.step import Resizing
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import WorkerIdentity
 from weft.model.ids import JobId
 from weft.model.state import State
+from weft.reconcile.belief import Resizing, belief_of
 
 HEAD = WorkerIdentity("lab", "wide", 1, 0)
 FOLLOWER = WorkerIdentity("lab", "wide", 1, 3)

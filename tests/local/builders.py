@@ -12,7 +12,7 @@ from weft.local.reconcile.observation import (
     Presence,
     Status,
 )
-from weft.local.reconcile.step import NOTHING, Belief, Look, Note, Rules
+from weft.local.reconcile.step import NOTHING, Look, Note, Rules
 from weft.local.record.entry import Entry, Owner
 from weft.model.claim import WorkClaim
 from weft.model.decision import Assignment
@@ -20,6 +20,7 @@ from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement, Seat
 from weft.model.request import JobRequest, Width
 from weft.model.state import State
+from weft.reconcile.belief import Belief
 
 ALICE = Owner("alice", 1001, 1001)
 NODE = NodeId("bench")

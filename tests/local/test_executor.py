@@ -66,7 +66,7 @@ def test_a_decision_for_which_there_is_no_device_is_not_recorded(tmp_path: Path)
 def test_a_newer_target_lets_go_of_nothing_that_an_older_one_took(tmp_path: Path) -> None:
     """Workers may have been started for the older one: until it is over all of it is held."""
     growing = a_started(State.RUNNING, 0, target=seats(0, 1), target_serial=1)
-    entry = perform(tmp_path, RecordTarget(2, an_assignment(0, 2)), growing)
+    entry = perform(tmp_path, RecordTarget(2, an_assignment(0, 2).placement), growing)
     assert entry.devices == {0, 1, 2}
     assert [seat.number for seat in entry.target] == [0, 2]
     assert (entry.target_serial, entry.top_seat) == (2, 2)

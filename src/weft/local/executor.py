@@ -44,6 +44,7 @@ from weft.local.record.entry import NO_PAST, Entry, Happening
 from weft.model.errors import WorldError
 from weft.model.placement import Seat
 from weft.model.state import State
+from weft.reconcile.delays import Delays
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Executor:
         self._notes: dict[str, Note] = {}
         self._working: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._later = Delays(self.touch)
         self._backoff: dict[str, float] = {}
         self._closed = False
 
@@ -90,14 +91,7 @@ class Executor:
 
     def touch_at(self, uid: str, delay_seconds: float) -> None:
         """Look again then, unless something happens before."""
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(delay_seconds, 0.0)
-        handle = self._later.get(uid)
-        if handle is not None:
-            if handle.when() <= at:
-                return
-            handle.cancel()
-        self._later[uid] = loop.call_at(at, self._touch_late, uid)
+        self._later.set(uid, delay_seconds)
 
     def is_busy(self, uid: str) -> bool:
         return uid in self._working
@@ -105,16 +99,11 @@ class Executor:
     async def close(self) -> None:
         """Actions end where they are: what they have begun is found again by whoever comes next."""
         self._closed = True
-        for handle in self._later.values():
-            handle.cancel()
+        self._later.clear()
         working = list(self._working.values())
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
-
-    def _touch_late(self, uid: str) -> None:
-        self._later.pop(uid, None)
-        self.touch(uid)
 
     async def _attend(self, uid: str) -> None:
         try:
@@ -209,7 +198,7 @@ class Executor:
 
     async def _record_target(self, entry: Entry, action: RecordTarget) -> None:
         free = free_devices(self._context.slots(), self._book)
-        wanted, held = action.assignment.placement.seats, entry.held
+        wanted, held = action.target.seats, entry.held
         crash.passing("before-target")
         try:
             target = rebind(wanted, held, free)

@@ -16,7 +16,6 @@ from weft.agent.reports.speed import Measured
 from weft.brain.brain import Brain
 from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
 from weft.local.reconcile.asking import MACHINE_LIMITS, Asked, MachineLimits
-from weft.local.reconcile.beliefs import work_done
 from weft.local.reconcile.observation import ObservedAgent, Status
 from weft.local.reconcile.preemption import age_seconds, gives_way
 from weft.local.record.book import Book, Remark
@@ -27,6 +26,7 @@ from weft.model.errors import WorldError
 from weft.model.ids import JobId
 from weft.model.reason import Reason, ReasonCode
 from weft.model.state import State
+from weft.reconcile.belief import work_done
 from weft.spec.counted import stated_by_script, work_in_steps
 
 log = logging.getLogger(__name__)

@@ -40,10 +40,9 @@ from weft.local.machine.disk_space import Room
 from weft.local.machine.foreign_use import ForeignWatch
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.asking import MACHINE_LIMITS, Asked, MachineLimits, asked
-from weft.local.reconcile.beliefs import belief_of, past_of
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.observation import ObservedAgent
-from weft.local.reconcile.step import NOTHING, Belief, Look, Note, Rules, Step
+from weft.local.reconcile.step import NOTHING, Look, Note, Rules, Step
 from weft.local.record.book import Book
 from weft.local.record.entry import Entry
 from weft.local.record.store import Store
@@ -53,6 +52,7 @@ from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
+from weft.reconcile.belief import Belief, belief_of, past_of
 from weft.spec.recipe import make_recipe
 
 log = logging.getLogger(__name__)

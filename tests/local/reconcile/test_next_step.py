@@ -36,7 +36,6 @@ from weft.brain.event import (
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.observation import ObservedAgent, ObservedWorker, Presence
 from weft.local.reconcile.step import (
-    Belief,
     Kill,
     Launch,
     Note,
@@ -56,6 +55,7 @@ from weft.local.reconcile.step import (
 from weft.local.record.entry import End, Progress
 from weft.model.errors import ProtocolError
 from weft.model.state import State
+from weft.reconcile.belief import Belief, Resizing
 
 S = State
 FINISHED = End("finished", 0, "", 100.0)
@@ -222,11 +222,17 @@ def test_a_job_that_somebody_else_drained_has_not_failed() -> None:
 # --- resizing -----------------------------------------------------------------------------------
 
 
+def resizing(held: tuple[int, ...], serial: int, *target: int) -> Belief:
+    """It holds what it had and what it is to get."""
+    order = Resizing(serial, frozenset(held), an_assignment(*target).placement)
+    return believed(S.RESIZING, *held, serial=serial, resizing=order)
+
+
 def test_a_resize_is_recorded_ordered_awaited_recorded_and_told() -> None:
-    belief = believed(S.RESIZING, 0, 1, serial=1, target=an_assignment(0, 1))
+    belief = resizing((0, 1), 1, 0, 1)
     entry = a_started()
     assert next_step(a_look(entry, alive(a_status()), belief)).action == RecordTarget(
-        1, an_assignment(0, 1)
+        1, an_assignment(0, 1).placement
     )
     entry = a_started(target=seats(0, 1), target_serial=1)
     assert next_step(a_look(entry, alive(a_status()), belief)).action == OrderResize()
@@ -241,7 +247,7 @@ def test_a_resize_is_recorded_ordered_awaited_recorded_and_told() -> None:
 
 
 def test_what_a_resize_cost_is_told_with_its_end() -> None:
-    belief = believed(S.RESIZING, 0, 1, serial=1, target=an_assignment(0, 1))
+    belief = resizing((0, 1), 1, 0, 1)
     entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1)
     (done,) = next_step(a_look(entry, alive(a_status(2, paused_seconds=0.05)), belief)).events
     assert isinstance(done, InstructionDone)
@@ -251,10 +257,10 @@ def test_what_a_resize_cost_is_told_with_its_end() -> None:
 def test_of_many_targets_during_one_resize_only_the_newest_is_ordered() -> None:
     """The first is under way when four more are decided: those between reach no worker."""
     entry, note = a_started(target=seats(0, 1), target_serial=1), Note(ordered=(1, 1))
-    newest = believed(S.RESIZING, 0, 1, 2, serial=5, target=an_assignment(0, 2))
+    newest = resizing((0, 1, 2), 5, 0, 2)
     on_its_way = alive(a_status(1, 2))
     assert next_step(a_look(entry, on_its_way, newest, note=note)).action == RecordTarget(
-        5, an_assignment(0, 2)
+        5, an_assignment(0, 2).placement
     )
     entry = a_started(S.RUNNING, 0, 1, target=(a_seat(0, 0), a_seat(2, 2)), target_serial=5)
     assert next_step(a_look(entry, on_its_way, newest, note=note)).action == OrderResize()
@@ -263,7 +269,7 @@ def test_of_many_targets_during_one_resize_only_the_newest_is_ordered() -> None:
 
 
 def test_a_shrink_is_over_when_the_devices_are_empty() -> None:
-    belief = believed(S.RESIZING, 0, 1, serial=1, target=an_assignment(0))
+    belief = resizing((0, 1), 1, 0)
     entry = a_started(S.RUNNING, 0, 1, target=seats(0), target_serial=1)
     lingering = a_status(1, workers=a_status(2).workers)
     note = Note(ordered=(1, 1))
@@ -275,14 +281,14 @@ def test_a_shrink_is_over_when_the_devices_are_empty() -> None:
 
 def test_workers_on_a_device_that_is_to_be_given_back_are_not_done() -> None:
     entry = a_started(S.RUNNING, 0, 1, target=seats(0), target_serial=1)
-    belief = believed(S.RESIZING, 0, 1, serial=1, target=an_assignment(0))
+    belief = resizing((0, 1), 1, 0)
     other = a_status(1, workers=(ObservedWorker(1, "active", 0, 1),))
     step = next_step(a_look(entry, alive(other), belief, note=Note(ordered=(1, 1))))
     assert step.action is None
 
 
 def test_a_job_that_gives_up_growing_keeps_what_it_has() -> None:
-    belief = believed(S.RESIZING, 0, 1, 2, serial=1, target=an_assignment(0, 1, 2))
+    belief = resizing((0, 1, 2), 1, 0, 1, 2)
     entry = a_started(target=seats(0, 1, 2), target_serial=1)
     gave_up = a_look(entry, alive(a_status(2)), belief, note=Note(ordered=(1, 1)))
     assert next_step(gave_up).action == RecordSeats(1, seats(0, 1))
@@ -296,7 +302,7 @@ def test_a_job_that_gives_up_growing_keeps_what_it_has() -> None:
 
 def test_a_job_that_cannot_be_resized_stays_as_it_is() -> None:
     entry = a_started(target=seats(0, 1), target_serial=1)
-    belief = believed(S.RESIZING, 0, 1, serial=1, target=an_assignment(0, 1))
+    belief = resizing((0, 1), 1, 0, 1)
     look = a_look(entry, alive(a_status(live=None)), belief)
     assert next_step(look).action == RecordSeats(1, seats(0))
 

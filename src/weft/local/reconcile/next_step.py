@@ -176,15 +176,15 @@ def _run(look: Look) -> Step:
 
 
 def _resize(look: Look) -> Step:
-    entry, belief = look.entry, look.belief
-    assert belief.target is not None
+    entry, belief, order = look.entry, look.belief, look.belief.resizing
+    assert order is not None
     if (over := _over(look)) is not None:
         return over
-    if entry.target_serial < belief.serial:
-        return look.act(RecordTarget(belief.serial, belief.target))
+    if entry.target_serial < order.serial:
+        return look.act(RecordTarget(order.serial, order.target))
     if entry.target:
         return _approach(look)
-    if {seat.number for seat in entry.seats} == belief.target.placement.numbers:
+    if {seat.number for seat in entry.seats} == order.target.numbers:
         return look.events(_resized(look))
     return look.events(report(entry, look.now, belief.work_done))
 

@@ -11,9 +11,10 @@ from weft.brain.event import Event
 from weft.local.reconcile.observation import ObservedAgent
 from weft.local.record.entry import End, Entry, Progress
 from weft.model.decision import Assignment
-from weft.model.placement import Seat
+from weft.model.placement import Placement, Seat
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.reconcile.belief import Belief
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,6 @@ class Rules:
 
     kill_after_seconds: float = 10.0
     silent_seconds: float = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """What the brain thinks of a job; `state` is None where it has never heard of it."""
-
-    state: State | None = None
-    epoch: int = 0
-    assignment: Assignment | None = None
-    serial: int = 0
-    target: Assignment | None = None
-    cancelling: bool = False
-    work_done: float = 0.0
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +57,7 @@ class RecordTarget:
     """Write down what the job is to be resized to, with the devices of what is added."""
 
     serial: int
-    assignment: Assignment
+    target: Placement
 
 
 @dataclass(frozen=True, slots=True)
