@@ -515,12 +515,12 @@ class Session(Member):
         passing("applied")
         self.result = Result.COMMITTED
         now = time.monotonic()
-        deeds = self._protocol.commit(self._paused_seconds(now))
+        actions = self._protocol.commit(self._paused_seconds(now))
         if self.committed > STATELESS:  # else a part of the state is on its way yet
             self.book.progress = self.book.progress.stepped()
             self._trained = now, self.width
         if self._control is not None:
-            self._control.carry_out(deeds)
+            self._control.carry_out(actions)
         passing("committed")
 
     def _apply_if_sound(self) -> None:

@@ -30,7 +30,16 @@ from weft.agent.messages import (
     Ready,
     Regroup,
 )
-from weft.train.membership.protocol import Beat, Border, Build, Cut, Deed, Discard, Part, Say
+from weft.train.membership.protocol import (
+    Beat,
+    Border,
+    Build,
+    Cut,
+    Discard,
+    Part,
+    Say,
+    WorkerAction,
+)
 
 SIGKILL_CODE = -9
 ORPHANED = 75
@@ -94,10 +103,10 @@ class Actor:
         """Whether its waits were ended, by the agent or by itself."""
         return self.cut >= self.part.epoch
 
-    def take(self, deeds: list[Deed]) -> None:
+    def take(self, actions: list[WorkerAction]) -> None:
         """Carry out what the machine wants done, as `weft.train.membership.control` does."""
-        for deed in deeds:
-            match deed:
+        for action in actions:
+            match action:
                 case Say(message):
                     self.say(message)
                 case Beat():

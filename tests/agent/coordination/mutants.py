@@ -30,7 +30,7 @@ from weft.agent.messages import (
     Regroup,
     Standby,
 )
-from weft.train.membership.protocol import Border, Deed, Part, Say
+from weft.train.membership.protocol import Border, Part, Say, WorkerAction
 
 Mutant = Callable[[], AbstractContextManager[None]]
 MUTANTS: dict[str, Mutant] = {}
@@ -46,7 +46,7 @@ def deaf(to: type[Message]) -> AbstractContextManager[object]:
     """A worker that does not hear one kind of message."""
     heard = Part.heard
 
-    def mostly(self: Part, message: Message) -> list[Deed]:
+    def mostly(self: Part, message: Message) -> list[WorkerAction]:
         return [] if isinstance(message, to) else heard(self, message)
 
     return patch.object(Part, "heard", mostly)
@@ -83,7 +83,7 @@ def a_step_in_hand_is_applied_whether_it_counts_or_not() -> Iterator[None]:
 
 @mutant
 def old_orders_are_followed_after_a_failure() -> Iterator[None]:
-    def ask(self: Part, pending: int, why: str) -> Deed:
+    def ask(self: Part, pending: int, why: str) -> WorkerAction:
         return Say(Broken(self.epoch, self.committed, pending, why))
 
     with patch.object(Part, "ask", ask):
@@ -100,7 +100,7 @@ def newcomers_bring_samples_before_they_have_the_state() -> Iterator[None]:
 def nobody_tells_of_the_first_step() -> Iterator[None]:
     commit = Part.commit
 
-    def quiet(self: Part, paused_seconds: float = 0.0) -> list[Deed]:
+    def quiet(self: Part, paused_seconds: float = 0.0) -> list[WorkerAction]:
         commit(self, paused_seconds)
         return []
 
@@ -112,11 +112,11 @@ def nobody_tells_of_the_first_step() -> Iterator[None]:
 def a_step_is_not_counted() -> Iterator[None]:
     commit = Part.commit
 
-    def forgetful(self: Part, paused_seconds: float = 0.0) -> list[Deed]:
+    def forgetful(self: Part, paused_seconds: float = 0.0) -> list[WorkerAction]:
         before = self.committed
-        deeds = commit(self, paused_seconds)
+        actions = commit(self, paused_seconds)
         self.committed = before if before % 7 == 5 else self.committed
-        return deeds
+        return actions
 
     with patch.object(Part, "commit", forgetful):
         yield
@@ -126,7 +126,7 @@ def a_step_is_not_counted() -> Iterator[None]:
 def a_newcomer_without_the_state_counts_steps() -> Iterator[None]:
     commit = Part.commit
 
-    def early(self: Part, paused_seconds: float = 0.0) -> list[Deed]:
+    def early(self: Part, paused_seconds: float = 0.0) -> list[WorkerAction]:
         if self.committed == STATELESS:
             self.committed = NOWHERE
         return commit(self, paused_seconds)
@@ -250,7 +250,7 @@ def newcomers_are_not_told_apart() -> Iterator[None]:
 def a_step_is_counted_twice() -> Iterator[None]:
     commit = Part.commit
 
-    def twice(self: Part, paused_seconds: float = 0.0) -> list[Deed]:
+    def twice(self: Part, paused_seconds: float = 0.0) -> list[WorkerAction]:
         return [*commit(self, paused_seconds), *commit(self, paused_seconds)]
 
     with patch.object(Part, "commit", twice):
@@ -475,7 +475,7 @@ def a_new_head_counts_epochs_from_the_beginning() -> Iterator[None]:
 def what_was_asked_of_the_head_before_is_not_asked_again() -> Iterator[None]:
     move = Part.move
 
-    def quiet(self: Part) -> list[Deed]:
+    def quiet(self: Part) -> list[WorkerAction]:
         self.asking = None
         return move(self)
 
@@ -487,11 +487,11 @@ def what_was_asked_of_the_head_before_is_not_asked_again() -> Iterator[None]:
 def orders_of_the_head_before_are_followed() -> Iterator[None]:
     move = Part.move
 
-    def faithful(self: Part) -> list[Deed]:
+    def faithful(self: Part) -> list[WorkerAction]:
         orders = list(self._orders)
-        deeds = move(self)
+        actions = move(self)
         self._orders.extend(orders)
-        return deeds
+        return actions
 
     with patch.object(Part, "move", faithful):
         yield

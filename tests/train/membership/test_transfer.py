@@ -1,4 +1,4 @@
-"""State from one program to another in the same process: by name, in portions, and checked."""
+"""State from one program to another in the same process: by name, in parts, and checked."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -123,14 +123,14 @@ def test_what_has_arrived_is_kept_up_to_date_until_all_is_there(
     donor, newcomer = programs = Program(1, make), Program(2, make)
     for expert in range(3):
         donor.train(expert, seed=expert)
-    portions, received = 0, None
+    parts, received = 0, None
     with joined() as groups:
         while received is None:
             received = hand_over(groups, programs, whole=False)
-            portions += 1
+            parts += 1
             for program in programs:
-                program.train(portions % EXPERTS, seed=100 + portions)
-    assert portions > 2, "it went in one piece"
+                program.train(parts % EXPERTS, seed=100 + parts)
+    assert parts > 2, "it went in one piece"
     assert newcomer.book.digest() == donor.book.digest()
 
 
@@ -167,7 +167,7 @@ def test_who_fails_says_so_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> 
     newcomer.book.add("more", torch.zeros(3))
     with joined() as groups, pytest.raises(WorldError, match=r"hand over|cut|closed|has no|reset"):
         hand_over(groups, programs, whole=True)
-    assert isinstance(donor.handover._portion, transfer.Sending)
+    assert isinstance(donor.handover._transfer, transfer.Sending)
 
 
 RECORDS = st.lists(

@@ -23,7 +23,7 @@ from weft.agent.checkpoint.slot import (
     slot_path,
 )
 from weft.agent.checkpoint.vault import Run, Vault
-from weft.train.state.book import Sight, StateBook
+from weft.train.state.book import HeldState, StateBook
 from weft.train.state.snapshot import POINTS, Snapshots, load
 
 torch.set_num_threads(1)
@@ -155,12 +155,12 @@ def test_a_failure_while_copying_tears_one_slot_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = a_book()
-    sight = book.look()
+    held = book.look()
     with_slots = snapshots_of(book, tmp_path)
     before = with_slots.take(1, 0)
     assert before is not None
     with monkeypatch.context() as patched:
-        patched.setattr(book, "look", lambda: replace(sight, facts={"no": object()}))
+        patched.setattr(book, "look", lambda: replace(held, facts={"no": object()}))
         with pytest.raises(TypeError):
             with_slots.take(2, 0)
     assert newest_slots(tmp_path, [0]) == (before.path,)
@@ -214,8 +214,8 @@ def cut_slots(book: StateBook, folder: Path, parts: int) -> list[Path]:
             )
             for record in book.records()
         )
-        sight = Sight(cut, records, book.facts())
-        part.look = lambda sight=sight: sight  # type: ignore[method-assign, misc]
+        held = HeldState(cut, records, book.facts())
+        part.look = lambda held=held: held  # type: ignore[method-assign, misc]
         with_slots = snapshots_of(part, folder, worker)
         taken = with_slots.take(2, 16)
         with_slots.close()

@@ -23,7 +23,7 @@ from torch import Tensor
 from weft.agent.checkpoint.document import Json
 from weft.agent.checkpoint.errors import CheckpointError, UnsavableState
 from weft.agent.checkpoint.facts import fold, unfold
-from weft.train.state.book import Stateful
+from weft.train.state.holders import Stateful
 
 log = logging.getLogger(__name__)
 

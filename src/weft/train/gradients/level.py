@@ -15,7 +15,7 @@ from weft.train.gradients.reducer import BucketReduction, Reduction
 from weft.train.gradients.sharded import ShardReduction
 from weft.train.gradients.tree import TreeReduction
 from weft.train.state.book import StateBook
-from weft.train.state.book import _is_sharded as is_sharded
+from weft.train.state.local_tensors import is_sharded
 
 
 class Level(StrEnum):

@@ -16,7 +16,7 @@ from weft.train.gradients.buffers import Buffers
 from weft.train.gradients.weighing import Weighing
 from weft.train.gradients.word import Flag, Word
 from weft.train.groups.group import Group
-from weft.train.state.book import _local as local
+from weft.train.state.local_tensors import local_part
 
 
 class ShardReduction:
@@ -103,7 +103,7 @@ class ShardReduction:
         self.busy_seconds = time.perf_counter() - began
         if self.failure is None and (weight := self._word.weight(self._everyone.size)):
             for grad in self._kept.values():
-                local(grad).div_(weight)
+                local_part(grad).div_(weight)
 
     def _sum(self, replicas: Group) -> None:
         """Also of whose gradient came: what nobody has one for keeps none."""
@@ -111,7 +111,7 @@ class ShardReduction:
         present = [id(parameter) in self._kept for parameter in mine]
         whole = [self._kept.get(id(p), None) for p in mine]
         grads = [torch.zeros_like(p) if g is None else g for p, g in zip(mine, whole, strict=True)]
-        parts = [local(grad).reshape(-1) for grad in grads]
+        parts = [local_part(grad).reshape(-1) for grad in grads]
         flat = torch.cat([*parts, torch.tensor(present, dtype=parts[0].dtype)])
         replicas.sum(flat).wait()
         *summed, counts = torch.split(flat, [*(part.numel() for part in parts), len(parts)])

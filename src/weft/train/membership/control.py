@@ -18,7 +18,7 @@ from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import WorldError
 from weft.train.groups.group import EpochGroups, build
 from weft.train.membership.contact import Contact
-from weft.train.membership.protocol import Beat, Build, Cut, Deed, Discard, Order, Part, Say
+from weft.train.membership.protocol import Beat, Build, Cut, Discard, Order, Part, Say, WorkerAction
 from weft.train.membership.wire import Wire
 
 PULSE_SECONDS: Final = 0.5
@@ -240,9 +240,9 @@ class Control:
         self._dismissed = self._dismissed or isinstance(message, Over)
         self.carry_out(self.part.heard(message))
 
-    def carry_out(self, deeds: Iterable[Deed]) -> None:
-        for deed in deeds:
-            match deed:
+    def carry_out(self, actions: Iterable[WorkerAction]) -> None:
+        for action in actions:
+            match action:
                 case Build(order):
                     self._building = Building(self.contact, order, self.hang_seconds, self.device)
                     self._building.start(self._have_built)

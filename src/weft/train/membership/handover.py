@@ -30,7 +30,7 @@ class Handover:
     def __init__(self, book: StateBook, halted: Callable[[], bool]) -> None:
         self._book, self._halted = book, halted
         self._changing = frozenset(f"model/{name}" for name, _ in book.model.named_buffers())
-        self._portion: Sending | Receiving | None = None
+        self._transfer: Sending | Receiving | None = None
         self._journey: Journey | None = None
         self._receiving: Receiving | None = None
         self._moved_before = 0
@@ -40,23 +40,23 @@ class Handover:
     @property
     def under_way(self) -> bool:
         """Whether this worker sends or receives beside the present step."""
-        return self._portion is not None
+        return self._transfer is not None
 
     @property
     def receives(self) -> bool:
         """Whether this worker is a newcomer whose state is on its way."""
-        return isinstance(self._portion, Receiving)
+        return isinstance(self._transfer, Receiving)
 
     @property
     def moved_bytes(self) -> int:
         """Since the process began: what grows is alive."""
-        return self._moved_before + (self._portion.moved_bytes if self._portion else 0)
+        return self._moved_before + (self._transfer.moved_bytes if self._transfer else 0)
 
     @property
     def alive_seconds(self) -> float:
         """When bytes were moved last, here or by somebody who has said so."""
-        portion = self._portion
-        return max(portion.moved_seconds, self._told_seconds) if portion is not None else 0.0
+        transfer = self._transfer
+        return max(transfer.moved_seconds, self._told_seconds) if transfer is not None else 0.0
 
     def begin(self, groups: EpochGroups, roles: Roles, committed: int, *, whole: bool) -> None:
         """Send, or receive, by this worker's replica, until all have agreed on how far it came."""
@@ -65,35 +65,35 @@ class Handover:
             self._journey = Journey()
         self._began = time.monotonic()
         if groups.replica in roles.donors:
-            sight = self._book.look()
-            facts = {"committed": committed, "records": sight.records, "state": sight.facts}
-            sending = Sending(groups.state, roles, sight.tensors, facts, self._changing)
+            held = self._book.look()
+            facts = {"committed": committed, "records": held.records, "state": held.facts}
+            sending = Sending(groups.state, roles, held.tensors, facts, self._changing)
             sending.begin(self._journey, whole=whole or not self._rolls)
-            self._portion = sending
+            self._transfer = sending
         else:
-            self._portion = self._receiving = Receiving(
+            self._transfer = self._receiving = Receiving(
                 groups.state, roles, self._take_in, self._changing
             )
-            self._journey.portions += 1
-            self._portion.begin()
+            self._journey.parts += 1
+            self._transfer.begin()
             if groups.shard > 1:
                 # A forward pass takes the shards away that the state is to go into.
-                while not self._portion.ended(SAY_SECONDS) and not self._halted():
+                while not self._transfer.ended(SAY_SECONDS) and not self._halted():
                     continue
 
     def agreed(self, everyone: Group) -> int | None:
         """How far all have come, and the step that a newcomer has received when it is whole."""
-        portion, journey = self._portion, self._journey
-        assert portion is not None
+        transfer, journey = self._transfer, self._journey
+        assert transfer is not None
         assert journey is not None
-        portion.close(self._began + (GRACE_SECONDS if journey.portions == 1 else 0.0))
-        reach = self._least(portion, everyone)
+        transfer.close(self._began + (GRACE_SECONDS if journey.parts == 1 else 0.0))
+        reach = self._least(transfer, everyone)
         if reach is Reach.FAILED:
             self._rolls = self._rolls and not journey.rolled
-            raise WorldError(str(portion.failure or "a member could not hand over the state"))
-        received = self._taken(portion, reach)
+            raise WorldError(str(transfer.failure or "a member could not hand over the state"))
+        received = self._taken(transfer, reach)
         journey.rolled = reach is Reach.ROLLED
-        self._end_portion()
+        self._end_part()
         if reach is Reach.WHOLE:
             self._journey = None
             passing("handed-over")
@@ -106,45 +106,45 @@ class Handover:
 
     def forget(self) -> None:
         """The epoch is broken: another one begins anew."""
-        self._end_portion()
+        self._end_part()
         self._journey = None
 
-    def _least(self, portion: Sending | Receiving, everyone: Group) -> Reach:
+    def _least(self, transfer: Sending | Receiving, everyone: Group) -> Reach:
         """What all have come to, once nobody is at it any more."""
         while True:
             if self._halted():
                 raise WorldError("the epoch was given up while the state was sent")
-            mine = portion.reach() if portion.ended(SAY_SECONDS) else Reach.MOVING
-            if isinstance(portion, Receiving) and mine is Reach.WHOLE and portion.differs():
-                portion.failure = WorldError("the state has not come to what the donors have")
+            mine = transfer.reach() if transfer.ended(SAY_SECONDS) else Reach.MOVING
+            if isinstance(transfer, Receiving) and mine is Reach.WHOLE and transfer.differs():
+                transfer.failure = WorldError("the state has not come to what the donors have")
                 mine = Reach.FAILED
             least = Reach(everyone.least(mine))
             if least is not Reach.MOVING:
                 return least
             self._told_seconds = time.monotonic()
 
-    def _taken(self, portion: Sending | Receiving, reach: Reach) -> int | None:
-        if not isinstance(portion, Receiving):
+    def _taken(self, transfer: Sending | Receiving, reach: Reach) -> int | None:
+        if not isinstance(transfer, Receiving):
             return None
-        assert portion.intake is not None
-        portion.intake.finish()
-        return int(portion.facts["committed"]) if reach is Reach.WHOLE else None
+        assert transfer.intake is not None
+        transfer.intake.finish()
+        return int(transfer.facts["committed"]) if reach is Reach.WHOLE else None
 
-    def _end_portion(self) -> None:
-        if self._portion is not None:
-            self._moved_before += self._portion.moved_bytes
-        self._portion = None
+    def _end_part(self) -> None:
+        if self._transfer is not None:
+            self._moved_before += self._transfer.moved_bytes
+        self._transfer = None
 
     def _await_the_last(self) -> None:
         """One of an epoch that was cut may be about to write yet; one that was left may go on."""
-        last = self._portion or self._receiving
+        last = self._transfer or self._receiving
         deadline = time.monotonic() + STUCK_SECONDS
         if last is not None:
             last.close(0.0)
             while not last.idle() and time.monotonic() < deadline:
                 last.ended(0.0)
                 time.sleep(0.001)
-        self._end_portion()
+        self._end_part()
 
     def _take_in(self, facts: dict[str, Any]) -> Intake:
         """Called by the receiving thread when it knows what will come."""

@@ -1,4 +1,4 @@
-"""A worker's part in the protocol, decided purely: messages and moments in, deeds out.
+"""A worker's part in the protocol, decided purely: messages and moments in, actions out.
 
 It is the other side of `weft.agent.coordination.coordinator`. What it is told may come at any
 moment, while the training thread is in code of the script's; so each order is only noted, and acted
@@ -10,7 +10,7 @@ failure.
        │                  │  │ Regroup: with a gradient in hand, if that step counts
        └──Standby── asked ◀──┘ the epoch is broken: it says how far it is
 
-Nothing here waits, sends or reads a clock: `weft.train.membership.control` carries deeds out, and
+Nothing here waits, sends or reads a clock: `weft.train.membership.control` carries actions out, and
 `weft.train.membership.member` comes here with what it has seen.
 """
 
@@ -74,7 +74,7 @@ class Cut:
     epoch: int
 
 
-Deed = Say | Beat | Build | Discard | Cut
+WorkerAction = Say | Beat | Build | Discard | Cut
 
 
 class Border(StrEnum):
@@ -125,7 +125,7 @@ class Part:
 
     # ------------------------------------------------------------------------------- orders
 
-    def heard(self, message: Message) -> list[Deed]:
+    def heard(self, message: Message) -> list[WorkerAction]:
         """The agent has said this."""
         self.latest = max(self.latest, getattr(message, "epoch", 0))
         match message:
@@ -148,7 +148,7 @@ class Part:
                 self.save = True
         return []
 
-    def built(self, epoch: int, failure: str = "") -> Deed:
+    def built(self, epoch: int, failure: str = "") -> WorkerAction:
         """The groups of a coming epoch stand, or cannot be made to."""
         return Say(NotBuilt(epoch, failure[:500]) if failure else Built(epoch))
 
@@ -176,20 +176,20 @@ class Part:
         asks = self.asking is not None or self._answered
         return not (self.fresh or asks or self.prepared or self.is_halted or self.is_armed)
 
-    def move(self) -> list[Deed]:
+    def move(self) -> list[WorkerAction]:
         """Another head leads: what the one before has ordered, and nobody follows yet, is void."""
         self._orders.clear()
-        deeds: list[Deed] = self._give_up(self.latest) if self._outside else []
+        actions: list[WorkerAction] = self._give_up(self.latest) if self._outside else []
         asked = [Say(self.asking)] if self.asking is not None else []
-        return [*deeds, Say(self.here), Beat(), *asked]
+        return [*actions, Say(self.here), Beat(), *asked]
 
-    def _give_up(self, epoch: int) -> list[Deed]:
+    def _give_up(self, epoch: int) -> list[WorkerAction]:
         if self.prepared is None or self.prepared.epoch > epoch:
             return []
         self.prepared = None
         return [Discard(epoch)]
 
-    def _answer(self) -> Deed:
+    def _answer(self) -> WorkerAction:
         """A sign of life, or all that is to be said where the training thread will not say it."""
         if not self._behind:
             return Beat()
@@ -203,7 +203,7 @@ class Part:
         """A newcomer has all of the state after that step."""
         self.committed = step
 
-    def commit(self, paused_seconds: float = 0.0) -> list[Deed]:
+    def commit(self, paused_seconds: float = 0.0) -> list[WorkerAction]:
         """A step was applied: by all, or by one who knows that another has applied it.
 
         It is told of the first in an epoch; by a newcomer, of the first that it makes with the
@@ -246,7 +246,7 @@ class Part:
         self._enter(order.epoch, order.members, order.joiners)
         return order
 
-    def ask(self, pending: int, why: str) -> Deed:
+    def ask(self, pending: int, why: str) -> WorkerAction:
         """The epoch is broken: say how far this worker is; what was ordered before is void.
 
         `pending` is the step whose summed gradient is in hand: this worker has voted for it, and

@@ -121,7 +121,7 @@ class Carrying:
 class Journey:
     """What a donor has sent to newcomers since the epoch began."""
 
-    portions: int = 0
+    parts: int = 0
     sent: dict[int, set[str]] = field(default_factory=dict)
     rolled: bool = False  # whether all units of all donors have been sent
 
@@ -144,11 +144,11 @@ class Sending(Carrying):
 
     def begin(self, journey: Journey, *, whole: bool) -> None:
         """`whole`: everything between these two steps, however long it takes."""
-        first = not journey.portions
+        first = not journey.parts
         self._with_rest = whole or journey.rolled or (first and self._rest.bytes < SMALL_REST_BYTES)
         self._whole = whole
         self._checked = self._with_rest and not first
-        journey.portions += 1
+        journey.parts += 1
         self.start(
             partial(self._carry, joiner, journey.sent.setdefault(joiner, set()))
             for joiner in self._roles.joiners

@@ -13,7 +13,8 @@ from typing import Any, Final
 from weft.agent.checkpoint.document import Json
 from weft.agent.checkpoint.errors import StateMismatch
 from weft.agent.checkpoint.source import MappedShard, Source
-from weft.train.state.book import SCHEDULER, StateBook, clean
+from weft.train.state.book import SCHEDULER, StateBook
+from weft.train.state.local_tensors import clean
 
 KEY: Final = "foreign"
 DDP: Final = "module."

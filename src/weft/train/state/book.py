@@ -18,10 +18,9 @@ changes its identity. Objects that gave a copy by `state_dict()` get it back whe
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -30,45 +29,28 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from weft.agent.checkpoint.document import Json, canonical, plain
-from weft.agent.checkpoint.errors import Damaged, StateMismatch, UnsavableState
+from weft.agent.checkpoint.errors import StateMismatch, UnsavableState
 from weft.agent.checkpoint.facts import fold, unfold
-from weft.agent.checkpoint.layout import Extents, TensorRecord, check_record, whole
+from weft.agent.checkpoint.layout import TensorRecord, whole
+from weft.train.state.holders import Holder, Stateful, is_held, own_holder, scheduler_holder
+from weft.train.state.local_tensors import bytes_of, clean, local_part, record_of
 from weft.train.state.progress import Progress
 
 SCHEDULER: Final = "scheduler"
 OWN: Final = "extra/optimizer.own"  # what an optimizer keeps for itself, and for no parameter
 NAMES_SHOWN: Final = 3
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-# Wrappers that put themselves into the names of what they wrap.
-_WRAPPERS: Final = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
 # Counters that optimizers keep on the host unless they are captured or fused.
 _HOST_SCALARS: Final = frozenset({"step", "mu_product"})
 
 
-@runtime_checkable
-class Stateful(Protocol):
-    """What torch calls state: schedulers, scalers, averages, and objects of one's own."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any], /) -> object: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Sight:
+class HeldState:
     """One look at everything: what this worker holds, its description, and the facts."""
 
     tensors: dict[str, Tensor]
     records: tuple[TensorRecord, ...]
     facts: Json
-
-
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    """An object that tells its state and takes it back."""
-
-    read: Callable[[], object]
-    write: Callable[[Any], object]
 
 
 _Named = list[tuple[str, nn.Parameter]]
@@ -86,17 +68,17 @@ class StateBook:
         self.progress = Progress()
         self.streams: dict[str, Json] = {}  # where each loader's stream stood, as far as it tells
         self._found: tuple[int, list[tuple[str, nn.Parameter]]] = (-1, [])
-        self._holders: dict[str, _Holder] = {}
+        self._holders: dict[str, Holder] = {}
         self._early: list[str] = []
         self._lent: dict[str, Tensor] = {}
         self._made: dict[str, Tensor] = {}
         for name, module in model.named_modules():
             if type(module).get_extra_state is not nn.Module.get_extra_state:
                 path = f"model/{clean(name)}/_extra_state" if name else "model/_extra_state"
-                self._holders[path] = _Holder(module.get_extra_state, module.set_extra_state)
-        self._holders[OWN] = _own_holder(optimizer)
+                self._holders[path] = Holder(module.get_extra_state, module.set_extra_state)
+        self._holders[OWN] = own_holder(optimizer)
         if scheduler is not None:
-            self._holders[f"extra/{SCHEDULER}"] = _scheduler_holder(scheduler)
+            self._holders[f"extra/{SCHEDULER}"] = scheduler_holder(scheduler)
 
     def add(self, name: str, thing: object) -> None:
         """Further state: a tensor, or an object with `state_dict` and `load_state_dict`."""
@@ -107,7 +89,7 @@ class StateBook:
                 hint="use letters, digits, _ . - and each name once",
             )
         if isinstance(thing, Tensor):
-            self._holders[path] = _Holder(lambda: thing, lambda _: None)
+            self._holders[path] = Holder(lambda: thing, lambda _: None)
             return
         if not isinstance(thing, Stateful):
             raise UnsavableState(
@@ -115,8 +97,8 @@ class StateBook:
                 hint="give it state_dict() and load_state_dict(), or add its tensors",
             )
         schedule = isinstance(thing, LRScheduler)
-        held = _Holder(thing.state_dict, thing.load_state_dict)
-        self._holders[path] = _scheduler_holder(thing) if schedule else held
+        held = Holder(thing.state_dict, thing.load_state_dict)
+        self._holders[path] = scheduler_holder(thing) if schedule else held
         if isinstance(thing, GradScaler):
             self._early.append(path)
 
@@ -131,26 +113,26 @@ class StateBook:
         """The parameters of each group of the optimizer, by name and in its order."""
         return [group["params"] for group in self._groups(self._named())]
 
-    def look(self) -> Sight:
+    def look(self) -> HeldState:
         """All of it at once; each object is asked for its state only once."""
         named, objects = self._named(), self._objects()
         live = self._live(named, objects)
-        return Sight(
-            {name: _local(tensor) for name, tensor in live.items()},
-            tuple(_record(name, tensor) for name, tensor in live.items()),
+        return HeldState(
+            {name: local_part(tensor) for name, tensor in live.items()},
+            tuple(record_of(name, tensor) for name, tensor in live.items()),
             self._facts(named, objects),
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """What this worker holds, alive, in the order of names; to be written into if wanted."""
         live = self._live(self._named(), self._objects())
-        self._lent = {name: live[name] for name in live if _holder_of(name, self._holders)}
-        return {name: _local(tensor) for name, tensor in live.items()}
+        self._lent = {name: live[name] for name in live if is_held(name, self._holders)}
+        return {name: local_part(tensor) for name, tensor in live.items()}
 
     def records(self) -> tuple[TensorRecord, ...]:
         """The same, described."""
         live = self._live(self._named(), self._objects())
-        return tuple(_record(name, tensor) for name, tensor in live.items())
+        return tuple(record_of(name, tensor) for name, tensor in live.items())
 
     def facts(self) -> Json:
         """All that is no tensor."""
@@ -158,12 +140,12 @@ class StateBook:
 
     def digest(self) -> str:
         """SHA-256 over every name, byte and fact; equal where the state is equal."""
-        running, sight = hashlib.sha256(), self.look()
-        for record, tensor in zip(sight.records, sight.tensors.values(), strict=True):
+        running, held = hashlib.sha256(), self.look()
+        for record, tensor in zip(held.records, held.tensors.values(), strict=True):
             described = [record.name, record.dtype, record.shape, record.offsets, record.sizes]
             running.update(plain(described))
-            running.update(_bytes(tensor))
-        common = {name: fact for name, fact in sight.facts.items() if name != "streams"}
+            running.update(bytes_of(tensor))
+        common = {name: fact for name, fact in held.facts.items() if name != "streams"}
         running.update(canonical(common))  # only who reads a stream knows where it stands
         return running.hexdigest()
 
@@ -211,12 +193,12 @@ class StateBook:
         """Make what that state has and this program lacks, so that it can be received."""
         live = self._live(self._named(), self._objects())
         absent = {record.name: record for record in records if record.name not in live}
-        mine = {name: _record(name, tensor) for name, tensor in live.items()}
+        mine = {name: record_of(name, tensor) for name, tensor in live.items()}
         if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
             raise _mismatch(f"this program has no {_some(unknown)}")
         owners = self._owners()
         for record in absent.values():
-            if _holder_of(record.name, self._holders):
+            if is_held(record.name, self._holders):
                 self._made[record.name] = self._made_for_holder(record)
             else:
                 _make(record, owners, self.optimizer)
@@ -385,7 +367,7 @@ class StateBook:
         self, record: TensorRecord, mine: Mapping[str, TensorRecord]
     ) -> TensorRecord | None:
         """What this worker will hold of a tensor that it does not have yet; None: it never will."""
-        if _holder_of(record.name, self._holders):
+        if is_held(record.name, self._holders):
             return whole(record.name, record.dtype, record.shape)
         root, _, rest = record.name.partition("/")
         owner = mine.get(f"model/{rest.rpartition('/')[0]}")
@@ -432,109 +414,6 @@ def _make(
     else:
         made = torch.zeros(record.shape, dtype=dtype, device=device)
     optimizer.state[parameter][key] = made
-
-
-def _own_holder(optimizer: Optimizer) -> _Holder:
-    """As `state_dict()` of torch has it: a key that is no parameter stands as it is."""
-
-    def read() -> dict[object, object]:
-        return {key: value for key, value in optimizer.state.items() if not isinstance(key, Tensor)}
-
-    def write(told: dict[Any, Any]) -> None:
-        for key in read():
-            del optimizer.state[key]  # type: ignore[arg-type]
-        optimizer.state.update(told)
-
-    return _Holder(read, write)
-
-
-def _scheduler_holder(scheduler: Stateful) -> _Holder:
-    """As torch does: functions are left out, since they come with the program."""
-
-    def read() -> dict[str, object]:
-        state = scheduler.state_dict()
-        return {key: value for key, value in state.items() if not callable(value)}
-
-    return _Holder(read, scheduler.load_state_dict)
-
-
-def _holder_of(name: str, holders: Mapping[str, _Holder]) -> bool:
-    return any(name == path or name.startswith(f"{path}/") for path in holders)
-
-
-def clean(name: str) -> str:
-    """The name that a parameter has without wrappers around its module."""
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-
-
-def _is_sharded(tensor: Tensor) -> bool:
-    """A DTensor; asked without the import, which would cost all others half a second."""
-    return hasattr(tensor, "placements") and hasattr(tensor, "device_mesh")
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """What this worker holds: the same memory, outside of autograd."""
-    if not _is_sharded(tensor):
-        return tensor.detach()
-    sharded: Any = tensor
-    with torch.no_grad():
-        held: Tensor = sharded.to_local()
-    return held.detach()
-
-
-def _record(name: str, tensor: Tensor) -> TensorRecord:
-    if tensor.layout is not torch.strided or tensor.device.type == "meta":
-        raise UnsavableState(
-            f"{name} is no dense tensor with memory", hint="keep it out of the state"
-        )
-    shape = tuple(tensor.shape)
-    offsets, sizes = _box(name, tensor) if _is_sharded(tensor) else ((0,) * len(shape), shape)
-    return _checked(name, tensor.dtype, shape, offsets, sizes)
-
-
-@lru_cache(maxsize=1 << 17)
-def _checked(
-    name: str, dtype: torch.dtype, shape: Extents, offsets: Extents, sizes: Extents
-) -> TensorRecord:
-    """Made once for each tensor: a snapshot describes the same ones again and again."""
-    record = TensorRecord(name, str(dtype).removeprefix("torch."), shape, offsets, sizes)
-    try:
-        check_record(record)
-    except Damaged as error:
-        raise UnsavableState(f"{name} cannot be saved: {error}", hint="rename it") from error
-    return record
-
-
-def _box(name: str, tensor: Tensor) -> tuple[Extents, Extents]:
-    """Where the part that is held begins in the whole, and its size, as torch cuts tensors."""
-    offsets, sizes = [0] * tensor.ndim, list(tensor.shape)
-    sharded: Any = tensor
-    mesh = sharded.device_mesh
-    for count, place, placement in zip(
-        mesh.shape, mesh.get_coordinate(), sharded.placements, strict=True
-    ):
-        if placement.is_replicate():
-            continue
-        if type(placement).__name__ != "Shard":
-            raise UnsavableState(
-                f"{name} is laid out as {placement}", hint="use plans of plain shards"
-            )
-        length = sizes[placement.dim]
-        part = -(-length // count)
-        start = min(length, part * place)
-        offsets[placement.dim] += start
-        sizes[placement.dim] = min(part, length - start)
-    if tuple(sizes) != tuple(_local(tensor).shape):
-        raise UnsavableState(
-            f"{name} does not hold the part that its mesh says", hint="make the mesh anew"
-        )
-    return tuple(offsets), tuple(sizes)
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    """The elements in order, as raw bytes on the host."""
-    flat = tensor.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().data
 
 
 def fold_scalar(path: str, value: object) -> Json:

@@ -34,9 +34,9 @@ from weft.agent.checkpoint.slot import DATA_AT, PER_WORKER, SlotWriter, Stamp, s
 from weft.agent.checkpoint.source import MappedShard, Source, open_source
 from weft.crash import passing
 from weft.train.state.adoption import adopted
-from weft.train.state.book import Sight, StateBook
+from weft.train.state.book import HeldState, StateBook
 from weft.train.state.intake import Intake
-from weft.train.state.writing import Part, sight_of
+from weft.train.state.writing import Part, held_part
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class Snapshots:
         started = time.perf_counter()
         if self._preparing is not None:
             self._preparing.join()
-        sight = sight_of(self.book.look(), part)
-        pad = self._free_pad(sight.records)
+        held = held_part(self.book.look(), part)
+        pad = self._free_pad(held.records)
         if pad is None:
             self.skipped += 1
             log.warning("no snapshot of step %d: both slots are being read", step)
@@ -105,7 +105,7 @@ class Snapshots:
         try:
             job, incarnation = self._stamp
             stamp = Stamp(job, incarnation, epoch, self._worker, step, cursor)
-            self._write(pad, stamp, sight)
+            self._write(pad, stamp, held)
         finally:
             pad.writer.release()
         self._pads.sort(key=lambda each: each is pad)
@@ -134,11 +134,11 @@ class Snapshots:
                 return pad
         return None
 
-    def _write(self, pad: "_Pad", stamp: Stamp, sight: Sight) -> None:
+    def _write(self, pad: "_Pad", stamp: Stamp, held: HeldState) -> None:
         passing("snapshot-begun")
-        pad.copy(sight.tensors, self._pool)
+        pad.copy(held.tensors, self._pool)
         passing("snapshot-copied")
-        head = pad.writer.describe(slot.describe(stamp, pad.described, sight.facts))
+        head = pad.writer.describe(slot.describe(stamp, pad.described, held.facts))
         passing("snapshot-described")
         pad.writer.seal(head)
         passing("snapshot-sealed")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from weft.agent.checkpoint.layout import parted
 from weft.agent.messages import Members
 from weft.train.groups.group import EpochGroups
-from weft.train.state.book import Sight
+from weft.train.state.book import HeldState
 
 Part = tuple[int, int]
 """Its number, and how many there are."""
@@ -35,15 +35,15 @@ def _writers(groups: EpochGroups, sharers: Members) -> list[int]:
     return writers[:1] if 0 in first else writers
 
 
-def sight_of(sight: Sight, part: Part) -> Sight:
+def held_part(held: HeldState, part: Part) -> HeldState:
     """The part of all that is seen."""
     number, count = part
     if count == 1:
-        return sight
-    records = parted(sight.records, number, count)
-    tensors = dict(sight.tensors)
-    for whole, mine in zip(sight.records, records, strict=True):
+        return held
+    records = parted(held.records, number, count)
+    tensors = dict(held.tensors)
+    for whole, mine in zip(held.records, records, strict=True):
         if mine is not whole and mine.sizes:
             first = mine.offsets[0] - whole.offsets[0]
             tensors[mine.name] = tensors[mine.name].narrow(0, first, mine.sizes[0])
-    return replace(sight, tensors=tensors, records=records)
+    return replace(held, tensors=tensors, records=records)
