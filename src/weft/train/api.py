@@ -352,9 +352,9 @@ def _hold_back_schedule(session: Session, scheduler: LRScheduler) -> None:
         if not session.stepped:
             return
         if follows and arguments:
-            arguments = (session.common_mean(_number(arguments[0])), *arguments[1:])
+            arguments = (session.figures.common_mean(_number(arguments[0])), *arguments[1:])
         elif follows and "metrics" in named:
-            named["metrics"] = session.common_mean(_number(named["metrics"]))
+            named["metrics"] = session.figures.common_mean(_number(named["metrics"]))
         advance(*arguments, **named)
 
     scheduler.step = scheduler_step  # type: ignore[method-assign]

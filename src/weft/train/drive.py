@@ -72,7 +72,7 @@ class Drive:
             if micro.warmup:
                 self.session.optimizer_step()
                 continue
-            if share := self.session._factor:
+            if share := self.session.loss_factor:
                 total, weight = total.to(loss.device) + loss * share, weight + share
             if micro.last:
                 return total / weight if weight else torch.zeros_like(loss)

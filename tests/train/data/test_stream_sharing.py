@@ -194,7 +194,7 @@ def test_a_stream_that_moves_is_alive_and_whoever_waits_for_it_too(
     session.stages.enter(Stage.DATA_WAIT)
     time.sleep(0.1)
     assert session._pulse().section_seconds >= 0.1
-    session._streaming = loader
+    session._stream.streaming = loader
     assert session._pulse().section_seconds < 0.1
 
 

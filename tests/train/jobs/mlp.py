@@ -207,7 +207,7 @@ write(began=os.getpid())
 watch = Watch() if options.watch else None
 for mb in weft.steps(loader, total=options.total):
     session = current()
-    idle = mb.warmup or not session._share_weight
+    idle = mb.warmup or not session.share_weight
     epoch = session._turn_epoch
     if not mb.warmup:
         misbehave(mb.step)

@@ -33,6 +33,15 @@ class Loops:
                 hint="one loop at a time: end the first before the second begins",
             )
 
+    def check_that_steps_are_left(self, total: int, done: int) -> None:
+        """A loop that would silently do nothing is a mistake."""
+        if 0 < total <= done:
+            raise SpecError(
+                f"weft.steps(total={total}) has nothing to do: {done} steps are done",
+                hint="total counts the steps of all loops together: "
+                f"write total={done + total} for {total} more",
+            )
+
     def first(self, loader: Loader) -> int:
         """The first loop that reads from that loader: by this number its stream is known."""
         return self._loaders.index(loader)
@@ -72,3 +81,11 @@ class Loops:
             return used
         steps, samples = progress.before
         return used - steps * self._loaders[0].global_batch + samples
+
+
+def check_that_it_ends(loader: Loader, total: int | None) -> None:
+    if total is None and loader.steps_per_epoch is None:
+        raise SpecError(
+            "a pass over a stream has no length that is known",
+            hint="write weft.steps(loader, total=...)",
+        )

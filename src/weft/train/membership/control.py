@@ -6,6 +6,7 @@ there. It waits only where it has nothing to do: before its first epoch, and aft
 """
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -124,6 +125,16 @@ class Control:
             self.tell(message)
         else:
             self._wire.say(message)
+
+    def hear_terminate(self) -> None:
+        """SIGTERM only raises a flag: all leave together at the next border."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+
+        def raise_flag(number: int, frame: object) -> None:
+            self.part.drain = True
+
+        signal.signal(signal.SIGTERM, raise_flag)
 
     def be_ready(self, warm_seconds: float) -> None:
         with self._changed:
