@@ -169,7 +169,7 @@ def test_each_way_is_noticed(text: str) -> None:
         "yaml.safe_load(text)",
         "yaml.load(text, Loader=yaml.CSafeLoader)",
         "class Strict(yaml.SafeLoader): ...\nyaml.load(text, Strict)",
-        "from weft.train.snapshot import load",
+        "from weft.train.state.snapshot import load",
     ],
 )
 def test_what_is_harmless_is_let_pass(text: str) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.elastic.foretold import Foretold, foretold
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Origin, Selection
-from weft.local.launch import AGENT
+from weft.local.agents.launch import AGENT
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = Path(__file__).parent / "jobs" / "mixed.py"

@@ -10,8 +10,8 @@ from typing import Final
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Origin, Selection
-from weft.local.entry import Happening
-from weft.local.launch import AGENT
+from weft.local.agents.launch import AGENT
+from weft.local.record.entry import Happening
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = Path(__file__).with_name("job.py")

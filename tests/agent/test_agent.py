@@ -6,7 +6,7 @@ import pytest
 
 from weft.agent.agent import Agent
 from weft.agent.messages import Hello, Pulse, Ready
-from weft.agent.report import Said
+from weft.agent.reports.report import Said
 from weft.agent.settings import Settings
 
 

@@ -4,13 +4,14 @@ from typing import Any
 
 from weft.kube.operator.course import next_step
 from weft.kube.operator.sight import JobSight, PodSight
-from weft.kube.operator.step import Belief, Look, Note, Rules, Step
+from weft.kube.operator.step import Look, Note, Rules, Step
 from weft.kube.pod_requests import PodRequests
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.decision import Assignment
 from weft.model.ids import NodeId
 from weft.model.placement import Placement, Seat
 from weft.model.state import State
+from weft.reconcile.belief import Belief
 
 NOW = 1000.0
 RULES = Rules(default_image="busybox")

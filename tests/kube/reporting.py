@@ -118,10 +118,10 @@ class Workers:
 
 
 LLAMA = WorkerIdentity("lab", "llama", 3, 0)
-OUTPOST = WorkerIdentity("lab", "llama", 3, 7)
+FOLLOWER = WorkerIdentity("lab", "llama", 3, 7)
 TOKENS = {
     "right": a_token("right"),
-    "outpost": a_token("outpost"),
+    "follower": a_token("follower"),
     "other job": a_token("other-job"),
     "other namespace": a_token("other-namespace"),
     "old epoch": a_token("old-epoch"),
@@ -202,7 +202,7 @@ async def a_scene(limits: Limits = USUAL, *, metrics_door: bool = False) -> Asyn
         scene = Scene(Path(folder))
         for name, job, namespace, epoch, seat in (
             ("right", "llama", "lab", 3, 0),
-            ("outpost", "llama", "lab", 3, 7),
+            ("follower", "llama", "lab", 3, 7),
             ("other job", "vit", "lab", 1, 0),
             ("other namespace", "llama", "prod", 1, 0),
             ("old epoch", "llama", "lab", 2, 0),
@@ -264,9 +264,9 @@ def expected(credential: str, method: str, path: str) -> int:
     meeting = path == meeting_path("lab", "llama")
     if path in (HEALTH, READY) or method not in (("GET", "POST") if meeting else ("POST",)):
         return 405
-    if meeting and credential == "outpost":
+    if meeting and credential == "follower":
         return 403 if method == "POST" else 200
-    return {"right": 200, "outpost": 200, "old epoch": 409}.get(credential, 403)
+    return {"right": 200, "follower": 200, "old epoch": 409}.get(credential, 403)
 
 
 def body_for(path: str) -> bytes:

@@ -14,7 +14,7 @@ from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event, Tick
 from weft.brain.instruction import Wake
 from weft.kube.names import GPU_RESOURCE, pod_name
-from weft.kube.operator.beliefs import belief_of, is_counted
+from weft.kube.operator.beliefs import is_counted
 from weft.kube.operator.course import next_step
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.nodebook import NodeBook
@@ -45,6 +45,7 @@ from weft.kube.reports.headship import Headship
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, JobId
 from weft.model.placement import Placement
 from weft.model.state import State
+from weft.reconcile.belief import belief_of
 from weft.spec.recipe import make_recipe
 
 NAMESPACE = "lab"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.endpoint import a_certificate
+from tests.agent.reports.endpoint import a_certificate
 from weft.kube.reports.authority import MOST_BYTES, certificates_in
 from weft.model.errors import WorldError
 

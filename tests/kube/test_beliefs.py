@@ -6,17 +6,17 @@ import pytest
 
 from tests.kube.looks import a_pod, believed, seats
 from tests.kube.small_world import SmallWorld
-from weft.kube.operator.beliefs import belief_of, is_counted, slow_change, standing_of
+from weft.kube.operator.beliefs import is_counted, slow_change, standing_of
 from weft.kube.operator.progress import Progress
 from weft.kube.operator.sight import PodSight
-from weft.kube.operator.step import Resizing
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import WorkerIdentity
 from weft.model.ids import JobId
 from weft.model.state import State
+from weft.reconcile.belief import Resizing, belief_of
 
 HEAD = WorkerIdentity("lab", "wide", 1, 0)
-OUTPOST = WorkerIdentity("lab", "wide", 1, 3)
+FOLLOWER = WorkerIdentity("lab", "wide", 1, 3)
 WIDE = JobId("lab/wide")
 
 
@@ -91,10 +91,10 @@ def test_a_start_says_how_many_workers_run() -> None:
 
 def test_only_the_head_says_whether_a_job_can_be_resized_and_only_for_its_epoch() -> None:
     progress = Progress()
-    progress.hear("lab/wide", OUTPOST, Report(live=True), 1.0)
+    progress.hear("lab/wide", FOLLOWER, Report(live=True), 1.0)
     assert progress.live("lab/wide", 1) is None
     progress.hear("lab/wide", HEAD, Report(live=True), 2.0)
-    progress.hear("lab/wide", OUTPOST, Report(live=False), 3.0)
+    progress.hear("lab/wide", FOLLOWER, Report(live=False), 3.0)
     progress.hear("lab/wide", HEAD, Report(), 4.0)
     assert progress.live("lab/wide", 1) is True
     assert progress.live("lab/wide", 2) is None

@@ -32,7 +32,6 @@ from weft.kube.operator.course import phase_seen
 from weft.kube.operator.sight import PodSight
 from weft.kube.operator.step import (
     AddFinalizer,
-    Belief,
     CreatePods,
     DeleteJob,
     DeletePods,
@@ -45,6 +44,7 @@ from weft.kube.operator.step import (
 )
 from weft.model.errors import ProtocolError
 from weft.model.state import State
+from weft.reconcile.belief import Belief
 
 # --- meeting a job
 

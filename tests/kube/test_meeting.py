@@ -19,11 +19,11 @@ async def say(scene: Scene, token: str = "right", body: bytes = HEAD) -> Answer:
     return await scene.call("POST", WHERE, TOKENS[token], body)
 
 
-async def ask(scene: Scene, token: str = "outpost") -> Answer:
+async def ask(scene: Scene, token: str = "follower") -> Answer:
     return await scene.call("GET", WHERE, TOKENS[token])
 
 
-def test_an_outpost_asks_until_the_head_has_said_where_it_is() -> None:
+def test_a_follower_asks_until_the_head_has_said_where_it_is() -> None:
     async def play() -> list[Answer]:
         async with a_scene() as scene:
             return [await ask(scene), await say(scene), await ask(scene), await ask(scene, "right")]
@@ -52,7 +52,7 @@ def test_the_head_of_an_earlier_epoch_is_no_head() -> None:
             before = (await ask(scene)).status
             scene.workers.epochs["lab", "llama"] = 4
             late = (await ask(scene)).status
-            where = ("lab", "llama-3-7", "outpost")
+            where = ("lab", "llama-3-7", "follower")
             scene.workers.pods[where] = WorkerIdentity("lab", "llama", 4, 7)
             return [before, late, (await ask(scene)).status]
 
@@ -63,7 +63,7 @@ def test_another_job_of_the_same_name_does_not_inherit_a_head() -> None:
     async def play() -> int:
         async with a_scene() as scene:
             scene.meet()
-            where = ("lab", "llama-3-7", "outpost")
+            where = ("lab", "llama-3-7", "follower")
             scene.workers.pods[where] = WorkerIdentity("lab", "llama", 3, 7, owner="reborn")
             return (await ask(scene)).status
 
@@ -137,7 +137,7 @@ def test_the_key_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
         async with a_scene() as scene:
             await say(scene)
             await ask(scene)
-            await say(scene, "outpost")
+            await say(scene, "follower")
             await say(scene, body=HEAD.replace(b'"epoch"', b'"epoche"'))
             await say(scene, body=HEAD[:-1])
             return scene
@@ -211,8 +211,8 @@ def test_a_claim_comes_by_the_same_door_and_hears_which_seats_are_about_to_go() 
     async def play() -> tuple[list[Answer], Headship]:
         async with a_scene() as scene:
             scene.workers.seen = Outlook(closed=(0,))
-            early = await say(scene, "outpost")
-            answers = [early, await say(scene), await say(scene, "outpost", a_claim(2, 4))]
+            early = await say(scene, "follower")
+            answers = [early, await say(scene), await say(scene, "follower", a_claim(2, 4))]
             answers += [await say(scene), await ask(scene)]
             return answers, scene.workers.heads["llama"]
 
@@ -230,7 +230,7 @@ def test_of_those_who_claim_at_once_one_leads() -> None:
         async with a_scene() as scene:
             second = ("lab", "llama-3-0", "right")
             scene.workers.pods[second] = WorkerIdentity("lab", "llama", 3, 8)
-            claims = [say(scene, token, a_claim(2)) for token in ("outpost", "right")]
+            claims = [say(scene, token, a_claim(2)) for token in ("follower", "right")]
             answers = await asyncio.gather(*claims)
             return sorted(one.status for one in answers), scene.workers.heads["llama"]
 
@@ -244,7 +244,7 @@ def test_a_claim_that_cannot_be_put_on_record_is_not_granted() -> None:
         async with a_scene() as scene:
             await say(scene)
             scene.workers.fails = True
-            claimed = await say(scene, "outpost", a_claim(2))
+            claimed = await say(scene, "follower", a_claim(2))
             return claimed.status, (await say(scene)).status, await ask(scene)
 
     claimed, old, found = asyncio.run(play())
@@ -255,7 +255,7 @@ def test_an_operator_that_has_just_begun_knows_from_the_record_who_leads() -> No
     async def play() -> list[int]:
         async with a_scene() as scene:
             scene.workers.heads["llama"] = Headship(7, 2)
-            return [(await say(scene)).status, (await say(scene, "outpost", a_claim(2))).status]
+            return [(await say(scene)).status, (await say(scene, "follower", a_claim(2))).status]
 
     assert asyncio.run(play()) == [410, 200]
 
@@ -263,9 +263,9 @@ def test_an_operator_that_has_just_begun_knows_from_the_record_who_leads() -> No
 def test_the_head_that_leads_is_the_one_that_reports_for_the_job() -> None:
     async def play() -> list[bool]:
         async with a_scene() as scene:
-            await scene.report(TOKENS["outpost"])
+            await scene.report(TOKENS["follower"])
             scene.workers.heads["llama"] = Headship(7, 2)
-            await scene.report(TOKENS["outpost"])
+            await scene.report(TOKENS["follower"])
             await scene.report(TOKENS["right"])
             return [worker.is_head for worker, _ in scene.heard]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.endpoint import a_certificate
+from tests.agent.reports.endpoint import a_certificate
 from tests.kube.reporting import STEP, TOKENS, Answer, Scene, a_scene, a_server, a_token, vouched
 from weft.kube.reports.limits import Crowd, Limits, Rates
 from weft.kube.reports.listener import TlsFiles

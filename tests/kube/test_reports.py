@@ -10,10 +10,10 @@ import pytest
 
 from tests.kube.reporting import (
     ALL_ROUTES,
+    FOLLOWER,
     LLAMA,
     METHODS,
     NOWHERE,
-    OUTPOST,
     PERCENT,
     STEP,
     TOKENS,
@@ -62,7 +62,7 @@ def test_every_route_by_every_method(credential: str) -> None:
                 if got.body:
                     assert isinstance(got.json, dict)
                 assert got.headers["Server"] == "weft"
-            speaker = {"right": LLAMA, "outpost": OUTPOST}.get(credential)
+            speaker = {"right": LLAMA, "follower": FOLLOWER}.get(credential)
             assert [identity for identity, _ in scene.heard] == [speaker] * 2 * bool(speaker)
         return found
 

@@ -12,10 +12,10 @@ import pytest
 from tests.kube.installed import install_chart
 from tests.kube.reporting import (
     ALL_ROUTES,
+    FOLLOWER,
     LLAMA,
     METHODS,
     NOWHERE,
-    OUTPOST,
     Scene,
     Workers,
     body_for,
@@ -76,7 +76,7 @@ def real_credentials(cluster: ControlPlane) -> tuple[Workers, dict[str, str]]:
         cluster.api.send("POST", path, {"metadata": {"name": "default"}})
     real.workers.epochs = {("lab", "llama"): 3, ("lab", "vit"): 1, ("prod", "llama"): 1}
     right = real.pod("lab", "llama-3-0", LLAMA)
-    outpost = real.pod("lab", "llama-3-7", OUTPOST)
+    follower = real.pod("lab", "llama-3-7", FOLLOWER)
     old = real.pod("lab", "llama-2-0", WorkerIdentity("lab", "llama", 2, 0))
     vit = real.pod("lab", "vit-1-0", WorkerIdentity("lab", "vit", 1, 0))
     prod = real.pod("prod", "llama-1-0", WorkerIdentity("prod", "llama", 1, 0))
@@ -84,7 +84,7 @@ def real_credentials(cluster: ControlPlane) -> tuple[Workers, dict[str, str]]:
     gone = real.pod("lab", "llama-3-1", WorkerIdentity("lab", "llama", 3, 1))
     tokens = {
         "right": real.token("lab", "llama-3-0", right),
-        "outpost": real.token("lab", "llama-3-7", outpost),
+        "follower": real.token("lab", "llama-3-7", follower),
         "old epoch": real.token("lab", "llama-2-0", old),
         "other job": real.token("lab", "vit-1-0", vit),
         "other namespace": real.token("prod", "llama-1-0", prod),
@@ -141,7 +141,7 @@ def test_real_tokens_open_what_they_should_and_nothing_else(cluster: ControlPlan
                         expecting = expected_of_real(credential, method, path)
                         found[credential, method, path] = (got.status, expecting)
             await server.stop()
-        assert heard == [LLAMA, LLAMA, OUTPOST, OUTPOST]
+        assert heard == [LLAMA, LLAMA, FOLLOWER, FOLLOWER]
         return found
 
     found = asyncio.run(walk())

@@ -22,13 +22,11 @@ from weft.failure.evidence import UNEXPLAINED, FailureClass
 from weft.kube.operator.course import phase_seen
 from weft.kube.operator.sight import JobSight, PodSight
 from weft.kube.operator.step import (
-    Belief,
     CreatePods,
     DeletePods,
     Note,
     RecordSeats,
     RecordStopping,
-    Resizing,
     Rules,
     Step,
 )
@@ -38,6 +36,7 @@ from weft.model.errors import ProtocolError
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement
 from weft.model.state import State
+from weft.reconcile.belief import Belief, Resizing
 
 VIT = JobId("lab/vit")
 ELASTIC = {"resources": {"gpus": "1..4"}}

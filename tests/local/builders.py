@@ -4,16 +4,23 @@ from typing import Any
 
 from weft.agent.outcome import Outcome
 from weft.api.backend import Origin
-from weft.local.entry import Entry, Owner
-from weft.local.machine import Machine
-from weft.local.sight import AgentSight, LastWords, Presence, Status, WorkerSight
-from weft.local.step import NOTHING, Belief, Look, Note, Rules
+from weft.local.machine.machine import Machine
+from weft.local.reconcile.observation import (
+    LastWords,
+    ObservedAgent,
+    ObservedWorker,
+    Presence,
+    Status,
+)
+from weft.local.reconcile.step import NOTHING, Look, Note, Rules
+from weft.local.record.entry import Entry, Owner
 from weft.model.claim import WorkClaim
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement, Seat
 from weft.model.request import JobRequest, Width
 from weft.model.state import State
+from weft.reconcile.belief import Belief
 
 ALICE = Owner("alice", 1001, 1001)
 NODE = NodeId("bench")
@@ -75,24 +82,25 @@ def a_status(width: int = 1, target: int | None = None, **more: Any) -> Status:
     fields: dict[str, Any] = {
         "live": True,
         "workers": tuple(
-            WorkerSight(number, "active", number, number, 100 + number) for number in range(width)
+            ObservedWorker(number, "active", number, number, 100 + number)
+            for number in range(width)
         ),
     }
     return Status(width, width if target is None else target, **fields | more)
 
 
-def alive(status: Status | None = None, **more: Any) -> AgentSight:
-    return AgentSight(Presence.ALIVE, status, **more)
+def alive(status: Status | None = None, **more: Any) -> ObservedAgent:
+    return ObservedAgent(Presence.ALIVE, status, **more)
 
 
-def ended(outcome: Outcome = Outcome.FINISHED, code: int = 0, **more: Any) -> AgentSight:
+def ended(outcome: Outcome = Outcome.FINISHED, code: int = 0, **more: Any) -> ObservedAgent:
     words = LastWords(outcome, code, "as told", **more)
-    return AgentSight(Presence.ENDED, words=words, swept=True)
+    return ObservedAgent(Presence.ENDED, words=words, swept=True)
 
 
 def a_look(
     entry: Entry,
-    agent: AgentSight | None = None,
+    agent: ObservedAgent | None = None,
     belief: Belief | None = None,
     *,
     note: Note = NOTHING,
@@ -103,7 +111,7 @@ def a_look(
         entry=entry,
         job=a_job(entry),
         fault="",
-        agent=agent or AgentSight(),
+        agent=agent or ObservedAgent(),
         belief=belief or Belief(),
         note=note,
         now=now,

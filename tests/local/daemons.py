@@ -26,14 +26,14 @@ from weft.api.backend import Farewell, Origin, Selection
 from weft.api.client import Client
 from weft.api.peer import user_name
 from weft.crash import _PLAN, CrashPlan
+from weft.local.agents.folders import Folders, remove_tree
+from weft.local.agents.job_processes import MARK
 from weft.local.daemon import Daemon
-from weft.local.entry import Entry, Happening
 from weft.local.journals import Journals
 from weft.local.options import LocalOptions
-from weft.local.places import Places, remove_tree
-from weft.local.processes import MARK
-from weft.local.step import Rules
-from weft.local.store import Store
+from weft.local.reconcile.step import Rules
+from weft.local.record.entry import Entry, Happening
+from weft.local.record.store import Store
 from weft.model.errors import WorldError
 
 PATIENCE_SECONDS: Final = 60.0
@@ -108,7 +108,7 @@ class Lab:
 
     def let_finish(self, name: str) -> None:
         """A model agent trains until somebody says that it is enough."""
-        vault = self.places().checkpoints(self.entry(name)) / VAULT
+        vault = self.folders().checkpoints(self.entry(name)) / VAULT
         vault.mkdir(parents=True, exist_ok=True)
         (vault / "enough").touch()
 
@@ -135,8 +135,8 @@ class Lab:
             assert entry is not None, name
             return store.history(entry.uid)[::-1]
 
-    def places(self) -> Places:
-        return Places(self.folder)
+    def folders(self) -> Folders:
+        return Folders(self.folder)
 
     def leftovers(self) -> list[str]:
         """What is still there of jobs, besides their folders."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 from tests.local import model_agent
 from tests.local.model_agent import ModelAgent
 from weft.agent.messages import Answer, Message
-from weft.agent.premises import SHARED_MEMORY
+from weft.agent.run_folder import SHARED_MEMORY
 
 DEPTH: Final = 3_000
 THOROUGH: Final = bool(os.environ.get("WEFT_THOROUGH"))
@@ -83,7 +83,7 @@ def memory(agent: HostileAgent) -> None:
     """The same where snapshots lie, and no last words: the daemon is to clear it away."""
     mine = SHARED_MEMORY / f"weft-{os.getuid():016x}"
     nest(mine)
-    card = agent.premises.folder / "agent.json"
+    card = agent.run_folder.path / "agent.json"
     card.write_text(json.dumps({**json.loads(card.read_text()), "also": str(mine)}))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -91,28 +91,28 @@ def memory(agent: HostileAgent) -> None:
 def files(agent: HostileAgent) -> None:
     """More files than anybody wants to list, beside those that the daemon looks for."""
     for number in range(FILES):
-        (agent.premises.folder / f"f{number}").touch()
+        (agent.run_folder.path / f"f{number}").touch()
         if number % 20 == 0:
-            (agent.premises.logs / f"worker-{number}.log").touch()
+            (agent.run_folder.logs / f"worker-{number}.log").touch()
 
 
 def endless(agent: HostileAgent) -> None:
     """A log of one line that does not end."""
-    with (agent.premises.logs / "worker-0.log").open("ab", buffering=0) as log:
+    with (agent.run_folder.logs / "worker-0.log").open("ab", buffering=0) as log:
         for _ in range(LOG_BYTES >> 20):
             log.write(b"x" * (1 << 20))
 
 
 def sparse(agent: HostileAgent) -> None:
     """Files that seem larger than the disk."""
-    for path in (agent.premises.logs / "worker-3.log", agent.premises.folder / "agent.log"):
+    for path in (agent.run_folder.logs / "worker-3.log", agent.run_folder.path / "agent.log"):
         path.touch()
         os.truncate(path, SPARSE_BYTES)
 
 
 def links(agent: HostileAgent) -> None:
     """What the daemon reads leads elsewhere."""
-    folder = agent.premises.folder
+    folder = agent.run_folder.path
     for name, target in {
         "agent.json": "/etc/shadow",
         "outcome.json": "/dev/zero",
@@ -128,7 +128,7 @@ def links(agent: HostileAgent) -> None:
 
 def half(agent: HostileAgent) -> None:
     """It dies with its last words half written."""
-    (agent.premises.folder / "outcome.json").write_text('{"outcome": "finished", "exit_co')
+    (agent.run_folder.path / "outcome.json").write_text('{"outcome": "finished", "exit_co')
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -156,8 +156,8 @@ def stopped(agent: HostileAgent) -> None:
 
 def remove(agent: HostileAgent) -> None:
     """The floor it stands on."""
-    shutil.rmtree(agent.premises.folder, ignore_errors=True)
-    agent.premises.folder.parent.chmod(0)
+    shutil.rmtree(agent.run_folder.path, ignore_errors=True)
+    agent.run_folder.path.parent.chmod(0)
     os._exit(1)
 
 

@@ -25,9 +25,9 @@ from typing import Any
 
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Status
 from weft.agent.outcome import DRAINED, Ending, Outcome
-from weft.agent.premises import Premises
-from weft.agent.server import Server
-from weft.agent.store import ControlStore
+from weft.agent.run_folder import RunFolder
+from weft.agent.wire.control_store import ControlStore
+from weft.agent.wire.server import Server
 
 TICK_SECONDS = 0.01
 FAILED = 3
@@ -57,9 +57,9 @@ class ModelAgent:
         self.given = given
         words = command[-1].split()
         self.knobs = {key: float(value or 1) for key, _, value in (w.partition("=") for w in words)}
-        self.premises = Premises(Path(given.folder))
+        self.run_folder = RunFolder(Path(given.folder))
         self.server = Server(
-            given.job, given.incarnation, self.premises.token, ControlStore(), self
+            given.job, given.incarnation, self.run_folder.token, ControlStore(), self
         )
         self.checkpoint = Path(given.checkpoints) / "step.json"
         self.target = self.width = given.workers
@@ -75,10 +75,10 @@ class ModelAgent:
         self.history: list[str] = []
 
     async def run(self) -> int:
-        self.premises.open(self.given.job, self.given.incarnation)
+        self.run_folder.open(self.given.job, self.given.incarnation)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.drain)
-        await self.server.open(self.premises.socket)
+        await self.server.open(self.run_folder.socket)
         self.resume()
         self.staff()
         outcome, code, why = await self.train()
@@ -86,7 +86,7 @@ class ModelAgent:
             process.kill()
             process.wait()
         await self.server.close()
-        self.premises.close(Ending(outcome, code, why, self.step, self.saved_step, time.time()))
+        self.run_folder.close(Ending(outcome, code, why, self.step, self.saved_step, time.time()))
         return code
 
     async def train(self) -> tuple[Outcome, int, str]:
@@ -118,7 +118,7 @@ class ModelAgent:
         self.steps_since += 1
         self.measure()
         print(f"step {self.step} of {self.total} on {self.width}", flush=True)  # noqa: T201
-        with (self.premises.logs / "worker-0.log").open("a") as log:
+        with (self.run_folder.logs / "worker-0.log").open("a") as log:
             log.write(f"step {self.step} incarnation {self.given.incarnation}\n")
         if "save" in self.knobs and self.step % int(self.knobs["save"]) == 0:
             self.save()
@@ -249,8 +249,8 @@ class ModelAgent:
 
     def worker_said(self, worker: int, message: Message) -> None: ...
     def worker_silent(self, worker: int) -> None: ...
-    def outpost_said(self, seat: int, message: Message) -> None: ...
-    def outpost_silent(self, seat: int) -> None: ...
+    def follower_said(self, seat: int, message: Message) -> None: ...
+    def follower_silent(self, seat: int) -> None: ...
 
 
 if __name__ == "__main__":

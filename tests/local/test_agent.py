@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.agent.messages import Drain, Resize, Status
-from weft.agent.orders import ask
-from weft.local.launch import AGENT
+from weft.agent.wire.orders import ask
+from weft.local.agents.launch import AGENT
 
 MODEL = "tests.local.model_agent"
 
@@ -29,7 +29,7 @@ def answers(agent: str) -> dict[str, dict[str, Any]]:
         lab.start()
         lab.submit("same", run, gpus=2, grace="1s")
         lab.wait_for("same", "Running")
-        folder = lab.places().epoch(lab.entry("same"))
+        folder = lab.folders().epoch(lab.entry("same"))
         wait_until(lambda: len(said(folder, Status())["workers"]) == 2, "its workers", lab.log)
         status = said(folder, Status())
         drained = said(folder, Drain(5.0))

@@ -28,7 +28,7 @@ SECOND_TIME = ("recorded", "launched", "end-recorded", "before-final", "target-r
 
 
 def test_the_points_are_the_ones_that_the_code_passes() -> None:
-    sources = Path(__file__).parents[2].glob("src/weft/local/*.py")
+    sources = Path(__file__).parents[2].glob("src/weft/local/**/*.py")
     found = [
         label
         for path in sources

@@ -32,7 +32,7 @@ from tests.local.daemons import Lab, a_lab, forked, wait_until
 from tests.local.hasty import hasten
 from tests.local.hostile_agent import KINDS
 from tests.local.users import _become, as_user, needs_root
-from weft.agent.premises import SHARED_MEMORY
+from weft.agent.run_folder import SHARED_MEMORY
 from weft.api.backend import Origin
 from weft.model.errors import WeftError
 

@@ -9,8 +9,9 @@ import pytest
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Farewell
 from weft.api.errors import Taken
-from weft.local import course, hands
-from weft.local.step import Look, Step
+from weft.local import executor
+from weft.local.reconcile import next_step as course
+from weft.local.reconcile.step import Look, Step
 from weft.model.errors import InfeasibleSpec
 from weft.view.logs import Which
 
@@ -229,7 +230,7 @@ def fail_at_times() -> None:
             raise RuntimeError("nobody expected this")
         return course.next_step(look)
 
-    hands.next_step = next_step  # type: ignore[attr-defined]
+    executor.next_step = next_step  # type: ignore[attr-defined]
 
 
 def settled_width(lab: Lab) -> int:

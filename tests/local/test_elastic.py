@@ -13,7 +13,7 @@ from tests.calm import calm
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Farewell, Origin
 from weft.lab.journal_file import JournalFile
-from weft.local.launch import AGENT
+from weft.local.agents.launch import AGENT
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = ROOT / "benchmarks" / "elastic" / "jobs" / "mixed.py"

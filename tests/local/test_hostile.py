@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 
 from tests.local.builders import a_started
-from weft.local.entry import Owner
-from weft.local.logs import LogReader
-from weft.local.places import Places, folder_of, read_file
-from weft.local.room import cut_logs
-from weft.local.sight import KILLED, read_last_words, read_status
-from weft.local.talk import _card
+from weft.local.agents.agent_client import _card
+from weft.local.agents.folders import Folders, folder_of, read_file
+from weft.local.answers.logs import LogReader
+from weft.local.machine.disk_space import cut_logs
+from weft.local.reconcile.observation import KILLED, read_last_words, read_status
+from weft.local.record.entry import Owner
 from weft.model.errors import WorldError
 from weft.model.state import State
 from weft.view.logs import Which
@@ -87,22 +87,22 @@ KINDS: Final[dict[str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.timeout(20)
 def test_files_of_any_kind_are_read_or_refused_at_once(tmp_path: Path, kind: str) -> None:
-    places = Places(tmp_path)
-    places.open(for_all=False)
-    places.make_job(ENTRY.uid, ME)
-    logs = places.epoch(ENTRY) / "logs"
+    folders = Folders(tmp_path)
+    folders.open(for_all=False)
+    folders.make_job(ENTRY.uid, ME)
+    logs = folders.epoch(ENTRY) / "logs"
     logs.mkdir(parents=True)
     for name in ("outcome.json", "agent.json", "agent.log"):
-        KINDS[kind](places.epoch(ENTRY) / name)
+        KINDS[kind](folders.epoch(ENTRY) / name)
     KINDS[kind](logs / "worker-0.log")
     (logs / "worker-99999999999999.log").touch()
     (logs / "worker-\n.log").touch()
-    (places.job(ENTRY.uid) / "epoch-x").touch()
+    (folders.job(ENTRY.uid) / "epoch-x").touch()
     try:
-        with folder_of(places.job(ENTRY.uid), "epoch-1") as folder:
+        with folder_of(folders.job(ENTRY.uid), "epoch-1") as folder:
             assert read_last_words(read_file(folder, "outcome.json", ME)) == KILLED
     except (OSError, WorldError):
         assert kind != "nothing"
-    reader = LogReader(places, lambda: ENTRY, "bench")
+    reader = LogReader(folders, lambda: ENTRY, "bench")
     assert not any(b"root" in line.text for line in reader._news(ENTRY, Which(None, tail=1), 1))
-    assert cut_logs(places, ENTRY, 1 << 30) == 0
+    assert cut_logs(folders, ENTRY, 1 << 30) == 0

@@ -19,8 +19,8 @@ import pytest
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.users import ALICE, BOB, CAROL, DAVE, ROOT, as_user, needs_root
 from weft.api.backend import Farewell, Origin, Selection
-from weft.local.entry import Happening
-from weft.local.launch import AGENT
+from weft.local.agents.launch import AGENT
+from weft.local.record.entry import Happening
 from weft.model.errors import WorldError
 
 USERS: Final = (ALICE, BOB, CAROL, DAVE)

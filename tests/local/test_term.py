@@ -7,10 +7,10 @@ from pathlib import Path
 from tests.local.builders import a_machine, a_started
 from weft.brain.brain import Settings
 from weft.brain.journal import Journal
-from weft.local.entry import End, Entry, Happening, Owner
-from weft.local.launch import Launcher
-from weft.local.places import Places
-from weft.local.store import Store
+from weft.local.agents.folders import Folders
+from weft.local.agents.launch import Launcher
+from weft.local.record.entry import End, Entry, Happening, Owner
+from weft.local.record.store import Store
 from weft.local.term import Term, TermSettings
 from weft.model.ids import JobId
 from weft.model.state import State
@@ -21,17 +21,17 @@ SUBMITTED = Happening(1.0, "Submitted")
 
 def begun(folder: Path, *entries: Entry) -> dict[str, tuple[State, int]]:
     """What a fresh brain believes when all that is on record has been told: state and failures."""
-    places = Places(folder)
-    places.open(for_all=False)
-    store = Store.at(places.store)
+    folders = Folders(folder)
+    folders.open(for_all=False)
+    store = Store.at(folders.store)
     for entry in entries:
-        places.make_job(entry.uid, entry.owner)
+        folders.make_job(entry.uid, entry.owner)
         store.add(entry, SUBMITTED)
 
     async def scene() -> dict[str, tuple[State, int]]:
         term = Term(
             store,
-            Launcher(places, a_machine(slots=2), "test"),
+            Launcher(folders, a_machine(slots=2), "test"),
             TermSettings(recipe="maxmin", brain=Settings()),
             open_journal=lambda *_: Journal(),
             told=lambda: None,

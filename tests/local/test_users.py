@@ -16,10 +16,10 @@ import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.users import ALICE, BOB, AsUser, as_user, needs_root
-from weft.agent.premises import SHARED_MEMORY
+from weft.agent.run_folder import SHARED_MEMORY
 from weft.api.backend import Farewell, Origin, Selection
-from weft.local.entry import Entry
-from weft.local.processes import MARK
+from weft.local.agents.job_processes import MARK
+from weft.local.record.entry import Entry
 from weft.model.state import State
 from weft.view.logs import Which
 
@@ -82,12 +82,12 @@ def test_nobody_else_can_look_at_a_job_or_end_it(lab: Lab) -> None:
 
 def test_nobody_else_can_enter_its_folder_or_speak_to_its_agent(lab: Lab) -> None:
     entry = started(lab, "mine", LONG)
-    folder = lab.places().epoch(entry)
+    folder = lab.folders().epoch(entry)
     for path in (folder / "key", folder / "logs", folder / "agent.json"):
         with pytest.raises(AsUser, match="PermissionError"):
             as_user(BOB, lambda: str(path.stat()))  # noqa: B023 - asked at once
     with pytest.raises(AsUser, match="PermissionError"):
-        as_user(BOB, lambda: os.listdir(lab.places().jobs))
+        as_user(BOB, lambda: os.listdir(lab.folders().jobs))
     with pytest.raises(AsUser, match="PermissionError"):
         as_user(BOB, lambda: str(connect(folder / "agent.sock")))
     with pytest.raises(AsUser, match="PermissionError"):
@@ -101,7 +101,7 @@ def test_a_key_that_leads_elsewhere_is_not_sent_anywhere(lab: Lab, tmp_path: Pat
     secret = tmp_path / "shadow"
     secret.write_text(SECRET)
     entry = started(lab, "mine", LONG)
-    folder = lab.places().epoch(entry)
+    folder = lab.folders().epoch(entry)
     assert entry.agent is not None
     heard = as_user(ALICE, lambda: eavesdrop(folder, secret, entry.agent.pid))  # type: ignore[union-attr]
     assert SECRET not in heard
@@ -110,7 +110,7 @@ def test_a_key_that_leads_elsewhere_is_not_sent_anywhere(lab: Lab, tmp_path: Pat
 def test_a_door_that_leads_to_somebody_else_is_not_spoken_at(lab: Lab) -> None:
     """The owner points the agent's socket to another user, who waits for the job's key."""
     entry = started(lab, "mine", LONG)
-    folder, agent = lab.places().epoch(entry), entry.agent
+    folder, agent = lab.folders().epoch(entry), entry.agent
     assert agent is not None
     trap = lab.folder / "trap"
     trap.mkdir()
@@ -131,7 +131,7 @@ def test_links_in_the_place_of_logs_lead_nowhere(lab: Lab, tmp_path: Path) -> No
     secret = tmp_path / "shadow"
     secret.write_text(SECRET + "\n")
     entry = started(lab, "mine", LONG)
-    logs = lab.places().epoch(entry) / "logs"
+    logs = lab.folders().epoch(entry) / "logs"
 
     def lay_traps() -> str:
         (logs / "worker-1.log").symlink_to(secret)
@@ -153,7 +153,7 @@ def test_last_words_that_lead_elsewhere_are_none(lab: Lab, tmp_path: Path) -> No
     secret = tmp_path / "outcome.json"
     secret.write_text(json.dumps({"outcome": "finished", "exit_code": 0, "why": SECRET}))
     entry = started(lab, "mine", LONG, retry={"limit": 0})
-    folder, agent = lab.places().epoch(entry), entry.agent
+    folder, agent = lab.folders().epoch(entry), entry.agent
     assert agent is not None
 
     def cheat() -> str:
@@ -195,7 +195,7 @@ def test_shared_memory_of_others_is_safe(lab: Lab) -> None:
     others.mkdir(mode=0o700)
     os.chown(others, BOB, BOB)
     entry = started(lab, "mine", LONG)
-    folder, agent = lab.places().epoch(entry), entry.agent
+    folder, agent = lab.folders().epoch(entry), entry.agent
     assert agent is not None
 
     def claim() -> str:

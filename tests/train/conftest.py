@@ -8,7 +8,7 @@ import pytest
 from tests.train import driving
 
 # Real processes at awkward moments take minutes.
-collect_ignore = [] if os.environ.get("WEFT_THOROUGH") else ["test_heads_rarely.py"]
+collect_ignore = [] if os.environ.get("WEFT_THOROUGH") else ["membership/test_heads_rarely.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from typing import IO, Any, Final
 from weft import crash
 from weft.agent.__main__ import main as agent
 from weft.agent.checkpoint import beneath
-from weft.agent.nursery import SWITCH
+from weft.agent.workers.spawn_pool import SWITCH
 from weft.cli.main import main as weft
 from weft.train import zygote
 

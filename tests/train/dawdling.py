@@ -15,8 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from weft.train.backend import Kind, gloo
-from weft.train.store import AgentStore
+from weft.train.groups.agent_store import AgentStore
+from weft.train.groups.backend import Kind, gloo
 
 LATE_SECONDS = 0.02
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from weft.train.group import Alone
+from weft.train.groups.group import Alone
 
 PATIENCE_SECONDS = 20.0
 Made = TypeVar("Made")

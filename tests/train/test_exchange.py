@@ -24,20 +24,20 @@ from tests.cli.called import Weft, call
 from tests.train.alone import undisturbed
 from tests.train.driving import driven
 from tests.train.lines import applied, finals
-from tests.train.shards import a_model, train
-from tests.train.test_snapshot import a_book, cut_slots, odd_book, snapshots_of
+from tests.train.state.shards import a_model, train
+from tests.train.state.test_snapshot import a_book, cut_slots, odd_book, snapshots_of
 from weft.agent.checkpoint.catalogue import chosen, root_of
 from weft.agent.checkpoint.errors import Damaged, StateMismatch
 from weft.agent.checkpoint.vault import Vault
 from weft.model.errors import SpecError
+from weft.train.data.loader import Loader
+from weft.train.data.loops import Loops
 from weft.train.exchange import safetensors_files
 from weft.train.exchange.exporting import FORMATS, export
 from weft.train.exchange.importing import Imported, Wish, bring_in
-from weft.train.loader import Loader
-from weft.train.loops import Loops
-from weft.train.progress import Progress
-from weft.train.snapshot import load
-from weft.train.state import StateBook
+from weft.train.state.book import StateBook
+from weft.train.state.progress import Progress
+from weft.train.state.snapshot import load
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -17,8 +17,8 @@ from tests.train.driving import Driven, driven
 from tests.train.lines import finals
 from weft.model.errors import SpecError
 from weft.train import api
-from weft.train.loops import Loops
-from weft.train.progress import Progress
+from weft.train.data.loops import Loops
+from weft.train.state.progress import Progress
 
 PER_PASS = [5, 4, 4, 4, 4, 4]  # steps of 12 in passes of 50: 60, 108, 156, 204, 252, 300
 

@@ -20,7 +20,7 @@ from tests.train.cradle import Forked, begin
 from tests.train.driving import JOBS
 from tests.train.lines import applied, check_each_once, read_lines
 from weft.agent.messages import Resize
-from weft.agent.orders import ask
+from weft.agent.wire.orders import ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(160)]
 

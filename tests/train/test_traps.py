@@ -24,10 +24,10 @@ from tests.train.lines import Line
 from weft.agent.checkpoint import errors
 from weft.agent.messages import Ask, Envelope, Hello, encode
 from weft.model.errors import WeftError
-from weft.train import backend as backend_module
-from weft.train.backend import gloo
-from weft.train.group import Alone, EpochGroups
-from weft.train.member import _close_later
+from weft.train.groups import backend as backend_module
+from weft.train.groups.backend import gloo
+from weft.train.groups.group import Alone, EpochGroups
+from weft.train.membership.member import _close_later
 
 SOURCES = sorted((ROOT / "src" / "weft" / "agent").glob("**/*.py"))
 SOURCES += sorted((ROOT / "src" / "weft" / "train").glob("*.py"))

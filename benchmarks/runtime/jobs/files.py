@@ -14,8 +14,8 @@ import torch
 
 from benchmarks.runtime.jobs.work import LEARNING_RATE, Table, loss_of, network, parser
 from weft.agent.checkpoint.vault import Vault
-from weft.train.snapshot import Snapshots, load
-from weft.train.state import StateBook
+from weft.train.state.book import StateBook
+from weft.train.state.snapshot import Snapshots, load
 
 JOB = "bench"
 

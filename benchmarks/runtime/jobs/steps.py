@@ -16,8 +16,8 @@ import torch
 import weft
 from benchmarks.runtime.jobs.work import LEARNING_RATE, Table, loss_of, network, parser
 from weft.train.api import current
-from weft.train.group import Group
-from weft.train.handover import Handover
+from weft.train.groups.group import Group
+from weft.train.membership.handover import Handover
 
 DIGEST_AFTER_STEPS = 4
 
@@ -69,7 +69,7 @@ def train() -> None:
     known = not options.ends
     began = time.monotonic()
     for mb in weft.steps(loader, total=options.total):
-        if not known and not mb.warmup and session._share_weight:
+        if not known and not mb.warmup and session.share_weight:
             known = True
             tell(loaded=session.book.digest())
         loss = loss_of(model, mb.x, mb.y)
@@ -79,7 +79,7 @@ def train() -> None:
         if mb.warmup:
             began = time.monotonic()
             continue
-        if session._share_weight:
+        if session.share_weight:
             ids += mb.ids
         if not mb.last:
             continue

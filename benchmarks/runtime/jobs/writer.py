@@ -15,11 +15,11 @@ import torch
 
 from benchmarks.runtime.jobs.work import LEARNING_RATE, Table, loss_of, network, parser
 from weft.agent.checkpoint import beneath
+from weft.agent.checkpoint.seat_writers import written
 from weft.agent.checkpoint.vault import Vault
 from weft.agent.messages import Keep
-from weft.agent.writers import written
-from weft.train.snapshot import Snapshots
-from weft.train.state import StateBook
+from weft.train.state.book import StateBook
+from weft.train.state.snapshot import Snapshots
 
 JOB = "bench"
 

@@ -24,16 +24,16 @@ from typing import IO, Any, Final
 
 import click
 
-from weft.agent.actions import Conclude
 from weft.agent.agent import Agent, Told, exit_code_of
 from weft.agent.checkpoint.home import Place, place_of
-from weft.agent.cpus import Cpus, parse_numbers, usable
-from weft.agent.limits import Limits
+from weft.agent.coordination.actions import Conclude
+from weft.agent.coordination.limits import Limits
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
-from weft.agent.orders import ask
-from weft.agent.pod import run_pod
-from weft.agent.processes import program_of
+from weft.agent.pods.pod import run_pod
 from weft.agent.settings import Settings
+from weft.agent.wire.orders import ask
+from weft.agent.workers.cpus import Cpus, parse_numbers, usable
+from weft.agent.workers.processes import program_of
 from weft.model.errors import SpecError, WeftError
 
 MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {

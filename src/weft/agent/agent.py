@@ -3,7 +3,7 @@
 It outlives its workers and owns what must: the control store, the key of the job, the snapshots in
 shared memory, and the pen that writes them to disk, also after the trainer has died. It is the only
 part that reads the clock; everything it learns goes to the coordinator as an event. This is the
-agent of one machine; `weft.agent.head` is that of a job over several pods.
+agent of one machine; `weft.agent.pods.head` is that of a job over several pods.
 """
 
 import asyncio
@@ -18,15 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent import cpus, status, tracking
-from weft.agent.actions import Action, Conclude, Note, Send, Signal, Spawn
 from weft.agent.checkpoint.home import Home, home_of
+from weft.agent.checkpoint.seat_writers import HERE
 from weft.agent.checkpoint.vault import Run
-from weft.agent.coordinator import Coordinator
-from weft.agent.courier import Destination
-from weft.agent.crew import Crew
-from weft.agent.epochs import Phase
-from weft.agent.keeper import Keeper
+from weft.agent.checkpoint.writer import CheckpointWriter
+from weft.agent.coordination.actions import Action, Conclude, Note, Send, Signal, Spawn
+from weft.agent.coordination.coordinator import Coordinator
+from weft.agent.coordination.epochs import Phase
+from weft.agent.coordination.worker import WorkerState
 from weft.agent.messages import (
     Abandon,
     Answer,
@@ -46,10 +45,19 @@ from weft.agent.messages import (
     Welcome,
 )
 from weft.agent.outcome import Ending, Outcome
-from weft.agent.output import Outlets
-from weft.agent.places import HEAD_SEAT, Places, Seat
-from weft.agent.premises import Premises
-from weft.agent.processes import (
+from weft.agent.reports import status
+from weft.agent.reports.operator_client import Destination
+from weft.agent.reports.report import Reporter, Said
+from weft.agent.reports.speed import Speedometer
+from weft.agent.run_folder import RunFolder
+from weft.agent.settings import Settings
+from weft.agent.wire.control_store import ControlStore, epoch_prefix
+from weft.agent.wire.server import Server
+from weft.agent.workers import cpus, tracking
+from weft.agent.workers.crew import Crew
+from weft.agent.workers.output import Outlets
+from weft.agent.workers.places import HEAD_SEAT, Places, Seat
+from weft.agent.workers.processes import (
     Launch,
     Processes,
     adopt_orphans,
@@ -57,14 +65,7 @@ from weft.agent.processes import (
     free_port,
     reap_orphans,
 )
-from weft.agent.program import digest_of_scripts, starts_its_own, version_of
-from weft.agent.report import Reporter, Said
-from weft.agent.server import Server
-from weft.agent.settings import Settings
-from weft.agent.speed import Speedometer
-from weft.agent.store import ControlStore, epoch_prefix
-from weft.agent.worker import WorkerState
-from weft.agent.writers import HERE
+from weft.agent.workers.program import digest_of_scripts, starts_its_own, version_of
 from weft.model.errors import SpecError
 
 log = logging.getLogger(__name__)
@@ -90,9 +91,9 @@ class Agent:
         width = 1 if self.once_per_seat else settings.width
         self.coordinator = Coordinator(width, unit=settings.shard, limits=settings.limits)
         self.store = ControlStore()
-        self.premises = self._premises()
+        self.run_folder = self._run_folder()
         self.server = Server(
-            settings.job, settings.incarnation, self.premises.token, self.store, self
+            settings.job, settings.incarnation, self.run_folder.token, self.store, self
         )
         self.places = Places()
         self.processes = self._processes(outlets)
@@ -104,7 +105,7 @@ class Agent:
             self._started,
             home=self.home,
         )
-        self.keeper = Keeper(self._checkpoints(), self._about_the_run)
+        self.writer = CheckpointWriter(self._checkpoints(), self._about_the_run)
         self.destination = Destination.from_environment(os.environ)
         self.reporter = Reporter(self.destination)
         self.latest: dict[int, Pulse] = {}
@@ -122,8 +123,8 @@ class Agent:
         """The seat that this agent is on."""
         return HEAD_SEAT
 
-    def _premises(self) -> Premises:
-        return Premises(self.settings.folder)
+    def _run_folder(self) -> RunFolder:
+        return RunFolder(self.settings.folder)
 
     def _processes(self, outlets: Outlets | None) -> Processes:
         return Processes(self._launch(), self._process_ended, self._local_started, outlets)
@@ -132,11 +133,11 @@ class Agent:
         told = self.settings
         if told.checkpoints is None:
             return None
-        return home_of(told.checkpoints, told.job, told.incarnation, self.premises.fetched)
+        return home_of(told.checkpoints, told.job, told.incarnation, self.run_folder.fetched)
 
     @property
     def folder(self) -> Path:
-        return self.premises.folder
+        return self.run_folder.path
 
     @property
     def started(self) -> bool:
@@ -158,15 +159,15 @@ class Agent:
             await self._clear_up(conclusion)
 
     def _move_in(self) -> None:
-        self.premises.open(self.settings.job, self.settings.incarnation)
+        self.run_folder.open(self.settings.job, self.settings.incarnation)
         adopt_orphans()
 
     async def _open(self) -> None:
         """Everything is there that workers look for."""
-        await self.server.open(self.premises.socket)
+        await self.server.open(self.run_folder.socket)
         self._furnish()
         self.reporter.start()
-        self._source = await asyncio.to_thread(self.keeper.resume)
+        self._source = await asyncio.to_thread(self.writer.resume)
 
     def _furnish(self) -> None:
         """The places of this machine, as the settings say."""
@@ -198,7 +199,7 @@ class Agent:
                 self.tell("stages", {"worker": worker, **report})
                 self._measure(worker, report)
             case Saved():
-                self.keeper.saved(message, self._seat_of(worker))
+                self.writer.saved(message, self._seat_of(worker))
                 self._sweep()
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():
@@ -246,7 +247,7 @@ class Agent:
             step=pulse.step,
             epoch=self.destination.epoch if self.destination else pulse.epoch,
             total_steps=pulse.total,
-            checkpoint_step=self.keeper.durable_step + 1,
+            checkpoint_step=self.writer.durable_step + 1,
             samples=pulse.samples,
             samples_per_second=stages.get("samples_per_second"),
             metrics=pulse.metrics,
@@ -268,11 +269,11 @@ class Agent:
         """Its connection has closed; whether it has ended is for the kernel to say."""
         self._bury(worker)
 
-    def outpost_said(self, seat: int, message: Message) -> None:
+    def follower_said(self, seat: int, message: Message) -> None:
         """On one machine there are none."""
         self.server.dismiss(seat)
 
-    def outpost_silent(self, seat: int) -> None:
+    def follower_silent(self, seat: int) -> None:
         """On one machine there are none."""
 
     def driver_asked(self, message: Message) -> Answer:
@@ -362,10 +363,10 @@ class Agent:
         self._tell_phase(before)
 
     def _sweep(self) -> None:
-        self.keeper.sweep(self.premises.slots, self.crew.running)
+        self.writer.sweep(self.run_folder.slots, self.crew.running)
 
     def _look_at_what_is_saved(self) -> None:
-        self.coordinator.source, self.coordinator.saved_step = self.keeper.newest()
+        self.coordinator.source, self.coordinator.saved_step = self.writer.newest()
 
     # ---------------------------------------------------------------------------------- time
 
@@ -483,10 +484,10 @@ class Agent:
         self.processes.close()
         await self.server.close()
         failed = conclusion.outcome is Outcome.USER_ERROR
-        await asyncio.to_thread(partial(self.keeper.close, failed=failed))
+        await asyncio.to_thread(partial(self.writer.close, failed=failed))
         await asyncio.to_thread(self.reporter.close)
         end_orphans()
-        self.premises.close(self._ending(conclusion))
+        self.run_folder.close(self._ending(conclusion))
 
     def _ending(self, conclusion: Conclude) -> Ending:
         return Ending(
@@ -494,7 +495,7 @@ class Agent:
             exit_code_of(conclusion),
             conclusion.why,
             step=status.newest_step(self.coordinator),
-            saved_step=self.keeper.durable_step,
+            saved_step=self.writer.durable_step,
             ended_at=time.time(),
         )
 
@@ -503,10 +504,10 @@ class Agent:
             command=self.settings.command,
             job=self.settings.job,
             incarnation=self.settings.incarnation,
-            socket=str(self.premises.socket),
-            key_file=self.premises.key,
-            slots=self.premises.slots,
-            logs=self.premises.logs,
+            socket=str(self.run_folder.socket),
+            key_file=self.run_folder.key,
+            slots=self.run_folder.slots,
+            logs=self.run_folder.logs,
             master_port=free_port(),
             gpus=self.settings.width if self.once_per_seat else None,
             shard=self.settings.shard,

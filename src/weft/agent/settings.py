@@ -7,10 +7,10 @@ from typing import Final
 
 from weft.agent.checkpoint.home import Place
 from weft.agent.checkpoint.vault import Vault
-from weft.agent.courier import Destination
-from weft.agent.cpus import Cpus
-from weft.agent.limits import Limits
-from weft.agent.places import HEAD_SEAT
+from weft.agent.coordination.limits import Limits
+from weft.agent.reports.operator_client import Destination
+from weft.agent.workers.cpus import Cpus
+from weft.agent.workers.places import HEAD_SEAT
 from weft.model.errors import SpecError
 
 MASTER_PORT: Final = 29500  # where the ranks of a plain script meet, on the head's pod

@@ -17,8 +17,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path, PurePath
 from typing import Final
 
-from weft.agent.nursery import PYTHON
-from weft.agent.program import starts_its_own
+from weft.agent.workers.program import starts_its_own
+from weft.agent.workers.spawn_pool import PYTHON
 from weft.model.errors import SpecError
 
 IMPORTS_WEFT: Final = re.compile(r"^\s*(?:import|from)\s+weft\b", re.MULTILINE)

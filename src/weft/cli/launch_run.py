@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent import gpus
-from weft.agent.actions import Conclude
 from weft.agent.agent import Agent
 from weft.agent.checkpoint.vault import Vault
-from weft.agent.cpus import parse_numbers
-from weft.agent.epochs import Phase
-from weft.agent.gpus import Gpu, Lister
+from weft.agent.coordination.actions import Conclude
+from weft.agent.coordination.epochs import Phase
 from weft.agent.outcome import Outcome
 from weft.agent.settings import Settings
+from weft.agent.workers import gpus
+from weft.agent.workers.cpus import parse_numbers
+from weft.agent.workers.gpus import Gpu, Lister
 from weft.cli.launch_program import Program, program_of
 from weft.cli.launch_progress import Progress
 from weft.cli.launch_screen import Screen
@@ -265,14 +265,14 @@ class Launched:
         self.screen.close()
         if not self.agent.coordinator.elastic:
             return
-        step, kept = self.agent.keeper.durable_step, self.settings.checkpoints
+        step, kept = self.agent.writer.durable_step, self.settings.checkpoints
         if kept is None:
             self._say("nothing of it is kept; --checkpoints DIR would keep its state")
         elif step >= 0:
             self._say(f"{step + 1} steps are kept in {kept}; the same command goes on from there")
 
     def _failed(self, conclusion: Conclude) -> None:
-        worker, logs, why = conclusion.worker, self.agent.premises.logs, conclusion.why
+        worker, logs, why = conclusion.worker, self.agent.run_folder.logs, conclusion.why
         if worker is not None:
             log = logs / f"worker-{worker}.log"
             first = self.screen.blame(worker, self._rank(worker), log)

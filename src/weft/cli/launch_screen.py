@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from weft.agent.output import Outlet
+from weft.agent.workers.output import Outlet
 
 STDOUT, STDERR = 1, 2
 BLOCK_BYTES: Final = 64 * 1024

@@ -21,15 +21,15 @@ from weft.api.backend import Farewell
 from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, GROUP, OWNER, SocketFile, listen_at
 from weft.brain.brain import Settings
-from weft.local.backend import LocalBackend, News
-from weft.local.cgroups import cgroups_of
-from weft.local.keeping import Keeper
-from weft.local.launch import AGENT, Launcher
-from weft.local.machine import this_machine
+from weft.local.agents.cgroups import cgroups_of
+from weft.local.agents.folders import Folders
+from weft.local.agents.launch import AGENT, Launcher
+from weft.local.answers.backend import LocalBackend, News
+from weft.local.machine.machine import this_machine
 from weft.local.options import LocalOptions
-from weft.local.places import Places
-from weft.local.step import Rules
-from weft.local.store import Store
+from weft.local.reconcile.step import Rules
+from weft.local.record.retention import Retention
+from weft.local.record.store import Store
 from weft.local.term import RULES, OpenJournal, Term, TermSettings
 from weft.model.errors import NotLeading, SpecError, WeftError, WorldError
 from weft.spec.recipe import make_recipe
@@ -57,16 +57,16 @@ class Daemon:
         self._rules = rules
         self.recipe = options.recipe
         make_recipe(options.recipe)
-        self.places = Places(options.folder)
-        self.places.check_depth()
-        self.places.open(for_all=os.geteuid() == 0)
-        self._lock = _locked(self.places)
-        self.store = Store.at(self.places.store)
+        self.folders = Folders(options.folder)
+        self.folders.check_depth()
+        self.folders.open(for_all=os.geteuid() == 0)
+        self._lock = _locked(self.folders)
+        self.store = Store.at(self.folders.store)
         instance = self.store.setting(INSTANCE, secrets.token_hex(4))
         machine = this_machine(options.slots)
         paths = tuple(path for path in sys.path if os.path.isabs(path))
         self.cgroups = cgroups_of(instance)
-        self._launcher = Launcher(self.places, machine, instance, agent, paths, self.cgroups)
+        self._launcher = Launcher(self.folders, machine, instance, agent, paths, self.cgroups)
         self.news = News()
         self._term: Term | None = None
         self._farewell: asyncio.Future[Farewell] | None = None
@@ -89,7 +89,7 @@ class Daemon:
         tasks: set[asyncio.Task[None]] = {
             loop.create_task(self._terms(), name="terms"),
             loop.create_task(serve_on(app, file.listening, answered), name="api"),
-            loop.create_task(self._keeper().run(time.time), name="keeper"),
+            loop.create_task(self._retention().run(time.time), name="retention"),
         }
         try:
             awaited: set[asyncio.Future[Any]] = {*tasks, self._farewell}
@@ -145,7 +145,7 @@ class Daemon:
                 recipe=options.recipe,
                 brain=Settings(backoff_seconds=options.backoff_seconds),
                 rules=self._rules,
-                customs=options.customs,
+                limits=options.limits,
             ),
             open_journal=self._open_journal,
             told=self.news.tell,
@@ -163,9 +163,9 @@ class Daemon:
             return listen_at(options.socket, mode=EVERYBODY)
         return listen_at(options.socket, mode=GROUP, group=_group(options.group))
 
-    def _keeper(self) -> Keeper:
+    def _retention(self) -> Retention:
         options = self._options
-        return Keeper(self.places, self.store, days=options.keep_days, gib=options.keep_gib)
+        return Retention(self.folders, self.store, days=options.keep_days, gib=options.keep_gib)
 
     async def _end(self, tasks: set[asyncio.Task[None]]) -> None:
         """The API answers what is under way; the others stop where they are."""
@@ -175,15 +175,15 @@ class Daemon:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _locked(places: Places) -> IO[str]:
+def _locked(folders: Folders) -> IO[str]:
     """Held for as long as this process lives."""
-    lock = places.lock.open("a")
+    lock = folders.lock.open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         lock.close()
         raise NotLeading(
-            f"another daemon serves {places.root}", hint="weft local status tells how it stands"
+            f"another daemon serves {folders.root}", hint="weft local status tells how it stands"
         ) from error
     return lock
 

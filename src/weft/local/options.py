@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.local.asking import Customs
-from weft.local.yielding import HOUR_SECONDS
+from weft.local.reconcile.asking import MachineLimits
+from weft.local.reconcile.preemption import HOUR_SECONDS
 
 DEFAULT_RECIPE: Final = "weave(spacing=1)"  # a round over one machine costs next to nothing
 
@@ -39,7 +39,7 @@ class LocalOptions:
     log_level: str = "INFO"
 
     @property
-    def customs(self) -> Customs:
-        return Customs(
+    def limits(self) -> MachineLimits:
+        return MachineLimits(
             self.protect_hours * HOUR_SECONDS, self.user_slots, self.floor_gib, self.log_gib
         )

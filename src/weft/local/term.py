@@ -33,26 +33,26 @@ from weft.brain.event import (
 from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.local import crash
-from weft.local.agents import Agents
-from weft.local.asking import CUSTOMS, Asked, Customs, asked
-from weft.local.beliefs import belief_of, past_of
-from weft.local.book import Book
-from weft.local.clerk import Clerk
-from weft.local.course import next_step
-from weft.local.entry import Entry
-from weft.local.foreign import Lookout
-from weft.local.hands import Hands
-from weft.local.launch import Launcher
-from weft.local.machine import Machine
-from weft.local.room import Room
-from weft.local.sight import AgentSight
-from weft.local.step import NOTHING, Belief, Look, Note, Rules, Step
-from weft.local.store import Store
-from weft.local.usage import Ledger, demands_of
+from weft.local.agents.launch import Launcher
+from weft.local.agents.supervisor import Agents
+from weft.local.executor import Executor
+from weft.local.machine.disk_space import Room
+from weft.local.machine.foreign_use import ForeignWatch
+from weft.local.machine.machine import Machine
+from weft.local.reconcile.asking import MACHINE_LIMITS, Asked, MachineLimits, asked
+from weft.local.reconcile.next_step import next_step
+from weft.local.reconcile.observation import ObservedAgent
+from weft.local.reconcile.step import NOTHING, Look, Note, Rules, Step
+from weft.local.record.book import Book
+from weft.local.record.entry import Entry
+from weft.local.record.store import Store
+from weft.local.record.usage import Ledger, demands_of
+from weft.local.status_writer import StatusWriter
 from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
+from weft.reconcile.belief import Belief, belief_of, past_of
 from weft.spec.recipe import make_recipe
 
 log = logging.getLogger(__name__)
@@ -70,11 +70,11 @@ class TermSettings:
     recipe: str
     brain: Settings
     rules: Rules = RULES
-    customs: Customs = CUSTOMS
+    limits: MachineLimits = MACHINE_LIMITS
 
 
 class Term:
-    """Book, agents, brain, hands and clerk; `told` hears whenever something looks otherwise."""
+    """Book, agents, brain, executor, status writer; `told` hears when something looks otherwise."""
 
     def __init__(
         self,
@@ -94,16 +94,18 @@ class Term:
         self.book = Book(store, self._entry_changed)
         self.ledger = Ledger(store.usage())
         self.agents = Agents(launcher, self._agent_changed, self.book)
-        self.hands = Hands(self, self.book, self.agents, launcher.machine)
-        self.lookout = Lookout(launcher.machine, launcher.daemon, self.book, self._node_changed)
+        self.executor = Executor(self, self.book, self.agents, launcher.machine)
+        self.foreign_watch = ForeignWatch(
+            launcher.machine, launcher.daemon, self.book, self._node_changed
+        )
         self.room = Room(
-            launcher.places,
+            launcher.folders,
             self.book,
             self._node_changed,
-            floor_gib=self.customs.floor_gib,
-            log_gib=self.customs.log_gib,
+            floor_gib=self.limits.floor_gib,
+            log_gib=self.limits.log_gib,
         )
-        self.clerk = Clerk(self, self.book, self.customs)
+        self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
         self._asked: dict[str, tuple[Asked | None, str]] = {}
         self._whys: dict[JobId, str] = {}
@@ -117,24 +119,24 @@ class Term:
         return self._launcher.machine
 
     @property
-    def customs(self) -> Customs:
-        return self._settings.customs
+    def limits(self) -> MachineLimits:
+        return self._settings.limits
 
     async def run(self) -> None:
         """Until cancelled, or until something breaks."""
-        clerk = asyncio.create_task(self.clerk.run(), name="clerk")
-        watching = [asyncio.create_task(each.run()) for each in (self.lookout, self.room)]
+        status_writer = asyncio.create_task(self.status_writer.run(), name="status-writer")
+        watching = [asyncio.create_task(each.run()) for each in (self.foreign_watch, self.room)]
         try:
             self._begin()
-            awaited = {clerk, self._broken, *watching}
+            awaited = {status_writer, self._broken, *watching}
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             for ended in awaited:
                 if ended.done():
                     ended.result()
         finally:
-            for task in (clerk, *watching):
+            for task in (status_writer, *watching):
                 task.cancel()
-            await asyncio.gather(clerk, *watching, return_exceptions=True)
+            await asyncio.gather(status_writer, *watching, return_exceptions=True)
             await self._end()
 
     async def clear(self, *, at_once: bool) -> None:
@@ -158,7 +160,7 @@ class Term:
         for entry in entries:
             self._meet(entry)
         for entry in entries:
-            self.hands.touch(entry.uid)
+            self.executor.touch(entry.uid)
         log.info("%d jobs on record, recipe %s", len(entries), self._settings.recipe)
 
     def _meet(self, entry: Entry) -> None:
@@ -174,7 +176,7 @@ class Term:
     async def _end(self) -> None:
         if self._wake is not None:
             self._wake.cancel()
-        await self.hands.close()
+        await self.executor.close()
         self.agents.close()
         await self.book.close()
 
@@ -199,7 +201,7 @@ class Term:
     def _open_queue(self, queue: QueueId) -> None:
         """Where users have a cap, each has a queue of that size."""
         if queue not in self.brain.state.tree:
-            limit = self.customs.user_slots
+            limit = self.limits.user_slots
             self._deliver(QueueChanged(self.now(), Queue(id=queue, limit_gpus=limit)))
 
     def _take(self, instruction: Instruction) -> None:
@@ -216,7 +218,7 @@ class Term:
     def _touch(self, job: JobId) -> None:
         entry = self.book.named(job)
         if entry is not None:
-            self.hands.touch(entry.uid)
+            self.executor.touch(entry.uid)
 
     def _wake_at(self, at: float) -> None:
         if self._wake is not None:
@@ -230,14 +232,15 @@ class Term:
         self.report(Tick(max(self.now(), at)))
 
     def _answer(self, probe: Probe) -> None:
-        """Nobody answered an instruction yet: the hands are at it."""
+        """Nobody answered an instruction yet: the executor is at it."""
         belief = self._belief(probe.job)
         self._touch(probe.job)
         if belief.epoch == probe.epoch and belief.state in (State.STARTING, State.STOPPING):
             phase = Phase.STARTING if belief.state is State.STARTING else Phase.STOPPING
             self.report(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
 
-    # --- what the hands and the clerk see -------------------------------------------------------
+    # --- what the executor and the status writer see
+    # -------------------------------------------------------
 
     def look(self, entry: Entry, note: Note) -> Look:
         found, fault = self.asked(entry)
@@ -250,7 +253,7 @@ class Term:
             entry=entry,
             job=found.job if found else None,
             fault=fault,
-            agent=self.sight(entry),
+            agent=self.observe(entry),
             belief=self._belief(entry.id),
             note=note,
             now=self.now(),
@@ -263,7 +266,7 @@ class Term:
         found = self._asked.get(entry.uid)
         if found is None:
             try:
-                found = asked(entry, self.machine, self.customs), ""
+                found = asked(entry, self.machine, self.limits), ""
             except SpecError as error:
                 found = None, str(error)
             self._asked[entry.uid] = found
@@ -275,7 +278,7 @@ class Term:
         most = {entry.uid: one.job.width.max_gpus for entry, one in found if one is not None}
         self.ledger.look(self.now(), len(self.machine.slots), demands_of(self.book, most))
 
-    def sight(self, entry: Entry) -> AgentSight:
+    def observe(self, entry: Entry) -> ObservedAgent:
         return self.agents.look(entry)
 
     def past(self, entry: Entry) -> Past | None:
@@ -283,7 +286,7 @@ class Term:
 
     def slots(self) -> tuple[int, ...]:
         """Those that nobody else uses."""
-        taken = self.lookout.devices
+        taken = self.foreign_watch.devices
         return tuple(slot for slot in self.machine.slots if slot not in taken)
 
     def now(self) -> float:
@@ -313,20 +316,20 @@ class Term:
         if entry.state.final:
             self._asked.pop(entry.uid, None)
             self._whys.pop(entry.id, None)
-            self.clerk.forget(entry.uid)
-        self.hands.touch(entry.uid)
+            self.status_writer.forget(entry.uid)
+        self.executor.touch(entry.uid)
 
     def _node_changed(self) -> None:
         """It is as large as what others leave of it, and takes nobody while the disk is low."""
-        node = self.machine.node_without(self.lookout.free()).with_cordon(bool(self.room.low))
+        node = self.machine.node_without(self.foreign_watch.free()).with_cordon(bool(self.room.low))
         if self._leaving is None:
             self.report(NodeChanged(self.now(), node))
 
     def _agent_changed(self, uid: str) -> None:
         entry = self.book.get(uid)
         if entry is not None:
-            self.clerk.heard(entry)
-            self.hands.touch(uid)
+            self.status_writer.heard(entry)
+            self.executor.touch(uid)
         self._told()
 
 

@@ -24,28 +24,28 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import DataLoader, IterableDataset
 
 from weft.model.errors import SpecError
-from weft.train.communication import (
+from weft.train.data.loader import Loader, MicroBatch, Samples
+from weft.train.data.loader_processes import Collate, ProcessOptions
+from weft.train.data.taken_over import taken_over
+from weft.train.figures import Figure, as_tensor, mean_of
+from weft.train.gradients.communication import (
     Communication,
     communication_of,
     reduction_by,
     refuse_wrapped,
 )
-from weft.train.contact import find_contact
-from weft.train.figures import Figure, as_tensor, mean_of
-from weft.train.level import Level
-from weft.train.loader import Loader, MicroBatch, Samples
-from weft.train.loader_processes import Collate, ProcessOptions
-from weft.train.plan import sharded
-from weft.train.run import log_dir, run_id, tell_trackers
-from weft.train.scaling import hold_back, is_asked_by_scaler
-from weft.train.session import Session
-from weft.train.state import StateBook
-from weft.train.taken_over import taken_over
-from weft.train.torch_group import (
+from weft.train.gradients.level import Level
+from weft.train.gradients.scaling import hold_back, is_asked_by_scaler
+from weft.train.groups.plan import sharded
+from weft.train.groups.torch_group import (
     answer_with_a_word,
     refuse_own_group,
     refuse_sync_batch_norm,
 )
+from weft.train.membership.contact import find_contact
+from weft.train.run import log_dir, run_id, tell_trackers
+from weft.train.session import Session
+from weft.train.state.book import StateBook
 
 __all__ = [
     "backward",
@@ -159,7 +159,7 @@ def loader(  # noqa: PLR0913 - what is said of the data, by name
     fixed: bool = False,
     **options: Unpack[ProcessOptions],
 ) -> Loader:
-    """The samples of a run, each exactly once per pass for any width (see `weft.train.loader`).
+    """The samples of a run, each exactly once per pass for any width (`weft.train.data.loader`).
 
     `num_workers` processes, `pin_memory` and the like are those of torch's DataLoader.
     """
@@ -352,9 +352,9 @@ def _hold_back_schedule(session: Session, scheduler: LRScheduler) -> None:
         if not session.stepped:
             return
         if follows and arguments:
-            arguments = (session.common_mean(_number(arguments[0])), *arguments[1:])
+            arguments = (session.figures.common_mean(_number(arguments[0])), *arguments[1:])
         elif follows and "metrics" in named:
-            named["metrics"] = session.common_mean(_number(named["metrics"]))
+            named["metrics"] = session.figures.common_mean(_number(named["metrics"]))
         advance(*arguments, **named)
 
     scheduler.step = scheduler_step  # type: ignore[method-assign]

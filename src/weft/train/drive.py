@@ -17,7 +17,7 @@ from typing import Final, cast
 import torch
 from torch import Tensor
 
-from weft.train.loader import Loader, MicroBatch
+from weft.train.data.loader import Loader, MicroBatch
 from weft.train.session import Session
 
 TORCHRUN: Final = (
@@ -72,7 +72,7 @@ class Drive:
             if micro.warmup:
                 self.session.optimizer_step()
                 continue
-            if share := self.session._factor:
+            if share := self.session.loss_factor:
                 total, weight = total.to(loss.device) + loss * share, weight + share
             if micro.last:
                 return total / weight if weight else torch.zeros_like(loss)

@@ -20,10 +20,11 @@ from torch import Tensor
 from weft.agent.messages import NOWHERE
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import SpecError
-from weft.train.ending import end_swiftly
-from weft.train.member import Member, Result
+from weft.train.groups.store_gather import StoreGather
+from weft.train.membership.ending import end_swiftly
+from weft.train.membership.member import Member, Result
+from weft.train.open_micro_batch import OpenMicroBatch
 from weft.train.stages import Stage
-from weft.train.store_gather import StoreGather
 
 Figure = TypeVar("Figure", Tensor, float)
 LOOK_SECONDS: Final = 0.2
@@ -33,8 +34,8 @@ BEHIND_SECONDS: Final = 600.0  # that members of an evaluation behind a loop may
 class Figures:
     """Of one session: who is met, under which name, and for how long."""
 
-    def __init__(self, member: Member) -> None:
-        self._member = member
+    def __init__(self, member: Member, hand: OpenMicroBatch) -> None:
+        self._member, self._hand = member, hand
         self._exchange: StoreGather | None = None
         self._met = (-1, -1, 0)  # the loop, the step, and how often they have met since
         self._workers: tuple[int, ...] = ()
@@ -52,8 +53,20 @@ class Figures:
         """Newcomers of an epoch that has just begun are not here; without any step all are."""
         self._workers, self.asked = self._workers or tuple(members), False
 
-    def gather(self, value: Tensor, *, who: str, within: bool) -> list[Tensor]:
-        """What each of them has, in the order of their ranks; `within` a loop or behind it."""
+    def common_mean(self, figure: float) -> float:
+        """The mean of what each member found in its samples; behind a loop, of what each says."""
+        weight = self._hand.share_weight if self._hand.micro is not None else 1.0
+        return mean_of(figure, weight, lambda mine: self.gather(mine, "mean"))
+
+    def gather(self, value: Tensor, who: str) -> list[Tensor]:
+        """What each member has of it, in the order of their ranks."""
+        micro = self._hand.micro
+        if micro is not None and micro.warmup:
+            return [value]
+        return self._gathered(value, who, within=micro is not None)
+
+    def _gathered(self, value: Tensor, who: str, *, within: bool) -> list[Tensor]:
+        """`within` a loop or behind it."""
         member = self._member
         if member.contact is None or len(self._workers) == 1:
             return [value]

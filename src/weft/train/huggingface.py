@@ -28,11 +28,11 @@ from torch.utils.data import SequentialSampler
 
 from weft.model.errors import SpecError
 from weft.train import api
-from weft.train.communication import Communication
+from weft.train.data.loader import Loader, MicroBatch
+from weft.train.data.loader_processes import ProcessOptions
 from weft.train.drive import Drive, be_alone, first_at_the_start, in_a_world
-from weft.train.level import Level
-from weft.train.loader import Loader, MicroBatch
-from weft.train.loader_processes import ProcessOptions
+from weft.train.gradients.communication import Communication
+from weft.train.gradients.level import Level
 
 be_alone()
 

@@ -27,10 +27,10 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from weft.model.errors import SpecError
 from weft.train import api
-from weft.train.communication import Communication
+from weft.train.data.loader import Loader, MicroBatch
 from weft.train.drive import Drive, be_alone, first_at_the_start
-from weft.train.level import Level
-from weft.train.loader import Loader, MicroBatch
+from weft.train.gradients.communication import Communication
+from weft.train.gradients.level import Level
 
 be_alone()
 

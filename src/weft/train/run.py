@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from weft.agent.tracking import ID_BYTES, for_trackers
+from weft.agent.workers.tracking import ID_BYTES, for_trackers
 
 RUNS: Final = "runs"  # where TensorBoard's own writer puts them
 

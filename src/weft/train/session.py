@@ -4,58 +4,41 @@ A step is: take the samples that are this worker's by its place in the epoch, co
 gradients with the others, vote, apply. Nothing is applied unless everyone voted for it, so a step
 is either committed on all members or on none; the one that hears no result asks the agent, who
 knows from the others. Switches happen between steps, all at the same one, because the flag that
-announces them travels with the gradients: see `weft.train.member` for how, and
-`weft.agent.coordinator` for the other side.
+announces them travels with the gradients: see `weft.train.membership.member` for how, and
+`weft.agent.coordination.coordinator` for the other side.
 """
 
 import atexit
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
 
-import torch
 from torch import Tensor
 
 from weft.agent.messages import NOWHERE, STATELESS, Farewell, Leaving, Pulse
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.crash import passing
-from weft.model.errors import SpecError
-from weft.train.contact import Contact
-from weft.train.ending import end_swiftly
-from weft.train.figures import Figures, mean_of
-from weft.train.group import Alone
-from weft.train.loader import Loader, MicroBatch
-from weft.train.loops import Loops
-from weft.train.member import Member, Result
-from weft.train.pristine import Pristine
-from weft.train.protocol import Border
-from weft.train.reducer import Reduction
-from weft.train.sample_post import Gone
-from weft.train.saving import Saving
-from weft.train.split import Share, fixed_shares, shares
+from weft.train.data.loader import Loader, MicroBatch
+from weft.train.data.loops import Loops, check_that_it_ends
+from weft.train.data.reading import Position, Reading, seed_chance
+from weft.train.data.sample_post import Gone
+from weft.train.data.split import Share
+from weft.train.data.stream_place import StreamPlace
+from weft.train.data.stream_sharing import StreamSharing
+from weft.train.figures import Figures
+from weft.train.gradients.backward import BackwardPass
+from weft.train.gradients.reducer import Reduction
+from weft.train.gradients.word import Flag
+from weft.train.groups.group import Alone
+from weft.train.membership.contact import Contact
+from weft.train.membership.ending import end_swiftly
+from weft.train.membership.member import Member, Result
+from weft.train.membership.protocol import Border
+from weft.train.open_micro_batch import OpenMicroBatch
 from weft.train.stages import Stage
-from weft.train.state import StateBook
-from weft.train.stream_sharing import StreamSharing
-from weft.train.word import Flag
-
-POINTS: Final = (  # of one step in their order, at each of which a process may die
-    "step-opened",
-    "batch-fetched",
-    "before-backward",
-    "bucket-sent",
-    "after-backward",
-    "summed",
-    "before-vote",
-    "vote-cast",
-    "voted",
-    "applied",
-    "committed",
-    "step-closed",
-)
-BORDER_POINTS: Final = ("before-snapshot", "snapshot-taken", "before-switch", "switched")
+from weft.train.state.book import StateBook
+from weft.train.state.pristine import Pristine
+from weft.train.state.saving import Saving
 
 
 class Session(Member):
@@ -73,29 +56,23 @@ class Session(Member):
         self._loops = Loops()
         self._behind = False  # whether the script is behind a loop of which it has seen the end
         self._asked: int | None = 0  # steps in all that the present loop was asked for
-        self._sharing: StreamSharing | None = None
-        self._streaming: Loader | None = None  # where the present loop reads a stream
-        self._learnt: object = None  # what its loader was last told of where it stands
+        self._stream = StreamPlace(book, self._loops)
+        self._open = OpenMicroBatch()
         super().__init__(contact, book, reduction)
         if contact is not None:
-            self._sharing = StreamSharing(contact, self._is_halted)
+            self._stream.share(StreamSharing(contact, self._is_halted))
+        self._backward = BackwardPass(reduction, self.stages, self._open, self._hand_over)
         self.logical = logical
         self._apply = apply
-        self._micro: MicroBatch | None = None
-        self._share_weight = 0.0
         self._void = False  # whether the present step counts without moving anything
         self.scaled = False  # whether a scaler of gradients is known
         self.scheduled = False  # whether a scheduler is
-        self._factor = 0.0  # what the present loss is multiplied by
-        self._part = 0
         self._serial = False
         self._idle = False  # whether this worker has no part in the present step
-        self._backward_done = False
         self._computed = False  # whether anything was put into the present step
-        self._warm_batch: MicroBatch | None = None
         self._turn_epoch = 0
         self._saving = self._made_saving()
-        self._figures = Figures(self)
+        self.figures = Figures(self, self._open)
         if contact is not None:
             atexit.register(self._close_groups)
 
@@ -111,17 +88,18 @@ class Session(Member):
 
         Without a total it is until the loader's present pass is over.
         """
-        self._check_no_step_is_open()
-        _check_that_it_ends(loader, total)
+        self._open.check_no_step_is_open(is_open=self.is_open)
+        check_that_it_ends(loader, total)
         number = self._loops.enter(loader)
         self._behind = False
-        self._figures.enter_loop()
+        self.figures.enter_loop()
         if self._is_over(number):
             return
         self._loader, self._asked, self._global_batch = loader, total, loader.global_batch
         self._total = total or 0
-        self._warm_batch = None
-        _hear_terminate(self)
+        self._reading = Reading(loader, self.logical)
+        if self._control is not None:
+            self._control.hear_terminate()
         try:
             yield from self._begin_loop(number)
             while self._goes_on(number):
@@ -145,7 +123,7 @@ class Session(Member):
         elif self._control is not None:
             yield from self._warm_up()
         if self._has_state and self.book.progress.loop < number:
-            self._check_that_steps_are_left(self._total)
+            self._loops.check_that_steps_are_left(self._total, self.step)
             self.book.progress = self.book.progress.in_next_loop()
 
     def _goes_on(self, number: int) -> bool:
@@ -175,9 +153,9 @@ class Session(Member):
         """
         if self.result is Result.OPEN:
             self._take_back_the_step()
-        self._micro = None
+        self._open.micro = None
         self._behind = self.book.progress.loop == self._loops.number  # or the others are ahead
-        self._figures.leave_loop(self._groups.members)
+        self.figures.leave_loop(self._groups.members)
         self._save()
         if left:
             self.book.progress = self.book.progress.left_early()
@@ -216,64 +194,20 @@ class Session(Member):
 
     def backward(self, loss: Tensor, weight: float | None = None) -> None:
         """The backward pass of one micro-batch; on the last one of a step also the sum."""
-        micro = self._open_micro("weft.backward")
-        self._check_backward_is_new()
-        self._factor = self.reduction.weighing.factor(self._share_weight, weight)
+        hand = self._open
+        micro = hand.asked_by("weft.backward")
+        self.reduction.gradients.check()
+        hand.check_backward_is_new()
+        hand.factor = self.reduction.weighing.factor(hand.share_weight, weight)
         self._computed = True
         passing("before-backward")
         raised = self._raised() if micro.last else frozenset()
         if self._idle:
-            self._compute_nothing(loss, raised)
+            self._backward.compute_nothing(loss, raised, shard=self._groups.shard)
         else:
-            self._compute(loss, micro, raised)
+            self._backward.compute(loss, micro, raised, shard=self._groups.shard)
         passing("summed")
-        self._backward_done = True
-
-    def _compute(self, loss: Tensor, micro: MicroBatch, raised: frozenset[Flag]) -> None:
-        self.stages.enter(Stage.BACKWARD)
-        self.reduction.before_backward(last=micro.last, raised=raised)
-        if self._counts(loss):
-            self.reduction.backward(loss * (self._factor * self._groups.shard))
-        passing("after-backward")
-        self.stages.enter(Stage.COMM_EXPOSED)
-        if micro.last and not self._handed_over():
-            return
-        self.reduction.after_backward(
-            last=micro.last,
-            weight=self._share_weight,
-            part=self._part // max(micro.samples, 1),
-        )
-
-    def _counts(self, loss: Tensor) -> bool:
-        """A mean over nothing is no number, and no weight makes it one: it is left out.
-
-        Those who hold a model together cannot leave anything out.
-        """
-        if self._groups.shard > 1 and not self._factor and not loss.isfinite().all():
-            raise SpecError(
-                "a micro-batch without weight has no loss",
-                hint="with --shard let the loss be a number, or each micro-batch have a token",
-            )
-        return self._groups.shard > 1 or self._factor > 0
-
-    def _compute_nothing(self, loss: Tensor, raised: frozenset[Flag]) -> None:
-        """For who has no samples in this step, alone or with its whole replica."""
-        if self._groups.shard > 1:  # what a replica gathers in the forward pass it gives back
-            self.reduction.gradients.expecting = True
-            (loss * 0.0).backward()  # type: ignore[no-untyped-call]
-        self.stages.enter(Stage.COMM_EXPOSED)
-        if self._handed_over():
-            self.reduction.contribute_nothing(raised)
-
-    def _handed_over(self) -> bool:
-        """A newcomer's buffers come with the state, and only then from the sum of the step."""
-        try:
-            self._hand_over()
-        except Exception as error:
-            self.reduction.failure = error
-            self.reduction.gradients.expecting = False
-            return False
-        return True
+        hand.backward_done = True
 
     @property
     def is_open(self) -> bool:
@@ -281,10 +215,20 @@ class Session(Member):
         return self.result is Result.OPEN
 
     @property
+    def share_weight(self) -> float:
+        """The part that the present micro-batch is of the batch; none where it stands in."""
+        return self._open.share_weight
+
+    @property
+    def loss_factor(self) -> float:
+        """What the present loss is multiplied by."""
+        return self._open.factor
+
+    @property
     def has_sum(self) -> bool:
         """Whether the gradients to be seen are those of all workers, in a step that is open."""
-        micro = self._micro
-        summed = micro is not None and micro.last and self._backward_done
+        micro = self._open.micro
+        summed = micro is not None and micro.last and self._open.backward_done
         return summed and self.is_open and self.reduction.failure is None
 
     def optimizer_step(self, *, void: bool = False) -> bool:
@@ -293,12 +237,9 @@ class Session(Member):
         A step that is void counts like others, and moves nothing.
         """
         self._void = void
-        micro = self._open_micro("opt.step")
+        micro = self._open.asked_by("opt.step")
         self.reduction.gradients.check()
-        if not self._backward_done:
-            raise SpecError("opt.step() before weft.backward(loss)", hint="see docs/training.md")
-        if self.result is not Result.OPEN:
-            raise SpecError("opt.step() twice in one micro-batch", hint="call it once")
+        self._open.check_step_is_due(is_open=self.is_open)
         if micro.warmup:
             self._apply_if_sound()
             self.result = Result.COMMITTED
@@ -315,31 +256,21 @@ class Session(Member):
 
         Behind a loop: whether this worker was there at its end, and has not passed through it.
         """
-        if self._micro is None:
+        micro = self._open.micro
+        if micro is None:
             return self._behind
-        if self.committed == STATELESS and not self._micro.warmup:
+        if self.committed == STATELESS and not micro.warmup:
             return False  # a newcomer whose state is on its way yet
         return self.result is Result.COMMITTED
 
     def gather(self, value: Tensor, who: str) -> list[Tensor]:
         """What each member has of it; by whom it is asked for is told where that is refused."""
-        self._figures.check(who, stepped=self.stepped)
-        return self._gathered(value, who)
-
-    def common_mean(self, figure: float) -> float:
-        """The mean of what each member found in its samples; behind a loop, of what each says."""
-        weight = self._share_weight if self._micro is not None else 1.0
-        return mean_of(figure, weight, lambda mine: self._gathered(mine, "mean"))
-
-    def _gathered(self, value: Tensor, who: str) -> list[Tensor]:
-        micro = self._micro
-        if micro is not None and micro.warmup:
-            return [value]
-        return self._figures.gather(value, who=who, within=micro is not None)
+        self.figures.check(who, stepped=self.stepped)
+        return self.figures.gather(value, who)
 
     def asked_stepped(self) -> bool:
         """The same, asked by the script."""
-        self._figures.asked = True
+        self.figures.asked = True
         return self.stepped
 
     @property
@@ -354,19 +285,21 @@ class Session(Member):
         self.result = Result.OPEN
         self._computed = False
         self._turn_epoch = self._groups.epoch
-        self._figures.new_step(self._groups.members)
+        self.figures.new_step(self._groups.members)
         self.stages.enter(Stage.IDLE)
         self._serial = self.stages.calibrating(self.step)
         self.reduction.open(self._groups.gradients, self._groups.votes)
         self._begin_handover()
         self.reduction.overlap = not self._serial and not self._handover.under_way
         passing("step-opened")
-        self._arrange_stream()
-        mine = self._shares(self.step)
+        part, members = self._protocol, self._groups.members
+        self._stream.arrange(self._loader, part.epoch, members, part.sharers)
+        number = self._loops.read(self.book.progress)
+        mine = self._reading.shares(number, self._position)
         self._idle = not mine
-        for number, share in enumerate(mine):
+        for place, share in enumerate(mine):
             self.stages.enter(Stage.DATA_WAIT)
-            self._expect(mine[number:])
+            self._expect(mine[place:], number)
             try:
                 micro = self._fetched(share)
             except Gone as error:
@@ -375,51 +308,23 @@ class Session(Member):
         if not mine:
             yield from self._hand_out(self._stand_in(last=True), 0, 0)
 
-    def _arrange_stream(self) -> None:
-        """Whoever has the state may read, the first of them does."""
-        self._streaming = self._loader if self._loader.is_stream else None
-        self._learn_where_it_stands()
-        if self._sharing is not None:
-            part, loop = self._protocol, self.book.progress.loop
-            donors = [member for member in self._groups.members if member in part.sharers]
-            others = [member for member in self._groups.members if member not in donors]
-            self._sharing.arrange(self._loader, part.epoch, loop, (*donors, *others))
-
-    def _learn_where_it_stands(self) -> None:
-        """What came with the state, if the stream tells its own."""
-        if self._streaming is None:
-            return
-        told = self.book.streams.get(str(self._loops.first(self._streaming)))
-        if told is not self._learnt:
-            self._learnt = told
-            self._streaming.learn(told)
-
-    def _note_where_it_stands(self) -> None:
-        """For whoever gets the state: where the samples of the next step begin."""
-        loader = self._streaming
-        if loader is None:
-            return
-        mark = loader.mark(self._loops.read(self.book.progress) * loader.global_batch)
-        if mark is not None:
-            self.book.streams[str(self._loops.first(loader))] = list(mark)
-
     def _begin_handover(self, *, whole: bool = False) -> None:
         if self._protocol.joiners:
-            self._note_where_it_stands()
+            self._stream.note()
         super()._begin_handover(whole=whole)
 
     def _pulse(self) -> Pulse:
         """A stream that is read up to where the job stands does not hang, however long it takes."""
         pulse = super()._pulse()
-        if pulse.section != Stage.DATA_WAIT.value or self._streaming is None:
+        if pulse.section != Stage.DATA_WAIT.value:
             return pulse
-        still = time.monotonic() - self._streaming.moved_seconds()
-        return replace(pulse, section_seconds=min(pulse.section_seconds, still))
+        return replace(
+            pulse, section_seconds=min(pulse.section_seconds, self._stream.still_seconds())
+        )
 
     def _cut(self, epoch: int) -> None:
         super()._cut(epoch)
-        if self._sharing is not None:
-            self._sharing.cut()
+        self._stream.cut()
 
     def _fetched(self, share: Share) -> MicroBatch:
         if not share.samples:
@@ -427,61 +332,32 @@ class Session(Member):
         return replace(self._loader.fetch(share), step=self.step)
 
     def _hand_out(self, micro: MicroBatch, start: int, samples: int) -> Iterator[MicroBatch]:
-        self._micro, self._backward_done, self._figures.asked = micro, False, False
-        self._share_weight = samples / self._global_batch
-        self._part = start % self._global_batch
-        _seed(self._loader.seed, micro.step, self._part)
+        self.figures.asked = False
+        self._open.hand_out(micro, start, samples, self._global_batch)
+        seed_chance(self._loader.seed, micro.step, self._open.part)
         passing("batch-fetched")
         self.stages.enter(Stage.FORWARD)
         yield micro
-        self._micro = None
-        if not self._backward_done:
-            raise SpecError(
-                "the loop's body did not call weft.backward(loss)",
-                hint="call it once for each micro-batch, then opt.step(); "
-                "what is to count for nothing has weight=0",
-            )
-        if micro.last and self.result is Result.OPEN:
-            raise SpecError("the loop's body did not call opt.step()", hint="once per micro-batch")
+        self._open.take_back(stepped=not self.is_open)
 
-    def _shares(self, step: int) -> tuple[Share, ...]:
-        """This worker's part of a step; newcomers have none in their first."""
-        replicas = self._donors
+    @property
+    def _position(self) -> Position | None:
+        """This worker's place among those that bring samples; newcomers have none at first."""
+        replicas, shard = self._donors, self._groups.shard
         if self._groups.replica not in replicas:
-            return ()
-        place, units = replicas.index(self._groups.replica), len(replicas)
-        shard, within = self._groups.shard, self.rank % self._groups.shard
-        number = self._loops.read(self.book.progress) + step - self.step
-        return self._cut_up(number, units * shard, place * shard + within, shard)
+            return None
+        place, within = replicas.index(self._groups.replica), self.rank % shard
+        return Position(len(replicas) * shard, place * shard + within, shard)
 
-    def _cut_up(self, step: int, workers: int, rank: int, together: int) -> tuple[Share, ...]:
-        """What one of so many has of a step of the loader."""
-        batch, micro = self._global_batch, self._loader.micro
-        if self._loader.fixed and micro is not None and self.logical is None:
-            return fixed_shares(step, batch, workers, rank, micro, together)
-        return shares(step, batch, workers, rank, micro, self.logical, together)
-
-    def _expect(self, rest: tuple[Share, ...]) -> None:
+    def _expect(self, rest: tuple[Share, ...], number: int) -> None:
         """What is wanted now and will be next, if nothing changes."""
         if self._serial:
             return
-        wanted, reach = [share for share in rest if share.samples], self._loader.reach
-        beyond = min(self.step + 1 + reach, self._total)
-        for step in range(self.step + 1, beyond if not self._protocol.fresh else 0):
-            if len(wanted) > reach > 1:
-                break
-            wanted += [share for share in self._shares(step) if share.samples]
-        self._loader.expect(wanted)
+        left = 0 if self._protocol.fresh else self._total - self.step
+        self._reading.expect(rest, range(number + 1, number + left), self._position)
 
     def _stand_in(self, *, last: bool) -> MicroBatch:
-        """For a worker without samples in this step: something to run the loop's body on."""
-        if self._warm_batch is None:
-            self._warm_batch = self._loader.fetch(self._first_share(self.width))
-        return replace(self._warm_batch, step=self.step, last=last, warmup=False)
-
-    def _first_share(self, width: int) -> Share:
-        """As large a micro-batch as this worker will see, for what only has to run."""
-        return self._cut_up(0, min(width, self._global_batch), 0, 1)[0]
+        return self._reading.stand_in(self.step, self.width, last=last)
 
     def _raised(self) -> frozenset[Flag]:
         part = self._protocol
@@ -515,12 +391,12 @@ class Session(Member):
         passing("applied")
         self.result = Result.COMMITTED
         now = time.monotonic()
-        deeds = self._protocol.commit(self._paused_seconds(now))
+        actions = self._protocol.commit(self._paused_seconds(now))
         if self.committed > STATELESS:  # else a part of the state is on its way yet
             self.book.progress = self.book.progress.stepped()
             self._trained = now, self.width
         if self._control is not None:
-            self._control.carry_out(deeds)
+            self._control.carry_out(actions)
         passing("committed")
 
     def _apply_if_sound(self) -> None:
@@ -568,9 +444,7 @@ class Session(Member):
         began = time.monotonic()
         if control.welcome.warm:
             self._pristine = Pristine(self.book)
-            first = self._first_share(control.welcome.width)
-            batch = self._loader.fetch(first, warmup=True)
-            self._warm_batch = batch
+            batch = self._reading.warm(control.welcome.width)
             self.result, self._idle = Result.OPEN, False
             self.reduction.open(Alone(), Alone())
             yield from self._hand_out(replace(batch, last=True), 0, self._global_batch)
@@ -585,7 +459,7 @@ class Session(Member):
         if self._saving is None:
             return
         self.stages.enter(Stage.CKPT_BLOCK)
-        self._note_where_it_stands()
+        self._stream.note()
         self._saving.save(self._groups, self._protocol.sharers, self.committed, self.cursor)
         self.stages.enter(Stage.IDLE)
 
@@ -613,68 +487,8 @@ class Session(Member):
 
     # --------------------------------------------------------------------- what is refused
 
-    def _check_backward_is_new(self) -> None:
-        """A second sum of a step would find the first one in the gradients."""
-        self.reduction.gradients.check()
-        if self._backward_done:
-            raise SpecError(
-                "weft.backward() twice in one micro-batch",
-                hint="add the losses up: weft.backward(first + second)",
-            )
-
-    def _check_no_step_is_open(self) -> None:
-        if self._micro is not None and self.result is Result.OPEN:
-            raise SpecError(
-                "weft.steps() within a step of another loop",
-                hint="call opt.step() first, and have one loop at a time",
-            )
-
-    def _check_that_steps_are_left(self, total: int) -> None:
-        """A loop that would silently do nothing is a mistake."""
-        if 0 < total <= self.step:
-            raise SpecError(
-                f"weft.steps(total={total}) has nothing to do: {self.step} steps are done",
-                hint="total counts the steps of all loops together: "
-                f"write total={self.step + total} for {total} more",
-            )
-
     def _check_not_ahead(self, number: int) -> None:
         """A worker that came to join others who have been lost: its script cannot go back."""
         if self._has_state and number > self.book.progress.loop:
             end_swiftly(INFRASTRUCTURE)
             raise SystemExit(INFRASTRUCTURE)
-
-    def _open_micro(self, who: str) -> MicroBatch:
-        if self._micro is None:
-            raise SpecError(
-                f"{who}() outside of the loop", hint="call it inside `for mb in weft.steps(...)`"
-            )
-        return self._micro
-
-
-def _check_that_it_ends(loader: Loader, total: int | None) -> None:
-    if total is None and loader.steps_per_epoch is None:
-        raise SpecError(
-            "a pass over a stream has no length that is known",
-            hint="write weft.steps(loader, total=...)",
-        )
-
-
-def _seed(seed: int, step: int, part: int) -> None:
-    """Chance in a micro-batch depends on its place in the run and on nothing else."""
-    drawn = (seed * 1_000_003 + step) * 1_000_033 + part & 0x7FFF_FFFF_FFFF_FFFF
-    torch.default_generator.manual_seed(drawn)  # a hundred times faster than torch.manual_seed
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.manual_seed_all(drawn)
-
-
-def _hear_terminate(session: Session) -> None:
-    """SIGTERM only raises a flag: all leave together at the next border."""
-    control = session._control
-    if control is None or threading.current_thread() is not threading.main_thread():
-        return
-
-    def raise_flag(number: int, frame: object) -> None:
-        control.part.drain = True
-
-    signal.signal(signal.SIGTERM, raise_flag)

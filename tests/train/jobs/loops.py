@@ -75,7 +75,7 @@ def one_loop(number: int) -> None:
             return
         weft.backward(nn.functional.mse_loss(model(mb.x), mb.y))
         pause(options.pause)
-        took = [] if mb.warmup or not session._share_weight else list(mb.ids)
+        took = [] if mb.warmup or not session.share_weight else list(mb.ids)
         write(took=took, of=mb.step, epoch=session._turn_epoch)
         opt.step()
         opt.zero_grad()

@@ -17,8 +17,9 @@ from torch.utils.data import Dataset, IterableDataset
 import weft
 from tests.train.dawdling import DAWDLING
 from weft import crash
-from weft.train import backend, transfer
 from weft.train.api import current
+from weft.train.groups import backend
+from weft.train.membership import transfer
 
 worker = os.environ.get("WEFT_WORKER", "alone")
 crash._PLAN.__init__(os.environ.get(f"CRASH_{worker}", ""))  # type: ignore[misc]
@@ -206,7 +207,7 @@ write(began=os.getpid())
 watch = Watch() if options.watch else None
 for mb in weft.steps(loader, total=options.total):
     session = current()
-    idle = mb.warmup or not session._share_weight
+    idle = mb.warmup or not session.share_weight
     epoch = session._turn_epoch
     if not mb.warmup:
         misbehave(mb.step)

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 
 import weft
 from weft.train.api import current
-from weft.train.loader import MicroBatch
+from weft.train.data.loader import MicroBatch
 
 kind, pause = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
 folder = Path(os.environ.get("WEFT_TEST_OUT", "."))

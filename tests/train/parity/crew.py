@@ -20,12 +20,12 @@ import torch.distributed as dist
 from tests.train.parity import elastic
 from tests.train.parity.feature import short
 from tests.train.parity.features import FEATURES
-from weft.train import member
-from weft.train.backend import gloo
-from weft.train.connections import Connections
-from weft.train.contact import LOCALHOST
-from weft.train.group import BackendGroup, EpochGroups
-from weft.train.protocol import Part
+from weft.train.groups.backend import gloo
+from weft.train.groups.connections import Connections
+from weft.train.groups.group import BackendGroup, EpochGroups
+from weft.train.membership import member
+from weft.train.membership.contact import LOCALHOST
+from weft.train.membership.protocol import Part
 
 WIDTH: Final = 3
 PATIENCE: Final = timedelta(seconds=200)

@@ -17,7 +17,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 import weft
 from tests.train.parity.feature import STEPS, Feature, Live, state_of, table
 from weft.train.api import current
-from weft.train.loader import Loader
+from weft.train.data.loader import Loader
 
 
 class Stream(IterableDataset[tuple[Tensor, Tensor]]):

@@ -20,7 +20,7 @@ from tests.train.parity.feature import BATCH, WIDE, Feature, furthest, short
 from tests.train.parity.features import BY_NAME, FEATURES, ODD_SUMS
 from tests.train.parity.page import PATH, page
 from weft.model.errors import SpecError
-from weft.train.split import shares
+from weft.train.data.split import shares
 
 SCRIPT = str(Path(elastic.__file__))
 EQUAL = [one for one in FEATURES if not one.refused and not one.differs]

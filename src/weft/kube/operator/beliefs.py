@@ -4,40 +4,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from weft.brain.brain import Brain
-from weft.brain.event import Past
 from weft.brain.explain import Survey
 from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.state.brain_state import BrainState
 from weft.kube.operator.progress import Told
 from weft.kube.operator.sight import PodSight
 from weft.kube.operator.status import Standing
-from weft.kube.operator.step import Belief, Resizing
 from weft.model.ids import JobId
 from weft.model.placement import Seat
 from weft.model.reason import Reason
 from weft.model.state import State
+from weft.reconcile.belief import Belief, Resizing, past_of
 
 WAITING = (State.QUEUED, State.ADMITTED)
 HOLDER, NOBODY = "holder", "nobody"
-
-
-def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
-    """Where the job stands; `why` is what was last said about stopping it."""
-    slot = state.slot_of.get(job)
-    if slot is None:
-        closed = state.closed.get(job)
-        return Belief() if closed is None else Belief(state=closed.state)
-    where = state.state_of(slot)
-    return Belief(
-        state=where,
-        epoch=int(state.jobs.epoch[slot]),
-        assignment=state.seating.assignments[slot],
-        cancelling=where is State.STOPPING and state.after_stop[slot] is State.CANCELLED,
-        work_done=work_done(state, slot, now),
-        why=why,
-        live=bool(state.jobs.live[slot]),
-        resizing=_resizing(state, slot),
-    )
 
 
 def is_counted(state: BrainState, pod: PodSight) -> bool | None:
@@ -57,21 +37,6 @@ def _has_seat(seats: Sequence[Seat], number: int) -> bool:
     if number < len(seats) and seats[number].number == number:
         return True
     return any(seat.number == number for seat in seats)
-
-
-def work_done(state: BrainState, slot: int, now: float) -> float:
-    """Work up to now: what is settled, and what has been done since at the present speed."""
-    jobs = state.jobs
-    since = max(now - float(jobs.mark[slot]), 0.0)
-    return float(jobs.work_done[slot]) + float(jobs.speed[slot]) * since
-
-
-def _resizing(state: BrainState, slot: int) -> Resizing | None:
-    under_way = state.seating.resizes.get(slot)
-    if under_way is None or state.state_of(slot) is not State.RESIZING:
-        return None
-    target = under_way.target.placement
-    return Resizing(int(state.jobs.serial[slot]), under_way.before, target)
 
 
 def why_of(instruction: Start | Stop | Preempt | Resize) -> str:
@@ -120,26 +85,6 @@ def standing_of(
         work=told.work if told else None,
         metrics=told.metrics if told else None,
         live=told.live if told and told.epoch == epoch else None,
-    )
-
-
-def past_of(brain: Brain, job: JobId) -> Past | None:
-    """What a later brain could not know: to be written down with the job."""
-    state = brain.state
-    slot = state.slot_of.get(job)
-    if slot is None:
-        closed = state.closed.get(job)
-        if closed is None:
-            return None
-        return Past(closed.attained_gpu_seconds, closed.failures, 0, closed.preemptions)
-    jobs = state.jobs
-    running = float(jobs.gpu_rate[slot]) * max(brain.now - float(jobs.mark[slot]), 0.0)
-    return Past(
-        float(jobs.attained_gpu_seconds[slot]) + running,
-        int(jobs.failures[slot]),
-        int(jobs.refusals[slot]),
-        int(jobs.preemptions[slot]),
-        int(jobs.losses[slot]),
     )
 
 

@@ -56,6 +56,7 @@ from weft.kube.operator.step import (
 )
 from weft.kube.pods import PodMaker, WorkerSettings
 from weft.model.state import State
+from weft.reconcile.delays import Delays
 
 log = Log("hands")
 
@@ -104,7 +105,7 @@ class Hands:
         self._in_line: set[str] = set()
         self._busy: set[str] = set()
         self._notes: dict[str, Note] = {}
-        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._later = Delays(self.touch)
         self._backoffs: dict[str, Backoff] = {}
         self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._makers: dict[str, PodMaker] = {}
@@ -124,22 +125,13 @@ class Hands:
 
     def touch_at(self, key: str, delay_seconds: float) -> None:
         """Look again then, unless something happens before."""
-        loop = asyncio.get_running_loop()
-        at = loop.time() + max(delay_seconds, 0.0)
-        handle = self._later.get(key)
-        if handle is not None:
-            if handle.when() <= at:
-                return
-            handle.cancel()
-        self._later[key] = loop.call_at(at, self._touch_late, key)
+        self._later.set(key, delay_seconds)
 
     def forget(self, key: str) -> None:
         """The job is gone."""
         for kept in (self._notes, self._backoffs, self._makers):
             kept.pop(key, None)
-        handle = self._later.pop(key, None)
-        if handle is not None:
-            handle.cancel()
+        self._later.forget(key)
 
     async def run(self) -> None:
         """For ever, until cancelled or no longer leading."""
@@ -148,13 +140,7 @@ class Hands:
                 group.create_task(self._work())
 
     def stop(self) -> None:
-        for handle in self._later.values():
-            handle.cancel()
         self._later.clear()
-
-    def _touch_late(self, key: str) -> None:
-        self._later.pop(key, None)
-        self.touch(key)
 
     async def _work(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from weft.model.decision import Assignment
 from weft.model.ids import JobId
 from weft.model.placement import Placement
 from weft.model.state import State
+from weft.reconcile.belief import Belief
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,36 +30,6 @@ class Rules:
     fence_seconds: float = 60.0
     head_seconds: float = 30.0
     keep_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Resizing:
-    """A resize that the brain waits for: the seats before it, and those that are to be."""
-
-    serial: int
-    before: frozenset[int]
-    target: Placement
-
-
-@dataclass(frozen=True, slots=True)
-class Belief:
-    """What the brain thinks of a job; `state` is None where it has never heard of it.
-
-    The assignment of a job that is being resized holds both what it had and what it is to get.
-    """
-
-    state: State | None = None
-    epoch: int = 0
-    assignment: Assignment | None = None
-    cancelling: bool = False
-    work_done: float = 0.0
-    why: str = ""
-    live: bool = False
-    resizing: Resizing | None = None
-
-    @property
-    def seats(self) -> frozenset[int]:
-        return self.assignment.placement.numbers if self.assignment else frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,6 @@ from weft.kube.names import (
 )
 from weft.kube.operator import crash
 from weft.kube.operator.beliefs import (
-    belief_of,
     is_counted,
     reasons_of,
     slow_change,
@@ -79,7 +78,7 @@ from weft.kube.operator.sight import (
     see_queue,
 )
 from weft.kube.operator.status import Standing
-from weft.kube.operator.step import Belief, Look, Note, Rules, Step
+from weft.kube.operator.step import Look, Note, Rules, Step
 from weft.kube.operator.turns import Turns
 from weft.kube.operator.waitbook import WaitBook
 from weft.kube.pods import WorkerSettings
@@ -90,6 +89,7 @@ from weft.model.ids import JobId
 from weft.model.queue import QueueTree
 from weft.model.reason import Reason
 from weft.model.state import State
+from weft.reconcile.belief import Belief, belief_of
 from weft.spec.recipe import make_recipe
 
 FOREIGN_PODS = {

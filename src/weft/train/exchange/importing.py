@@ -4,7 +4,7 @@ The tensors are read straight into a slot on the target's disk, and the vault ma
 it as it does of any other: with digests, a manifest and a name that appears last. A checkpoint that
 Weft has exported comes back bit for bit. Of a foreign one only the program knows which parameter is
 the third of its optimizer, so it is kept in the names that it came with, and translated when the
-program loads it (`weft.train.adoption`).
+program loads it (`weft.train.state.adoption`).
 """
 
 import mmap
@@ -24,13 +24,13 @@ from weft.agent.checkpoint.layout import TensorRecord, pack, packed_bytes
 from weft.agent.checkpoint.slot import DATA_AT, SlotWriter, Stamp, describe, slot_path
 from weft.agent.checkpoint.vault import Run, Vault
 from weft.model.errors import SpecError
-from weft.train.adoption import KEY
 from weft.train.exchange import notes
 from weft.train.exchange.exporting import check_free
 from weft.train.exchange.foreign import Foreign, Progress, records_of, understood
 from weft.train.exchange.safetensors_files import SUFFIX, SafetensorsFiles
 from weft.train.exchange.whole import tensor_at
-from weft.train.progress import Progress as Steps
+from weft.train.state.adoption import KEY
+from weft.train.state.progress import Progress as Steps
 
 INCARNATION: Final = 0  # before any start of the job
 SLOTS: Final = ".import"

@@ -1,0 +1,117 @@
+"""The workers of one job, all that there were, and what is to be done with them.
+
+Workers are numbered as they are started and a number is never used again. Workers whose numbers
+follow each other hold one model together where a replica has several: they come and go together.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from itertools import count
+from signal import SIGKILL
+from typing import Any
+
+from weft.agent.coordination.actions import Action, Note, Send, Signal, Spawn
+from weft.agent.coordination.worker import Worker, WorkerState
+from weft.agent.messages import Members, Message
+
+
+class Roster:
+    """Who there is; orders to them are kept until they are taken."""
+
+    def __init__(self, unit: int) -> None:
+        self.unit = unit
+        self.workers: dict[int, Worker] = {}
+        self.orders: list[Action] = []
+        self.next_number = 0
+
+    def __getitem__(self, number: int) -> Worker:
+        return self.workers[number]
+
+    def taken_orders(self) -> list[Action]:
+        """What was ordered since they were taken last."""
+        orders, self.orders = self.orders, []
+        return orders
+
+    # ---------------------------------------------------------------------------- who is who
+
+    def alive(self) -> list[Worker]:
+        return [w for w in self.workers.values() if w.state is not WorkerState.EXITED]
+
+    def standing(self, state: WorkerState) -> Members:
+        """The numbers of those in that state."""
+        return tuple(w.number for w in self.workers.values() if w.state is state)
+
+    def coming(self, members: Members) -> list[Worker]:
+        """Those on their way to being members."""
+        return [
+            w
+            for w in self.workers.values()
+            if w.number not in members and (w.state.starting or w.state is WorkerState.READY)
+        ]
+
+    def answering(self, number: int) -> bool:
+        """Whether it belongs to an epoch and can be asked."""
+        return self.workers[number].state in (WorkerState.ACTIVE, WorkerState.JOINING)
+
+    def has_left(self, number: int) -> bool:
+        left = (WorkerState.LEAVING, WorkerState.EXITED, WorkerState.LOST)
+        return self.workers[number].state in left
+
+    def whole_units(self, numbers: Members) -> Members:
+        """Only those whose replica group is complete: a part of a replica trains nothing."""
+        present = Counter(number // self.unit for number in numbers)
+        return tuple(n for n in numbers if present[n // self.unit] == self.unit)
+
+    def rounded_up(self, wanted: int) -> int:
+        """In whole replicas."""
+        return -(-wanted // self.unit) * self.unit
+
+    def mates(self, number: int) -> list[Worker]:
+        """Those who hold a model together with it."""
+        first = number // self.unit * self.unit
+        numbers = (n for n in range(first, first + self.unit) if n != number)
+        return [self.workers[n] for n in numbers if n in self.workers]
+
+    def lost_its_mates(self, number: int, departed: Collection[int]) -> bool:
+        """Whoever holds a model together with one that died fails too, in the user's own code."""
+        gone = (WorkerState.LOST, WorkerState.EXITED)
+        return any(w.state in gone and w.number not in departed for w in self.mates(number))
+
+    # ------------------------------------------------------------------------------- orders
+
+    def enlist(self, width: int, now: float) -> None:
+        """One more, with the lowest rank that nobody alive has: it may stand for a device."""
+        taken = {worker.rank for worker in self.alive()}
+        rank = next(rank for rank in count() if rank not in taken)
+        number = self.next_number
+        self.next_number += 1
+        self.workers[number] = Worker(number, rank=rank, heard_seconds=now)
+        self.orders.append(Spawn(number, rank, width))
+
+    def inherit(self, workers: Iterable[Worker], next_number: int) -> None:
+        """Workers that another head has started; a number that it has used is not used again."""
+        self.workers = {worker.number: worker for worker in workers}
+        self.next_number = self.rounded_up(max([next_number, *(n + 1 for n in self.workers)]))
+
+    def tell(self, numbers: Iterable[int], message: Message) -> None:
+        """Say it to each of them, once."""
+        self.orders += [Send(number, message) for number in dict.fromkeys(numbers)]
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Let it be known outside."""
+        self.orders.append(Note(event, facts))
+
+    def signal(self, worker: Worker, number: int) -> None:
+        self.orders.append(Signal(worker.number, number))
+
+    def dismiss(self, workers: Iterable[Worker]) -> None:
+        """Let them go, unless they are going."""
+        for worker in list(workers):
+            if worker.state is not WorkerState.LEAVING:
+                self.kill(worker)
+
+    def kill(self, worker: Worker) -> None:
+        if worker.state in (WorkerState.LOST, WorkerState.EXITED):
+            return
+        worker.become(WorkerState.LOST)
+        self.signal(worker, SIGKILL)

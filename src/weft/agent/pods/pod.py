@@ -1,0 +1,80 @@
+"""The first process of a worker's pod: the head of the job on seat 0, a follower on the others.
+
+A follower may come to lead: then the same process goes on as the head, with the workers it has.
+
+Everything it needs to know stands in its environment. What it ends with is what the operator reads:
+0 finished, 143 drained, 75 the machinery, else the script's own code; and a short line in the
+container's termination log.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from weft.agent.agent import Told, exit_code_of
+from weft.agent.messages import Over
+from weft.agent.outcome import DRAINED, INFRASTRUCTURE
+from weft.agent.pods.discovery import find
+from weft.agent.pods.follower import Follower
+from weft.agent.pods.head import HeadAgent
+from weft.agent.settings import Pod, Settings, from_environment
+from weft.agent.workers.output import Echo
+from weft.agent.workers.program import starts_its_own
+from weft.model.errors import WeftError, WorldError
+
+TERMINATION_LOG: Final = "/dev/termination-log"
+MOST_WORDS: Final = 2048
+STDOUT: Final = 1
+
+
+def run_pod(command: tuple[str, ...], variables: Mapping[str, str], tell: Told) -> int:
+    """Until this seat is not needed any more; gives the exit code."""
+    try:
+        code, why = _run(from_environment(command, variables), tell)
+    except (WeftError, OSError) as error:
+        hint = getattr(error, "hint", "")
+        code, why = INFRASTRUCTURE, f"{error} (hint: {hint})" if hint else str(error)
+    tell("over", {"exit_code": code, "why": why})
+    _last_words(variables, f"{why}\n")
+    return code
+
+
+def _run(settings: Settings, tell: Told) -> tuple[int, str]:
+    pod = settings.pod
+    assert pod is not None
+    echo = Echo(STDOUT, ranks=pod.gpus > 1 and not starts_its_own(settings.command))
+    if pod.is_head:
+        conclusion = asyncio.run(HeadAgent(settings, pod, tell, echo).run())
+        return exit_code_of(conclusion), conclusion.why
+    return asyncio.run(_follower(settings, pod, tell, echo))
+
+
+async def _follower(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tuple[int, str]:
+    """Find the head, then serve it; SIGTERM while it is looked for ends the search."""
+    assert pod.destination is not None
+    stopped = threading.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    limit = settings.limits.meet_seconds
+    try:
+        head = await asyncio.to_thread(find, pod.destination, limit, wait=stopped.wait)
+    except WorldError:
+        if stopped.is_set():
+            return DRAINED, "ended before it had met its head"
+        raise
+    end = await Follower(settings, pod, head, tell, echo).run()
+    if isinstance(end, Over):
+        return end.exit_code, end.why
+    conclusion = await HeadAgent(settings, pod, tell, echo, end).run()
+    return exit_code_of(conclusion), conclusion.why
+
+
+def _last_words(variables: Mapping[str, str], text: str) -> None:
+    """Where Kubernetes looks for them; elsewhere there is no such file."""
+    path = Path(variables.get("WEFT_TERMINATION_LOG", TERMINATION_LOG))
+    with suppress(OSError):
+        if path.exists():
+            path.write_text(text[:MOST_WORDS])

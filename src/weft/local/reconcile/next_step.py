@@ -1,0 +1,358 @@
+"""What is to be done about one job next: record, agent and belief go in, one step comes out.
+
+As in the Kubernetes world the daemon acts on levels. Whenever anything about a job may have
+changed, it looks at what is on record, at what is seen of the agent and at what the brain believes,
+and asks here. Nothing is started before the decision is on record, nothing is asked to leave before
+that is on record, and no device is given to another before the end of whoever had it is on record.
+So a daemon that was killed between any two lines goes on where the record says.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from weft.agent.outcome import Outcome
+from weft.brain.event import (
+    Event,
+    InstructionDone,
+    InstructionRefused,
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobForgotten,
+    JobReported,
+    JobSubmitted,
+    Phase,
+    Verb,
+    WorkerLost,
+)
+from weft.failure.evidence import Failure, FailureClass
+from weft.local.reconcile.devices import on_devices
+from weft.local.reconcile.observation import KILLED, Presence, Status
+from weft.local.reconcile.step import (
+    Kill,
+    Launch,
+    Look,
+    OrderDrain,
+    OrderResize,
+    Record,
+    RecordEnd,
+    RecordRunning,
+    RecordSeats,
+    RecordStopping,
+    RecordTarget,
+    RecordWaiting,
+    Settle,
+    Step,
+    Sweep,
+    Void,
+)
+from weft.local.record.entry import NO_PAST, End, Entry
+from weft.model.errors import ProtocolError
+from weft.model.placement import Seat
+from weft.model.state import State
+
+WAITING: Final = (State.QUEUED, State.ADMITTED)
+TRAINING: Final = (State.RUNNING, State.RESIZING)
+PHASES: Final = {
+    State.STARTING: Phase.STARTING,
+    State.RUNNING: Phase.RUNNING,
+    State.RESIZING: Phase.RUNNING,
+    State.STOPPING: Phase.STOPPING,
+}
+AGAIN_SECONDS: Final = 0.2
+
+
+def next_step(look: Look) -> Step:
+    """The one thing to do now."""
+    entry, state = look.entry, look.belief.state
+    if entry.state.final:
+        over = state is not None and state.final
+        return look.events(JobForgotten(look.now, entry.id)) if over else look.waiting()
+    if state is None:
+        return _introduce(look)
+    if state.final:
+        return look.act(Settle(state, _final_message(entry, state)))
+    if entry.cancelled and not look.belief.cancelling:
+        return look.events(JobCancelled(look.now, entry.id))
+    return _STEPS[state](look)
+
+
+def report(entry: Entry, now: float, work_done: float) -> JobReported:
+    """What the brain is to believe of the incarnation on record."""
+    phase = Phase.ABSENT if entry.placement is None else PHASES.get(entry.state, Phase.ABSENT)
+    return JobReported(
+        now,
+        entry.id,
+        entry.epoch,
+        phase,
+        work_done,
+        None if phase is Phase.ABSENT else entry.placement,
+        entry.past,
+        serial=max(entry.serial, entry.target_serial),
+        live=entry.progress.live,
+        next_seat=entry.top_seat,
+    )
+
+
+# --- jobs that the brain does not work on -------------------------------------------------------
+
+
+def _introduce(look: Look) -> Step:
+    """Tell the brain of a job, and of what is on record and may be running."""
+    entry = look.entry
+    if look.job is None:
+        return look.act(Settle(State.FAILED, look.fault))
+    events: list[Event] = [JobSubmitted(look.now, look.job)]
+    if entry.epoch or entry.past != NO_PAST:
+        events.append(report(entry, look.now, entry.work_saved))
+    return look.events(*events)
+
+
+def _final_message(entry: Entry, state: State) -> str:
+    if state is State.CANCELLED:
+        return "cancelled"
+    return entry.end.why if entry.end else ""
+
+
+# --- jobs that the brain works on ---------------------------------------------------------------
+
+
+def _wait(look: Look) -> Step:
+    """It holds no seat, so nothing of it may live."""
+    entry = look.entry
+    if entry.state in WAITING and not look.agent.alive:
+        return look.waiting()
+    if entry.end is None:
+        return _parting(look) or look.act(_recorded_end(look))
+    return look.act(RecordWaiting())
+
+
+def _start(look: Look) -> Step:
+    entry, epoch = look.entry, look.belief.epoch
+    assert look.belief.assignment is not None
+    if entry.epoch > epoch:
+        raise ProtocolError(
+            f"{entry.id} is on record with epoch {entry.epoch}, believed {epoch}",
+            hint="another daemon has written to this store; this one begins afresh",
+        )
+    if look.note.refusal is not None and look.note.refusal[0] == epoch:
+        why = look.note.refusal[1]
+        return look.events(InstructionRefused(look.now, entry.id, epoch, Verb.START, why))
+    if entry.epoch < epoch:
+        return look.act(Record(epoch, look.belief.assignment))
+    if (over := _over(look)) is not None:
+        return over
+    if look.agent.presence is Presence.NONE:
+        return _begin(look)
+    if look.agent.status is not None:
+        return look.events(InstructionDone(look.now, entry.id, epoch, Verb.START))
+    return _listen(look)
+
+
+def _begin(look: Look) -> Step:
+    if not look.agent.fault:
+        return look.act(Launch())
+    refused = InstructionRefused(
+        look.now, look.entry.id, look.belief.epoch, Verb.START, look.agent.fault
+    )
+    return look.events(refused)
+
+
+def _run(look: Look) -> Step:
+    entry = look.entry
+    if (over := _over(look)) is not None:
+        return over
+    if entry.state is not State.RUNNING:
+        return look.act(RecordRunning())
+    if entry.target:  # a resize that was under way when an earlier daemon ended
+        return _approach(look)
+    if (shrunk := _shrunk(look)) is not None:
+        return shrunk
+    assert look.belief.assignment is not None
+    if look.belief.assignment.placement.numbers - {seat.number for seat in entry.seats}:
+        return look.events(report(entry, look.now, look.belief.work_done))
+    return _listen(look)
+
+
+def _resize(look: Look) -> Step:
+    entry, belief, order = look.entry, look.belief, look.belief.resizing
+    assert order is not None
+    if (over := _over(look)) is not None:
+        return over
+    if entry.target_serial < order.serial:
+        return look.act(RecordTarget(order.serial, order.target))
+    if entry.target:
+        return _approach(look)
+    if {seat.number for seat in entry.seats} == order.target.numbers:
+        return look.events(_resized(look))
+    return look.events(report(entry, look.now, belief.work_done))
+
+
+def _resized(look: Look) -> InstructionDone:
+    status, belief = look.agent.status, look.belief
+    return InstructionDone(
+        look.now,
+        look.entry.id,
+        belief.epoch,
+        Verb.RESIZE,
+        serial=belief.serial,
+        paused_seconds=None if status is None else status.paused_seconds,
+    )
+
+
+def _stop(look: Look) -> Step:
+    entry, epoch = look.entry, look.belief.epoch
+    if entry.epoch < epoch:  # decided and withdrawn before anything was recorded
+        return look.events(_stopped(look, entry.work_saved))
+    if entry.end is None:
+        return _parting(look) or look.act(_recorded_end(look))
+    if entry.end.outcome == Outcome.FINISHED:
+        return look.events(JobFinished(look.now, entry.id, epoch))
+    return look.events(_stopped(look, entry.end.kept))
+
+
+_STEPS: Final[dict[State, Callable[[Look], Step]]] = {
+    State.QUEUED: _wait,
+    State.ADMITTED: _wait,
+    State.STARTING: _start,
+    State.RUNNING: _run,
+    State.RESIZING: _resize,
+    State.STOPPING: _stop,
+}
+
+
+# --- the end of an incarnation ------------------------------------------------------------------
+
+
+def _over(look: Look) -> Step | None:
+    """What follows from an agent that has ended by itself; None while it lives or is to come."""
+    entry = look.entry
+    if entry.end is not None:
+        return look.events(_ending(look, entry.end))
+    begun = entry.state in TRAINING  # its folder may be gone, it was there
+    if not look.agent.ended and not (begun and look.agent.presence is Presence.NONE):
+        return None
+    if not look.agent.swept:
+        return look.act(Sweep())
+    return look.act(_recorded_end(look))
+
+
+def _ending(look: Look, end: End) -> Event:
+    """One that left because it was asked to, though not by us, has not failed."""
+    entry, epoch = look.entry, look.belief.epoch
+    if end.outcome == Outcome.FINISHED:
+        return JobFinished(look.now, entry.id, epoch)
+    if end.outcome == Outcome.DRAINED:
+        return WorkerLost(look.now, entry.id, epoch, entry.seats[0].node)
+    return JobFailed(look.now, entry.id, epoch, end.kept, _failure(end))
+
+
+def _failure(end: End) -> Failure:
+    """What this machine knows of it: whose fault its agent took it for, and the last words."""
+    evidence = f"exit code {end.exit_code}: {end.why}" if end.why else f"exit code {end.exit_code}"
+    if not end.retryable:
+        return Failure(FailureClass.USER, evidence)
+    outside = end.outcome == Outcome.INFRASTRUCTURE
+    return Failure(FailureClass.NODE if outside else FailureClass.UNKNOWN, evidence)
+
+
+def _recorded_end(look: Look) -> RecordEnd:
+    """How it ended, how far it had come, and what a later incarnation can go on from."""
+    entry, words = look.entry, look.agent.words or KILLED
+    last = entry.progress if look.agent.status is None else look.agent.status.progress
+    progress = replace(
+        last,
+        step=last.step if words.step is None else words.step,
+        saved_step=last.saved_step if words.saved_step is None else words.saved_step,
+    )
+    saved = progress.saved(look.job.work) if look.job else None
+    kept = entry.work_saved if saved is None else max(saved, entry.work_saved)
+    return RecordEnd(
+        End(words.outcome, words.exit_code, words.why, kept, words.retryable), progress
+    )
+
+
+def _parting(look: Look) -> Step | None:
+    """What is left to do until nothing of the incarnation lives; None when nothing does."""
+    entry, agent = look.entry, look.agent
+    if entry.state is not State.STOPPING:
+        return look.act(RecordStopping(look.belief.why))
+    if agent.presence is Presence.NONE:
+        return look.act(Void())
+    if agent.alive:
+        return _ask_to_leave(look)
+    return None if agent.swept else look.act(Sweep())
+
+
+def _ask_to_leave(look: Look) -> Step:
+    entry, status = look.entry, look.agent.status
+    since = look.now if entry.stopping_since is None else entry.stopping_since
+    deadline = since + look.grace_seconds + look.rules.kill_after_seconds
+    if look.now >= deadline:
+        return look.act(Kill(), look_at=look.now + AGAIN_SECONDS)
+    draining = status is not None and status.draining
+    if draining or look.note.drained == entry.epoch:
+        return look.waiting(deadline)
+    left = max(since + look.grace_seconds - look.now, 0.0)
+    return look.act(OrderDrain(left), look_at=look.now + 1.0)
+
+
+def _stopped(look: Look, kept: float) -> InstructionDone:
+    return InstructionDone(look.now, look.entry.id, look.belief.epoch, Verb.STOP, kept)
+
+
+# --- a job that trains --------------------------------------------------------------------------
+
+
+def _listen(look: Look) -> Step:
+    """An agent that says nothing for long is of no use, and its job is begun anew."""
+    left = look.rules.silent_seconds - look.agent.silent_seconds
+    if look.agent.alive and left <= 0:
+        return look.act(Kill(), look_at=look.now + AGAIN_SECONDS)
+    return look.waiting(look.now + max(left, AGAIN_SECONDS))
+
+
+def _approach(look: Look) -> Step:
+    """From what the job has to the target on record, as far as the agent can get it."""
+    entry, status = look.entry, look.agent.status
+    width = _width(entry.target)
+    if status is None:
+        return _listen(look)
+    if not status.live:
+        return look.act(RecordSeats(entry.target_serial, entry.seats))
+    if look.note.ordered != (entry.epoch, entry.target_serial):
+        return look.act(OrderResize(), look_at=look.now + 1.0)
+    if status.target != width:  # it has given up on somebody who was to come
+        return look.act(RecordSeats(entry.target_serial, _as_many(entry, status)))
+    if _has_arrived(entry, status):
+        return look.act(RecordSeats(entry.target_serial, entry.target))
+    return _listen(look)
+
+
+def _has_arrived(entry: Entry, status: Status) -> bool:
+    wanted = {device for seat in entry.target for device in seat.devices}
+    return status.settled and status.devices_in_use <= wanted
+
+
+def _as_many(entry: Entry, status: Status) -> tuple[Seat, ...]:
+    """As many seats as the agent has workers for, the head's first, on the devices they use."""
+    seats: list[Seat] = []
+    for seat in sorted(entry.held, key=lambda seat: seat.number):
+        if _width(tuple(seats)) + seat.gpus <= max(status.target, 1):
+            seats.append(seat)
+    return on_devices(tuple(seats), status.devices_in_use)
+
+
+def _shrunk(look: Look) -> Step | None:
+    """Workers that could not be started again, however often: their seats are given back."""
+    entry, status = look.entry, look.agent.status
+    if status is None or not status.live or not status.settled:
+        return None
+    if status.target >= _width(entry.seats):
+        return None
+    return look.act(RecordSeats(look.belief.serial, _as_many(entry, status)))
+
+
+def _width(seats: tuple[Seat, ...]) -> int:
+    return sum(seat.gpus for seat in seats)

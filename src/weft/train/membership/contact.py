@@ -1,0 +1,61 @@
+"""How a training process finds its agent: by a few variables in its environment.
+
+Where there is no socket named there is no world, and the script runs as plain PyTorch.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.train.membership.heads import Heads
+
+LOCALHOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """The agent, and who this worker is to it."""
+
+    socket: str
+    job: str
+    incarnation: int
+    worker: int
+    key: str
+    slots: Path
+    host: str = LOCALHOST
+    shard: int = 1
+    writer: bool = False  # whether the agent of this machine writes to the common vault
+    heads: Heads | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the agent that leads is now."""
+        return self.heads.address if self.heads else self.socket
+
+
+def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
+    """The agent that started this process, if one did."""
+    socket = variables.get("WEFT_SOCKET")
+    if not socket:
+        return None
+    file = variables.get("WEFT_HEAD_FILE")
+    return Contact(
+        socket=socket,
+        job=variables["WEFT_JOB"],
+        incarnation=int(variables["WEFT_INCARNATION"]),
+        worker=int(variables["WEFT_WORKER"]),
+        key=Path(variables["WEFT_KEY_FILE"]).read_text(),
+        slots=Path(variables["WEFT_SLOTS"]),
+        host=variables.get("WEFT_HOST", LOCALHOST),
+        shard=int(variables.get("WEFT_SHARD", "1")),
+        heads=_heads(Path(file), socket) if file else None,
+        writer=variables.get("WEFT_WRITER") == "1",
+    )
+
+
+def _heads(file: Path, socket: str) -> Heads:
+    """As the file says; the variable may be older, where the head has moved meanwhile."""
+    heads = Heads(file, socket)
+    heads.look()
+    return heads

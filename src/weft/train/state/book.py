@@ -1,0 +1,451 @@
+"""The state of a training program, by name: what must survive, and what a joiner must receive.
+
+Tensors are named after the parameter that they belong to, never by position, so that state fits
+whatever order an optimizer was given its parameters in and under every plan:
+
+    model/<parameter or buffer>        optimizer/<parameter>/<key>        extra/<name>/<path>
+
+A parameter that the optimizer moves and no module has is called `outside.<number>`; what an
+optimizer keeps under a key that is no parameter is an object of its own, `extra/optimizer.own`.
+
+A tensor that is sharded (FSDP2) appears as the part that this worker holds, with the box that the
+part is of the whole. All the rest — hyper-parameters, schedulers, what `state_dict()` of further
+objects holds — is JSON. What is neither is an error when it is saved, not when it is needed.
+
+Tensors are handed out alive: whoever writes into them changes the program, and no parameter ever
+changes its identity. Objects that gave a copy by `state_dict()` get it back when facts are loaded.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from weft.agent.checkpoint.document import Json, canonical, plain
+from weft.agent.checkpoint.errors import StateMismatch, UnsavableState
+from weft.agent.checkpoint.facts import fold, unfold
+from weft.agent.checkpoint.layout import TensorRecord, whole
+from weft.train.state.holders import Holder, Stateful, is_held, own_holder, scheduler_holder
+from weft.train.state.local_tensors import bytes_of, clean, local_part, record_of
+from weft.train.state.progress import Progress
+
+SCHEDULER: Final = "scheduler"
+OWN: Final = "extra/optimizer.own"  # what an optimizer keeps for itself, and for no parameter
+NAMES_SHOWN: Final = 3
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+# Counters that optimizers keep on the host unless they are captured or fused.
+_HOST_SCALARS: Final = frozenset({"step", "mu_product"})
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """One look at everything: what this worker holds, its description, and the facts."""
+
+    tensors: dict[str, Tensor]
+    records: tuple[TensorRecord, ...]
+    facts: Json
+
+
+_Named = list[tuple[str, nn.Parameter]]
+_Objects = dict[str, tuple[Json, dict[str, Tensor]]]
+
+
+class StateBook:
+    """All state of a program: its model, optimizer, scheduler, and what was added."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer, scheduler: Stateful | None = None
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.progress = Progress()
+        self.streams: dict[str, Json] = {}  # where each loader's stream stood, as far as it tells
+        self._found: tuple[int, list[tuple[str, nn.Parameter]]] = (-1, [])
+        self._holders: dict[str, Holder] = {}
+        self._early: list[str] = []
+        self._lent: dict[str, Tensor] = {}
+        self._made: dict[str, Tensor] = {}
+        for name, module in model.named_modules():
+            if type(module).get_extra_state is not nn.Module.get_extra_state:
+                path = f"model/{clean(name)}/_extra_state" if name else "model/_extra_state"
+                self._holders[path] = Holder(module.get_extra_state, module.set_extra_state)
+        self._holders[OWN] = own_holder(optimizer)
+        if scheduler is not None:
+            self._holders[f"extra/{SCHEDULER}"] = scheduler_holder(scheduler)
+
+    def add(self, name: str, thing: object) -> None:
+        """Further state: a tensor, or an object with `state_dict` and `load_state_dict`."""
+        path = f"extra/{name}"
+        if not _NAME.fullmatch(name) or name == SCHEDULER or path in self._holders:
+            raise UnsavableState(
+                f"extra state cannot be called {name!r}",
+                hint="use letters, digits, _ . - and each name once",
+            )
+        if isinstance(thing, Tensor):
+            self._holders[path] = Holder(lambda: thing, lambda _: None)
+            return
+        if not isinstance(thing, Stateful):
+            raise UnsavableState(
+                f"{name} is a {type(thing).__name__}, which has no state_dict()",
+                hint="give it state_dict() and load_state_dict(), or add its tensors",
+            )
+        schedule = isinstance(thing, LRScheduler)
+        held = Holder(thing.state_dict, thing.load_state_dict)
+        self._holders[path] = scheduler_holder(thing) if schedule else held
+        if isinstance(thing, GradScaler):
+            self._early.append(path)
+
+    def parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """All by name; looked for again when the optimizer has been given more of them."""
+        count = sum(len(group["params"]) for group in self.optimizer.param_groups)
+        if self._found[0] != count:
+            self._found = count, self._named()
+        return self._found[1]
+
+    def groups(self) -> list[list[str]]:
+        """The parameters of each group of the optimizer, by name and in its order."""
+        return [group["params"] for group in self._groups(self._named())]
+
+    def look(self) -> HeldState:
+        """All of it at once; each object is asked for its state only once."""
+        named, objects = self._named(), self._objects()
+        live = self._live(named, objects)
+        return HeldState(
+            {name: local_part(tensor) for name, tensor in live.items()},
+            tuple(record_of(name, tensor) for name, tensor in live.items()),
+            self._facts(named, objects),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What this worker holds, alive, in the order of names; to be written into if wanted."""
+        live = self._live(self._named(), self._objects())
+        self._lent = {name: live[name] for name in live if is_held(name, self._holders)}
+        return {name: local_part(tensor) for name, tensor in live.items()}
+
+    def records(self) -> tuple[TensorRecord, ...]:
+        """The same, described."""
+        live = self._live(self._named(), self._objects())
+        return tuple(record_of(name, tensor) for name, tensor in live.items())
+
+    def facts(self) -> Json:
+        """All that is no tensor."""
+        return self._facts(self._named(), self._objects())
+
+    def digest(self) -> str:
+        """SHA-256 over every name, byte and fact; equal where the state is equal."""
+        running, held = hashlib.sha256(), self.look()
+        for record, tensor in zip(held.records, held.tensors.values(), strict=True):
+            described = [record.name, record.dtype, record.shape, record.offsets, record.sizes]
+            running.update(plain(described))
+            running.update(bytes_of(tensor))
+        common = {name: fact for name, fact in held.facts.items() if name != "streams"}
+        running.update(canonical(common))  # only who reads a stream knows where it stands
+        return running.hexdigest()
+
+    # ------------------------------------------------------------------------- taking state in
+
+    def fit(
+        self, records: Iterable[TensorRecord], *, lacking: Collection[str] = ()
+    ) -> tuple[TensorRecord, ...]:
+        """What this worker would hold of that state; refused unless it is this program's.
+
+        Tensors that it may be `lacking` stay as they are. An optimizer makes its state for a
+        parameter when that is moved for the first time, so what it has made here and not there is
+        no difference between programs.
+        """
+        mine = {record.name: record for record in self.records() if record.name not in lacking}
+        theirs = {record.name: record for record in records}
+        missing = sorted(n for n in mine if n not in theirs and not n.startswith("optimizer/"))
+        if missing:
+            raise _mismatch(f"it has no {_some(missing)}")
+        fitted = {name: mine.get(name) or self._future(theirs[name], mine) for name in theirs}
+        if unknown := sorted(name for name, record in fitted.items() if record is None):
+            raise _mismatch(f"this program has no {_some(unknown)}")
+        found = tuple(record for record in fitted.values() if record is not None)
+        for record in found:
+            their = theirs[record.name]
+            if (record.dtype, record.shape) != (their.dtype, their.shape):
+                raise _mismatch(
+                    f"{record.name} is {their.dtype}{list(their.shape)} there "
+                    f"and {record.dtype}{list(record.shape)} here"
+                )
+        return found
+
+    def forget_all_but(self, kept: Collection[str], facts: Json) -> None:
+        """What the optimizer keeps for a parameter here and not there will be made when needed."""
+        plain_state = facts["optimizer"]["state"]
+        for fqn, parameter in self._optimized(self._named()):
+            state = self.optimizer.state.get(parameter, {})
+            known = plain_state.get(fqn, {})
+            for key in [k for k in state if f"optimizer/{fqn}/{k}" not in kept and k not in known]:
+                del state[key]
+            if not state:
+                self.optimizer.state.pop(parameter, None)
+
+    def allocate(self, records: Iterable[TensorRecord]) -> None:
+        """Make what that state has and this program lacks, so that it can be received."""
+        live = self._live(self._named(), self._objects())
+        absent = {record.name: record for record in records if record.name not in live}
+        mine = {name: record_of(name, tensor) for name, tensor in live.items()}
+        if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
+            raise _mismatch(f"this program has no {_some(unknown)}")
+        owners = self._owners()
+        for record in absent.values():
+            if is_held(record.name, self._holders):
+                self._made[record.name] = self._made_for_holder(record)
+            else:
+                _make(record, owners, self.optimizer)
+
+    def check_facts(self, facts: Json) -> None:
+        """Refuse facts of another program, before anything is changed."""
+        try:
+            theirs = facts["optimizer"]
+            groups = [list(group["params"]) for group in theirs["groups"]]
+            kind, objects = theirs["kind"], set(facts["objects"])
+            for saved in theirs["groups"]:
+                unfold(dict(saved["options"]), _unfold_scalar)
+            for state in theirs["state"].values():
+                unfold(dict(state))
+            unfold(dict(facts["objects"]), str)
+            Progress.from_json(facts.get("progress"))
+            dict(facts.get("streams") or {})
+            frozen = set(facts.get("frozen", ()))
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
+        if kind != type(self.optimizer).__name__:
+            raise _mismatch(f"its optimizer is {kind!s:.64}")
+        if groups != [group["params"] for group in self._groups(self._named())]:
+            raise _mismatch("its parameter groups are made up otherwise")
+        if unknown := sorted(frozen - {name for name, _ in self.parameters()}):
+            raise _mismatch(f"it has frozen {_some(unknown)}")
+        if odd := sorted((objects ^ set(self._holders)) - {OWN}):
+            raise _mismatch(f"only one of the two has {_some(odd)}")
+
+    def load_facts(self, facts: Json) -> None:
+        """Take over what is no tensor; tensors that were lent before go back to their objects."""
+        self.check_facts(facts)
+        for group, saved in zip(
+            self.optimizer.param_groups, facts["optimizer"]["groups"], strict=True
+        ):
+            for key, value in saved["options"].items():
+                if key in group and key != "params":
+                    group[key] = _instead_of(group[key], unfold(value, _unfold_scalar))
+        for fqn, parameter in self._optimized(self._named()):
+            for key, value in facts["optimizer"]["state"].get(fqn, {}).items():
+                self.optimizer.state[parameter][key] = unfold(value)
+        for path, holder in self._holders.items():
+            if path in facts["objects"]:
+                holder.write(unfold(facts["objects"][path], self._returned))
+        self.progress = Progress.from_json(facts.get("progress"))
+        self.streams = dict(facts.get("streams") or {})
+        self.load_early(facts)
+        self._lent, self._made = {}, {}
+
+    def load_early(self, facts: Json) -> None:
+        """What a newcomer must know before it sees the sum of its first step.
+
+        Who takes part in it, and by how much it is scaled. Facts of an older form say nothing of
+        what is frozen.
+        """
+        for path in self._early:
+            if path in facts["objects"]:
+                self._holders[path].write(unfold(facts["objects"][path], self._returned))
+        if "frozen" not in facts:
+            return
+        frozen = set(facts["frozen"])
+        for name, parameter in self._named():
+            if parameter.requires_grad is (name in frozen):
+                parameter.requires_grad_(name not in frozen)
+
+    # ------------------------------------------------------------------------------ what there is
+
+    def _named(self) -> _Named:
+        """The model's own, and what else the optimizer moves, in its order."""
+        named = [(clean(name), one) for name, one in self.model.named_parameters()]
+        known = {id(one) for _, one in named}
+        moved = (one for group in self.optimizer.param_groups for one in group["params"])
+        outside = [one for one in moved if id(one) not in known]
+        return named + [(f"outside.{number}", one) for number, one in enumerate(outside)]
+
+    def _objects(self) -> _Objects:
+        return {path: self._read(path) for path in sorted(self._holders)}
+
+    def _live(self, named: _Named, objects: _Objects) -> dict[str, Tensor]:
+        """Every tensor by name; a sharded one as such."""
+        parts = [dict(self._of_model(named)), dict(self._of_optimizer(named))]
+        parts.extend(tensors for _, tensors in objects.values())
+        found = {name: tensor for part in parts for name, tensor in part.items()}
+        if len(found) != sum(map(len, parts)):
+            raise UnsavableState("two tensors have the same name", hint="rename a module")
+        return dict(sorted({**self._made, **found}.items()))
+
+    def _of_model(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
+        for fqn, parameter in named:
+            yield f"model/{fqn}", parameter
+        seen: set[int] = set()
+        for prefix, module in self.model.named_modules():
+            for name, buffer in module.named_buffers(prefix, recurse=False):
+                passing = name.rpartition(".")[2] in module._non_persistent_buffers_set
+                if not passing and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    yield f"model/{clean(name)}", buffer
+
+    def _of_optimizer(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
+        for fqn, parameter in self._optimized(named):
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    yield f"optimizer/{fqn}/{key}", value
+
+    def _optimized(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
+        """The parameters that the optimizer moves, by name."""
+        names = {id(one): fqn for fqn, one in named}
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                yield names[id(parameter)], parameter
+
+    def _facts(self, named: _Named, objects: _Objects) -> Json:
+        return {
+            "optimizer": {
+                "kind": type(self.optimizer).__name__,
+                "groups": self._groups(named),
+                "state": self._plain_state(named),
+            },
+            "objects": {path: tree for path, (tree, _) in objects.items()},
+            "progress": self.progress.to_json(),
+            **({"streams": dict(self.streams)} if self.streams else {}),
+            "frozen": sorted(name for name, one in named if not one.requires_grad),
+        }
+
+    def _groups(self, named: _Named) -> list[Json]:
+        names = iter([fqn for fqn, _ in self._optimized(named)])
+        return [
+            {
+                "params": [next(names) for _ in group["params"]],
+                "options": {
+                    key: fold(value, f"optimizer/{key}", fold_scalar)
+                    for key, value in group.items()
+                    if key != "params"
+                },
+            }
+            for group in self.optimizer.param_groups
+        ]
+
+    def _plain_state(self, named: _Named) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for fqn, parameter in self._optimized(named):
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                if not isinstance(value, Tensor):
+                    path = f"optimizer/{fqn}/{key}"
+                    found.setdefault(fqn, {})[key] = fold(value, path)
+        return found
+
+    def _read(self, path: str) -> tuple[Json, dict[str, Tensor]]:
+        """An object's state: the tree, in which a tensor stands by its name, and the tensors."""
+        tensors: dict[str, Tensor] = {}
+
+        def leaf(name: str, value: object) -> str:
+            if not isinstance(value, Tensor) or name in tensors:
+                raise UnsavableState(
+                    f"{name} cannot be saved: it is a {type(value).__name__}",
+                    hint="state_dict() must hold tensors, numbers, text, lists, tuples and dicts",
+                )
+            tensors[name] = value
+            return name
+
+        return fold(self._holders[path].read(), path, leaf), tensors
+
+    # ------------------------------------------------------------------------ what is to come
+
+    def _future(
+        self, record: TensorRecord, mine: Mapping[str, TensorRecord]
+    ) -> TensorRecord | None:
+        """What this worker will hold of a tensor that it does not have yet; None: it never will."""
+        if is_held(record.name, self._holders):
+            return whole(record.name, record.dtype, record.shape)
+        root, _, rest = record.name.partition("/")
+        owner = mine.get(f"model/{rest.rpartition('/')[0]}")
+        if root != "optimizer" or owner is None:
+            return None
+        if record.shape == owner.shape:
+            return TensorRecord(record.name, record.dtype, record.shape, owner.offsets, owner.sizes)
+        if record.shape and owner.sizes != owner.shape:
+            return None
+        return whole(record.name, record.dtype, record.shape)
+
+    def _owners(self) -> dict[str, tuple[Tensor, bool]]:
+        """Each parameter by name, and whether its counters are kept beside it."""
+        beside = {
+            id(parameter): bool(group.get("capturable") or group.get("fused"))
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
+        }
+        return {fqn: (one, beside[id(one)]) for fqn, one in self._optimized(self._named())}
+
+    def _made_for_holder(self, record: TensorRecord) -> Tensor:
+        device = next((one.device for one in self.model.parameters()), None)
+        return torch.zeros(record.shape, dtype=getattr(torch, record.dtype), device=device)
+
+    def _returned(self, name: Json) -> Tensor:
+        """A tensor that was lent, for the object that it belongs to."""
+        live = {**self._made, **self._lent}
+        if not isinstance(name, str) or name not in live:
+            raise _mismatch(f"its facts speak of {name!s:.64}, which is not there")
+        return live[name]
+
+
+def _make(
+    record: TensorRecord, owners: Mapping[str, tuple[Tensor, bool]], optimizer: Optimizer
+) -> None:
+    """State that an optimizer would have made in its first step."""
+    fqn, _, key = record.name.removeprefix("optimizer/").rpartition("/")
+    parameter, beside = owners[fqn]
+    dtype, device = getattr(torch, record.dtype), parameter.device
+    if key in _HOST_SCALARS and not record.shape:
+        made = torch.zeros((), dtype=dtype, device=device if beside else "cpu")
+    elif record.shape == tuple(parameter.shape):
+        made = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
+    else:
+        made = torch.zeros(record.shape, dtype=dtype, device=device)
+    optimizer.state[parameter][key] = made
+
+
+def fold_scalar(path: str, value: object) -> Json:
+    """An option that is a tensor of one element."""
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        raise UnsavableState(
+            f"{path} cannot be saved: it is a {type(value).__name__}",
+            hint="options of an optimizer must be numbers or text",
+        )
+    return [str(value.dtype).removeprefix("torch."), fold(value.item(), path)]
+
+
+def _unfold_scalar(value: Json) -> object:
+    _, number = value
+    return unfold(number)
+
+
+def _instead_of(present: object, value: object) -> object:
+    """A tensor keeps its identity: the optimizer may hold it elsewhere too."""
+    if not isinstance(present, Tensor) or not isinstance(value, int | float):
+        return value
+    with torch.no_grad():
+        return present.fill_(value)
+
+
+def _mismatch(what: str) -> StateMismatch:
+    return StateMismatch(
+        f"the saved state is not that of this program: {what}",
+        hint="resume with the program that saved it, or begin in another folder",
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,69 @@
+"""Both sides of the protocol keep their promises in random histories, or are caught."""
+
+import os
+import time
+from random import SystemRandom
+
+import pytest
+
+from tests.agent.coordination.crowd import PromiseBroken
+from tests.agent.coordination.histories import play
+from tests.agent.coordination.mutants import MUTANTS, Mutant
+from weft.model.errors import IllegalTransition
+
+THOROUGH = bool(os.environ.get("WEFT_THOROUGH"))
+CHUNKS = 500 if THOROUGH else 24
+EACH = 400
+SEEDS = 2000  # within which every mutant is found
+FOUND_AT = {  # where to look first, because it is rare
+    "a_drain_is_not_agreed_on": 126,
+    "a_standby_is_overheard": 890,
+    "all_who_answer_go_on": 134,
+    "nobody_is_told_to_stand_by": 603,
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_history_keeps_every_promise(chunk: int) -> None:
+    for seed in range(chunk * EACH, (chunk + 1) * EACH):
+        held(seed)
+
+
+@pytest.mark.timeout(300)
+def test_histories_that_nobody_has_seen_before() -> None:
+    first = SystemRandom().randrange(1 << 40)
+    print(f"histories from {first} on")  # noqa: T201
+    for seed in range(first, first + EACH):
+        held(seed)
+
+
+def held(seed: int) -> None:
+    try:
+        play(seed)
+    except Exception as error:
+        raise AssertionError(f"python -m tests.agent.coordination.histories 1 {seed}") from error
+
+
+def test_there_are_enough_mutants() -> None:
+    assert len(MUTANTS) >= 30
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_missing_defence_is_noticed(name: str) -> None:
+    began = time.monotonic()
+    seed = found_at(name, MUTANTS[name])
+    print(f"{name}: seed {seed}, {time.monotonic() - began:.1f} s")  # noqa: T201
+
+
+def found_at(name: str, mutant: Mutant) -> int:
+    """The first seed that breaks a promise with it; any other error is none of ours."""
+    seeds: list[int] = [FOUND_AT.get(name, 0), *range(SEEDS)]
+    for seed in seeds:
+        with mutant():
+            try:
+                play(seed)
+            except (PromiseBroken, IllegalTransition):
+                return seed
+    raise AssertionError(f"it was not noticed in {SEEDS} histories")

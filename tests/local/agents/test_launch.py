@@ -1,0 +1,140 @@
+"""An incarnation begins once: however often it is started, and never after it was declared void."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.builders import a_machine, a_started
+from tests.local.daemons import wait_until
+from weft.api.backend import Origin
+from weft.local.agents.bootstrap import EXISTS_STATUS, FAILED_STATUS
+from weft.local.agents.folders import Folders, folder_of, read_file
+from weft.local.agents.job_processes import end_incarnation, find_agent, of_incarnation
+from weft.local.agents.launch import Launcher, command_of
+from weft.local.reconcile.observation import read_last_words
+from weft.local.record.entry import Entry, Owner
+from weft.model.state import State
+
+ME = Owner("me", os.getuid(), os.getgid())
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    with tempfile.TemporaryDirectory(prefix="wl-") as folder:
+        folders = Folders(Path(folder))
+        folders.open(for_all=False)
+        paths = tuple(path for path in sys.path if os.path.isabs(path))
+        yield Launcher(folders, a_machine(gpus=False), "test", "tests.local.model_agent", paths)
+
+
+@pytest.fixture
+def entry(launcher: Launcher) -> Iterator[Entry]:
+    found = a_started(
+        State.STARTING,
+        0,
+        owner=ME,
+        uid=f"u{os.getpid()}",
+        spec={"run": "model total=100000 step=1000", "resources": {"gpus": 1}},
+        origin=Origin("/", {}),
+    )
+    launcher.folders.make_job(found.uid, ME)
+    yield found
+    while end_incarnation(launcher.sign(found)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("python train.py --lr=3e-4 --name a@b:c", ("python", "train.py", "--lr=3e-4")),
+        ("exec /opt/bin/python3.12 /srv/train.py\n", ("/opt/bin/python3.12", "/srv/train.py")),
+    ],
+)
+def test_a_python_script_needs_no_shell(run: str, words: tuple[str, ...]) -> None:
+    assert command_of(run)[: len(words)] == words
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "python",
+        "python -m train",
+        "./train.sh x.py",
+        "cd /srv && python train.py",
+        "python train.py | tee log",
+        "python train.py $HOME",
+        "python train.py 'a b'",
+        "python train.py *.txt",
+        "python train.py ~/data",
+        "python train.py > log",
+        "LR=3 python train.py",
+        "python train.py\npython eval.py",
+        "python train.py # twice",
+        "torchrun train.py",
+        "",
+    ],
+)
+def test_what_a_shell_would_read_is_left_to_it(run: str) -> None:
+    assert command_of(run) == ("/bin/sh", "-c", run)
+
+
+def test_of_two_starts_one_ends_at_once(launcher: Launcher, entry: Entry) -> None:
+    births = [launcher.start(entry) for _ in range(3)]
+    wait_until(lambda: sum(b.poll() is not None for b in births) == 2, "two to end")
+    assert sorted(b.poll() or 0 for b in births) == [0, EXISTS_STATUS, EXISTS_STATUS]
+    agent = next(b for b in births if b.poll() is None)
+    found = find_agent(launcher.sign(entry))
+    assert found is not None
+    assert found.pid == agent.pid
+    agent.kill()
+    agent.wait()
+
+
+def test_what_is_void_never_begins(launcher: Launcher, entry: Entry) -> None:
+    assert launcher.void(entry)
+    assert launcher.start(entry).wait(20) == EXISTS_STATUS
+    assert of_incarnation(launcher.sign(entry)) == ()
+
+
+def test_what_has_begun_cannot_be_declared_void(launcher: Launcher, entry: Entry) -> None:
+    agent = launcher.start(entry)
+    token = launcher.folders.epoch(entry) / "started"
+    wait_until(token.exists, "it to begin")
+    assert not launcher.void(entry)
+    agent.kill()
+    agent.wait()
+
+
+def test_what_a_job_needs_and_does_not_find_is_its_last_word(
+    launcher: Launcher, entry: Entry
+) -> None:
+    spec = {"run": "model", "volumes": [{"claim": "pvc", "path": "/no/such/folder"}]}
+    assert launcher.start(entry.with_changes(spec=spec)).wait(20) == FAILED_STATUS
+    with folder_of(launcher.folders.job(entry.uid), "epoch-1") as folder:
+        words = read_last_words(read_file(folder, "outcome.json", ME))
+    assert (words.outcome, words.retryable) == ("user error", False)
+    assert words.why == "/no/such/folder: No such file or directory"
+
+
+def test_nothing_of_ours_is_handed_on(
+    launcher: Launcher, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "of the daemon's")
+    reading, writing = os.pipe()
+    agent = launcher.start(entry)
+    wait_until((launcher.folders.epoch(entry) / "agent.sock").exists, "it to open its door")
+    variables = Path(f"/proc/{agent.pid}/environ").read_bytes()
+    assert b"A_SECRET" not in variables
+    handed = {os.readlink(path) for path in Path(f"/proc/{agent.pid}/fd").iterdir()}
+    assert f"pipe:[{os.stat(reading).st_ino}]" not in handed
+    assert os.getsid(agent.pid) == agent.pid
+    command = Path(f"/proc/{agent.pid}/cmdline").read_bytes()
+    assert b"total=100000" not in command  # every user of the machine can read it
+    for handle in (reading, writing):
+        os.close(handle)
+    agent.kill()
+    agent.wait()

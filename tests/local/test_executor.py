@@ -1,0 +1,72 @@
+"""What the executor writes down, action by action."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.local.builders import NOW, a_machine, a_started, an_assignment, an_entry, seats
+from weft.local.executor import Executor
+from weft.local.reconcile.step import Record, RecordTarget
+from weft.local.record.book import Book
+from weft.local.record.entry import Entry, Happening
+from weft.local.record.store import Store
+from weft.model.state import State
+
+SUBMITTED = Happening(1.0, "Submitted")
+
+
+class Context:
+    """A world that has nothing to say."""
+
+    def look(self, entry: Entry, note: Any) -> Any: ...  # noqa: ANN401
+    def deliver(self, step: Any) -> None: ...  # noqa: ANN401
+    def past(self, entry: Entry) -> None: ...
+    def broke(self, error: Exception) -> None: ...
+
+    def slots(self) -> tuple[int, ...]:
+        return a_machine().slots
+
+    def now(self) -> float:
+        return NOW
+
+
+def perform(folder: Path, action: Any, *entries: Entry) -> Entry:  # noqa: ANN401
+    """What the first entry has become; the others stand beside it on record."""
+
+    async def scene() -> Entry:
+        store = Store.at(folder / "db")
+        for entry in entries:
+            store.add(entry, SUBMITTED)
+        book = Book(store, lambda _: None)
+        agents: Any = None
+        executor = Executor(Context(), book, agents, a_machine(slots=4))
+        await executor._perform(entries[0], action)
+        found = store.get(entries[0].uid)
+        assert found is not None
+        await book.close()
+        store.close()
+        return found
+
+    return asyncio.run(scene())
+
+
+def test_a_decision_gets_devices_that_nobody_holds(tmp_path: Path) -> None:
+    other = a_started(State.RUNNING, 0, 2, uid="b", name="other")
+    entry = perform(tmp_path, Record(1, an_assignment(0, 1)), an_entry(uid="a"), other)
+    assert (entry.state, entry.epoch) == (State.STARTING, 1)
+    assert entry.devices == {1, 3}
+
+
+def test_a_decision_for_which_there_is_no_device_is_not_recorded(tmp_path: Path) -> None:
+    other = a_started(State.RUNNING, 0, 1, 2, 3, uid="b", name="other")
+    entry = perform(tmp_path, Record(1, an_assignment(0)), an_entry(uid="a"), other)
+    assert (entry.state, entry.epoch) == (State.QUEUED, 0)
+
+
+def test_a_newer_target_lets_go_of_nothing_that_an_older_one_took(tmp_path: Path) -> None:
+    """Workers may have been started for the older one: until it is over all of it is held."""
+    growing = a_started(State.RUNNING, 0, target=seats(0, 1), target_serial=1)
+    entry = perform(tmp_path, RecordTarget(2, an_assignment(0, 2).placement), growing)
+    assert entry.devices == {0, 1, 2}
+    assert [seat.number for seat in entry.target] == [0, 2]
+    assert (entry.target_serial, entry.top_seat) == (2, 2)

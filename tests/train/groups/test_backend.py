@@ -1,0 +1,133 @@
+"""Who sums what by which backend; and one that behaves as NCCL does, because no GPU is here."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+
+from tests.calm import calm
+from tests.train import dawdling
+from tests.train.dawdling import DAWDLING, Dawdling
+from tests.train.groups.test_group import LIMIT, SOON_SECONDS, Telling
+from weft.model.errors import SpecError, WorldError
+from weft.train.groups import backend
+from weft.train.groups import group as group_module
+from weft.train.groups.backend import GLOO, NCCL, for_data, inside
+from weft.train.groups.group import BackendGroup, EpochGroups, build
+from weft.train.membership.contact import Contact
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(60)]
+
+
+def test_one_place_chooses_by_the_device() -> None:
+    assert for_data(torch.device("cpu")) is GLOO
+    assert for_data(torch.device("cuda:1")) is NCCL
+    assert inside(torch.device("cpu")) == "gloo"
+    assert inside(torch.device("cuda", 0)) == "cpu:gloo,cuda:nccl"
+    with pytest.raises(SpecError, match="no way to sum gradients on 'meta'"):
+        for_data(torch.device("meta"))
+
+
+@contextmanager
+def epoch(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[EpochGroups, EpochGroups]]:
+    """Both members of one, as if they were on devices."""
+    monkeypatch.setitem(backend.BY_DEVICE, "cpu", DAWDLING)
+    stores: dict[str, Telling] = {}
+    monkeypatch.setattr(
+        group_module, "AgentStore", lambda _, prefix, __: stores.setdefault(prefix, Telling())
+    )
+
+    def member(worker: int) -> EpochGroups:
+        contact = Contact("", "job", 1, worker, "", Path())
+        return build(contact, 1, (0, 1), LIMIT.total_seconds(), torch.device("cpu"))
+
+    with ThreadPoolExecutor() as threads:
+        ends = list(threads.map(member, range(2)))
+    try:
+        yield ends[0], ends[1]
+    finally:
+        for end in ends:
+            end.cut()
+            end.close()
+        group_module._lingering.clear()
+
+
+def data(end: EpochGroups) -> Dawdling:
+    assert isinstance(end.gradients, BackendGroup)
+    return cast(Dawdling, end.gradients._backend)
+
+
+def test_gradients_and_votes_go_separate_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    with epoch(monkeypatch) as ends:
+        assert all(isinstance(data(end), Dawdling) for end in ends)
+        assert all(end.votes is not end.gradients for end in ends)
+        assert all(data(end).connected for end in ends), "the first sum would have to meet first"
+        with ThreadPoolExecutor() as threads:
+            assert list(threads.map(lambda end: end.votes.all_true(True), ends)) == [True, True]
+        with pytest.raises(WorldError, match="no tensors on a device"):
+            ends[0].gradients.all_true(True)
+
+
+def test_a_wait_ends_when_the_sum_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a step would be voted for whose gradients are not those of all."""
+    with epoch(monkeypatch) as ends:
+        tensors = [torch.full((3,), float(rank + 1)) for rank in range(2)]
+        flights = [end.gradients.sum(one) for end, one in zip(ends, tensors, strict=True)]
+        for flight in flights:
+            flight.wait()
+        assert all(tensor.tolist() == [3.0, 3.0, 3.0] for tensor in tensors)
+
+
+def test_a_wait_for_one_who_does_not_come_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with epoch(monkeypatch) as (here, _):
+        flight = here.gradients.sum(torch.ones(4))
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(flight.wait)
+            time.sleep(0.1)
+            began = time.monotonic()
+            here.cut()
+            assert isinstance(waiting.exception(calm(SOON_SECONDS)), WorldError)
+        assert time.monotonic() - began < calm(SOON_SECONDS)
+        assert data(here).aborted
+
+
+def test_nothing_is_begun_on_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The halt comes while the script computes: its next sum would be waited for without end."""
+    with epoch(monkeypatch) as (here, _):
+        here.cut()
+        with pytest.raises(WorldError, match="cut"):
+            here.gradients.sum(torch.ones(4))
+
+
+def test_what_begins_while_it_is_cut_is_freed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with epoch(monkeypatch) as (here, _):
+        begin = Dawdling.allreduce
+
+        def cut_meanwhile(group: Dawdling, tensors: list[torch.Tensor]) -> dawdling.Later:
+            later = begin(group, tensors)
+            here.cut()
+            return later
+
+        monkeypatch.setattr(Dawdling, "allreduce", cut_meanwhile)
+        flight = here.gradients.sum(torch.ones(4))
+        with ThreadPoolExecutor() as threads:
+            assert isinstance(threads.submit(flight.wait).exception(calm(SOON_SECONDS)), WorldError)
+
+
+def test_it_would_be_noticed_if_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in is late indeed: what its own `wait` leaves is not the sum."""
+    monkeypatch.setattr(dawdling, "LATE_SECONDS", 0.2)
+    with epoch(monkeypatch) as ends:
+        tensors = [torch.ones(2), torch.ones(2)]
+        works = [data(end).allreduce([one]) for end, one in zip(ends, tensors, strict=True)]
+        for work in works:
+            work.wait()
+        assert tensors[0].tolist() == [1.0, 1.0]
+        while not all(work.is_completed() for work in works):
+            time.sleep(0.01)
+        assert tensors[0].tolist() == [2.0, 2.0]
