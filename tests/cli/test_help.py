@@ -11,8 +11,13 @@ import pytest
 
 import weft as package
 from tests.cli.called import Weft, expect_snapshot
-from weft.cli import checkpoint, context, local, main, spec, trace
+from weft.cli import main
+from weft.cli.checkpoint import group as checkpoint
+from weft.cli.context import group as context
 from weft.cli.lazy import Entry
+from weft.cli.local import group as local
+from weft.cli.spec import group as spec
+from weft.cli.trace import group as trace
 
 HEAVY = (
     *("numpy", "scipy", "pydantic", "rich", "yaml", "orjson"),

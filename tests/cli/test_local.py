@@ -11,8 +11,9 @@ import pytest
 from tests.api.served import Served, serving
 from tests.cli.called import Weft, expect_json_shape
 from weft.api.backend import Farewell
-from weft.cli import local_down, local_up
-from weft.cli.contexts import answers
+from weft.cli.local import down as local_down
+from weft.cli.local import up as local_up
+from weft.cli.worlds.contexts import answers
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import yaml
 import weft
 from tests.kube.installed import CHART, NAMESPACE, OPERATOR, Manifest, helm, render
 from tools.testcluster.binaries import missing
-from weft.cli.operator import operator
+from weft.cli.operator.command import operator
 from weft.kube.names import GROUP, JOB_LABEL, LEASE, SETTINGS, TOKEN_AUDIENCE
 from weft.kube.operator.main import node_rules
 from weft.kube.operator.options import OperatorOptions

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from weft.cli.main import COMMANDS
-from weft.cli.spec import COMMANDS as SPEC_COMMANDS
+from weft.cli.spec.group import COMMANDS as SPEC_COMMANDS
 from weft.kube.pods import PodMaker, WorkerSettings
 from weft.kube.resources.queue import QueueSpec
 from weft.model.ids import NodeId

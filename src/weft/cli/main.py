@@ -13,42 +13,48 @@ import click
 from weft import __version__
 from weft.cli.exit_status import Exit
 from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
-from weft.cli.screen import tell
+from weft.cli.terminal.screen import tell
 from weft.model.errors import SpecError, WeftError, WorldError
 
 JOBS, WORLD, LAB = "Jobs", "World", "Lab"
 COMMANDS = {
-    "submit": Entry("weft.cli.submit:submit", "Submit the job that a file describes.", JOBS),
-    "ls": Entry("weft.cli.ls:ls", "List jobs.", JOBS),
-    "show": Entry("weft.cli.show:show", "Show one job in full.", JOBS),
-    "why": Entry("weft.cli.why:why", "Tell why a job waits, or waited in a recorded run.", JOBS),
-    "logs": Entry("weft.cli.logs:logs", "Print what a job's workers print.", JOBS),
-    "wait": Entry("weft.cli.wait:wait", "Wait until a job runs or has ended.", JOBS),
-    "cancel": Entry("weft.cli.cancel:cancel", "Ask for the end of jobs.", JOBS),
-    "retry": Entry("weft.cli.retry:retry", "Try jobs again that failed or were cancelled.", JOBS),
+    "submit": Entry("weft.cli.jobs.submit:submit", "Submit the job that a file describes.", JOBS),
+    "ls": Entry("weft.cli.jobs.ls:ls", "List jobs.", JOBS),
+    "show": Entry("weft.cli.jobs.show:show", "Show one job in full.", JOBS),
+    "why": Entry(
+        "weft.cli.jobs.why:why", "Tell why a job waits, or waited in a recorded run.", JOBS
+    ),
+    "logs": Entry("weft.cli.jobs.logs:logs", "Print what a job's workers print.", JOBS),
+    "wait": Entry("weft.cli.jobs.wait:wait", "Wait until a job runs or has ended.", JOBS),
+    "cancel": Entry("weft.cli.jobs.cancel:cancel", "Ask for the end of jobs.", JOBS),
+    "retry": Entry(
+        "weft.cli.jobs.retry:retry", "Try jobs again that failed or were cancelled.", JOBS
+    ),
     "checkpoint": Entry(
-        "weft.cli.checkpoint:checkpoint", "List, show, export and import checkpoints.", JOBS
+        "weft.cli.checkpoint.group:checkpoint", "List, show, export and import checkpoints.", JOBS
     ),
     "launch": Entry(
-        "weft.cli.launch:launch", "Run a script with several workers on this machine.", JOBS
+        "weft.cli.launch.command:launch", "Run a script with several workers on this machine.", JOBS
     ),
-    "spec": Entry("weft.cli.spec:spec", "Begin, check and explain job files.", JOBS),
-    "queues": Entry("weft.cli.queues:queues", "Show the queues and what is used of them.", WORLD),
-    "nodes": Entry("weft.cli.nodes:nodes", "List the nodes and their GPUs.", WORLD),
-    "top": Entry("weft.cli.top:top", "Show how full the world is, and what runs.", WORLD),
-    "doctor": Entry("weft.cli.doctor:doctor", "Check that everything is in place.", WORLD),
+    "spec": Entry("weft.cli.spec.group:spec", "Begin, check and explain job files.", JOBS),
+    "queues": Entry(
+        "weft.cli.overview.queues:queues", "Show the queues and what is used of them.", WORLD
+    ),
+    "nodes": Entry("weft.cli.overview.nodes:nodes", "List the nodes and their GPUs.", WORLD),
+    "top": Entry("weft.cli.overview.top:top", "Show how full the world is, and what runs.", WORLD),
+    "doctor": Entry("weft.cli.overview.doctor:doctor", "Check that everything is in place.", WORLD),
     "context": Entry(
-        "weft.cli.context:context", "Choose the world: this machine, a cluster.", WORLD
+        "weft.cli.context.group:context", "Choose the world: this machine, a cluster.", WORLD
     ),
-    "local": Entry("weft.cli.local:local", "Start and stop a world on this machine.", WORLD),
+    "local": Entry("weft.cli.local.group:local", "Start and stop a world on this machine.", WORLD),
     "operator": Entry(
-        "weft.cli.operator:operator", "Run a cluster's operator (the chart does).", WORLD
+        "weft.cli.operator.command:operator", "Run a cluster's operator (the chart does).", WORLD
     ),
-    "simulate": Entry("weft.cli.simulate:simulate", "Run one workload under one recipe.", LAB),
-    "compare": Entry("weft.cli.compare:compare", "Run several recipes side by side.", LAB),
-    "recipes": Entry("weft.cli.recipes:recipes", "List the recipes and their parameters.", LAB),
-    "trace": Entry("weft.cli.trace:trace", "Show, import and generate workloads.", LAB),
-    "replay": Entry("weft.cli.replay:replay", "Check that a journal replays bit for bit.", LAB),
+    "simulate": Entry("weft.cli.lab.simulate:simulate", "Run one workload under one recipe.", LAB),
+    "compare": Entry("weft.cli.lab.compare:compare", "Run several recipes side by side.", LAB),
+    "recipes": Entry("weft.cli.lab.recipes:recipes", "List the recipes and their parameters.", LAB),
+    "trace": Entry("weft.cli.trace.group:trace", "Show, import and generate workloads.", LAB),
+    "replay": Entry("weft.cli.lab.replay:replay", "Check that a journal replays bit for bit.", LAB),
 }
 
 EPILOG = "Start with: weft compare, weft local up, or on a cluster: weft doctor"
