@@ -22,7 +22,7 @@ def place(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(folder / "weft.sock"))
-        monkeypatch.setenv("PYTHONPATH", str(Path(local_up.__file__).parents[2]))
+        monkeypatch.setenv("PYTHONPATH", str(Path(local_up.__file__).parents[3]))
         yield folder
         if answers(folder / "weft.sock"):
             weft("local", "down", "--now")

@@ -18,6 +18,7 @@ from weft.model.errors import SpecError, WeftError, WorldError
 
 JOBS, WORLD, LAB = "Jobs", "World", "Lab"
 COMMANDS = {
+    "run": Entry("weft.cli.jobs.run:run", "Run a command as a job, without a file.", JOBS),
     "submit": Entry("weft.cli.jobs.submit:submit", "Submit the job that a file describes.", JOBS),
     "ls": Entry("weft.cli.jobs.ls:ls", "List jobs.", JOBS),
     "show": Entry("weft.cli.jobs.show:show", "Show one job in full.", JOBS),

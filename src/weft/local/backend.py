@@ -25,7 +25,7 @@ from weft.local.foreign import reason_of
 from weft.local.health import findings
 from weft.local.logs import LogReader
 from weft.local.places import Places
-from weft.local.store import Store
+from weft.local.store import Store, name_taken
 from weft.local.term import Term
 from weft.model.errors import SpecError, WorldError
 from weft.model.state import State
@@ -110,6 +110,8 @@ class LocalBackend:
         before = self._house.store.newest(who.user, name)
         if before is not None:
             found = replace(found, notes=(*found.notes, _about(before)))
+        if dry_run and term.book.named(entry.id) is not None:
+            raise name_taken(entry)
         if not dry_run:
             happening = Happening(now, "Submitted", "; ".join(found.notes))
             entry = await self._take_in(entry, happening)

@@ -26,7 +26,7 @@ def read_job(file: str, overrides: Iterable[str] = ()) -> "JobFile":
     document = parse_document(text, name=name)
     fields = document.value if isinstance(document.value, dict) else {}
     for override in given:
-        _set(fields, override)
+        set_field(fields, override)
     return validated(JobFile, fields, name=name, lines=document.lines)
 
 
@@ -65,7 +65,7 @@ def read_text(file: str) -> tuple[bytes, str]:
         ) from None
 
 
-def _set(fields: dict[str, object], override: str) -> None:
+def set_field(fields: dict[str, object], override: str) -> None:
     """`resources.gpus=8`: the value is read as it would be in the file."""
     from weft.spec.document import parse_document
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.api.backend import JobKey
 from weft.cli.exit_status import Exit, of_job
 from weft.cli.jobs.job_words import several
 from weft.cli.terminal.screen import harmless, say
@@ -56,7 +57,7 @@ def logs(
         which = Which(None if every else frozenset(ranks or {0}), epoch, tail)
         printer = Printer(with_rank=every or len(ranks) > 1)
         if follow:
-            return await _follow(world, job, which, printer)
+            return await followed(world, located(job, world), which, printer)
         async with aclosing(world.logs(located(job, world), which)) as lines:
             async for line in lines:
                 printer(line)
@@ -69,11 +70,15 @@ def logs(
 
 
 class Printer:
-    """Lines to standard output as they come; what a terminal would obey is taken out for one."""
+    """Lines to standard output as they come; what a terminal would obey is taken out for one.
 
-    def __init__(self, *, with_rank: bool) -> None:
+    With `beside` they go to standard error, because the output is somebody else's.
+    """
+
+    def __init__(self, *, with_rank: bool, beside: bool = False) -> None:
         self._with_rank = with_rank
-        self._terminal = sys.stdout.isatty()
+        self._beside = beside
+        self._terminal = (sys.stderr if beside else sys.stdout).isatty()
         self._epochs: dict[int, int] = {}
 
     @property
@@ -87,7 +92,8 @@ class Printer:
             self._epochs[line.rank] = line.epoch
             say(f"rank {line.rank} was placed anew: epoch {line.epoch}, {line.node or 'here'}")
         prefix = f"[{line.rank}] ".encode() if self._with_rank else b""
-        click.echo(prefix + (shown(line.text) if self._terminal else line.text))
+        text = shown(line.text) if self._terminal else line.text
+        click.echo(prefix + text, err=self._beside)
 
 
 def shown(line: bytes) -> bytes:
@@ -104,11 +110,12 @@ async def _silence(world: World, job: str, rank: int) -> str:
     return f"rank {rank} has printed nothing"
 
 
-async def _follow(world: World, job: str, which: Which, printer: Printer) -> Exit:
-    last = await world.follow_logs(located(job, world), which, printer)
+async def followed(world: World, job: JobKey, which: Which, printer: Printer) -> Exit:
+    """What it prints until it has ended; the status tells how."""
+    last = await world.follow_logs(job, which, printer)
     if last is not None and not last.line.finished:
         return Exit.OK
-    say(_ending(job, last))
+    say(_ending(job.name, last))
     return of_job(None if last is None else last.line.state)
 
 

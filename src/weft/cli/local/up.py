@@ -239,7 +239,8 @@ def _end_of(log: Path, begun: int) -> str:
 
 def _say_next() -> None:
     nexts = {
-        "weft submit JOB.yaml": "a job; weft spec init writes a file for one",
+        "weft run -- COMMAND": "a job, followed until it ends",
+        "weft submit JOB.yaml": "one from a file; weft spec init writes it",
         "weft ls": "what runs and what waits",
         "weft top -w": "how full it is",
         "weft local down": "stop; jobs save, and go on after the next up",

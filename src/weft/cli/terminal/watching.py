@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 @contextmanager
-def detaching(text: str) -> Iterator[None]:
-    """Ctrl-C leaves, and says what goes on without us."""
+def detaching(text: str | Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C leaves, and says what goes on without us: in words that are known by then."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"\ndetached: {text}")
+        say(f"\ndetached: {text if isinstance(text, str) else text()}")
         raise click.exceptions.Exit(Exit.INTERRUPTED) from None
 
 
