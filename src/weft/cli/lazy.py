@@ -5,20 +5,12 @@ parser nor a table printer. A test holds the table against the commands themselv
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
 
 import click
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a command lives (`module:name`), its line in the list, and that list's heading."""
-
-    where: str
-    help: str
-    section: str = "Commands"
+from weft.cli.entry import Entry
 
 
 class LazyGroup(click.Group):

@@ -13,7 +13,7 @@ import click
 
 from weft.cli.exit_status import Exit
 from weft.cli.lazy import LazyGroup
-from weft.cli.main import weft
+from weft.cli.root import weft
 
 ABOUT = """\
 # The command line

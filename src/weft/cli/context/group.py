@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from weft.cli.lazy import Entry, LazyGroup
+from weft.cli.entry import Entry
+from weft.cli.lazy import LazyGroup
 from weft.cli.options import output_option
 from weft.cli.terminal.grid import Grid
 from weft.cli.terminal.screen import print_json, say

@@ -2,7 +2,8 @@
 
 import click
 
-from weft.cli.lazy import Entry, LazyGroup, show_help_if_bare
+from weft.cli.entry import Entry
+from weft.cli.lazy import LazyGroup, show_help_if_bare
 
 COMMANDS = {
     "show": Entry("weft.cli.trace.show:show", "Tell what a workload holds, and what is wrong."),
