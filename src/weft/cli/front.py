@@ -28,6 +28,9 @@ COMMANDS = {
         "weft.cli.launch.command:launch", "Run a script with several workers on this machine.", JOBS
     ),
     "spec": Entry("weft.cli.spec.group:spec", "Begin, check and explain job files.", JOBS),
+    "completion": Entry(
+        "weft.cli.completion.command:completion", "Let TAB complete what you type.", WORLD
+    ),
     "queues": Entry(
         "weft.cli.overview.queues:queues", "Show the queues and what is used of them.", WORLD
     ),

@@ -1,5 +1,6 @@
 """`weft`: the console script. Whoever only asks what there is waits for no parser."""
 
+import os
 import sys
 
 from weft.cli.front import front_page
@@ -10,7 +11,7 @@ ASKS_FOR_HELP: list[list[str]] = [[], ["-h"], ["--help"]]
 def main(args: list[str] | None = None) -> None:
     """What the words say, and the exit status that comes of it."""
     words = sys.argv[1:] if args is None else args
-    if words in ASKS_FOR_HELP:
+    if words in ASKS_FOR_HELP and "_WEFT_COMPLETE" not in os.environ:
         sys.stdout.write(front_page(_columns()) + "\n")
         return
     from weft.cli.root import run
@@ -19,8 +20,6 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _columns() -> int:
-    import os
-
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from weft.cli.completion.candidates import contexts
 from weft.cli.terminal.screen import say
 from weft.cli.worlds.contexts import (
     CLUSTER,
@@ -20,7 +21,7 @@ from weft.model.errors import SpecError
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=contexts)
 @click.option(
     "--socket",
     type=click.Path(path_type=Path),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.cli.completion.candidates import queues
 from weft.cli.jobs.sweep import Point, filled
 from weft.cli.options import bundled
 from weft.model.errors import SpecError
@@ -76,7 +77,7 @@ asked_options = bundled(
     click.argument("command", nargs=-1, required=True, metavar="COMMAND..."),
     click.option("--gpus", default="1", show_default=True, help="A number, or a range: 1..8."),
     click.option("--gpu-type", multiple=True, metavar="TYPE", help="Accept this; may be repeated."),
-    click.option("--queue", help="Queue to wait in.  [default: default]"),
+    click.option("--queue", shell_complete=queues, help="Queue to wait in.  [default: default]"),
     click.option("--priority", type=int, help="Higher goes first within a queue.  [default: 0]"),
     click.option("--image", help="Container image, on a cluster.  [default: the operator's]"),
     click.option("--workdir", help="Absolute path to start in.  [default: here; the image's]"),

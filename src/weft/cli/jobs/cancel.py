@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.api.backend import JobKey
+from weft.cli.completion.candidates import jobs_in
+from weft.cli.jobs.ls import ACTIVE
 from weft.cli.options import output_option
 from weft.cli.terminal.confirm import confirmed
 from weft.cli.terminal.screen import harmless, print_json, say
@@ -19,7 +21,7 @@ SCHEMA = "weft-cancelled/1"
 
 
 @click.command()
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=jobs_in(*ACTIVE))
 @DRY_RUN
 @YES
 @place_options

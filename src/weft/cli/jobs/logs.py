@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.api.backend import JobKey
+from weft.cli.completion.candidates import jobs_in
 from weft.cli.exit_status import Exit, of_job
 from weft.cli.jobs.job_words import several
 from weft.cli.terminal.screen import harmless, say
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=jobs_in())
 @click.option("-f", "--follow", is_flag=True, help="Stay until the job ends, restarts included.")
 @click.option(
     "--rank",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.api.backend import Selection
+from weft.cli.completion.candidates import queues
 from weft.cli.options import output_option
 from weft.cli.terminal.age import age, lasting, now, told_ago
 from weft.cli.terminal.grid import Grid
@@ -22,10 +23,11 @@ SCHEMA = "weft-jobs/1"
 NUMBERS = frozenset({"GPUs", "progress", "age", "priority", "waited", "ran"})
 WAITING = ("", "Queued", "Admitted")
 HOLDING = ("Starting", "Running", "Resizing", "Stopping")
+ACTIVE = (*WAITING, *HOLDING)
 FINISHED = ("Succeeded", "Failed", "Cancelled")
 STATES = {
     "waiting": WAITING,
-    "active": (*WAITING, *HOLDING),
+    "active": ACTIVE,
     "finished": FINISHED,
     **{name: (name,) for name in (*WAITING[1:], *HOLDING, *FINISHED)},
 }
@@ -40,7 +42,7 @@ STATES = {
     type=click.Choice(list(STATES), case_sensitive=False),
     help="Only jobs that are so: a state, or waiting, active or finished; may be repeated.",
 )
-@click.option("--queue", help="Only jobs of this queue.")
+@click.option("--queue", shell_complete=queues, help="Only jobs of this queue.")
 @click.option(
     "--limit",
     type=click.IntRange(0),

@@ -2,6 +2,7 @@
 
 import click
 
+from weft.cli.completion.candidates import jobs_in
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import print_json, say
 from weft.cli.worlds.place import Place, place_options
@@ -11,7 +12,9 @@ SCHEMA = "weft-retried/1"
 
 
 @click.command()
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@click.argument(
+    "jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=jobs_in("Failed", "Cancelled")
+)
 @place_options
 @output_option()
 def retry(*, jobs: tuple[str, ...], place: Place, output: str) -> None:

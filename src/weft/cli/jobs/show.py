@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.cli.completion.candidates import jobs_in
 from weft.cli.jobs.job_words import facts, several
 from weft.cli.options import output_option
 from weft.cli.terminal.age import age, lasting, now, told_ago
@@ -29,7 +30,7 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=jobs_in())
 @place_options
 @output_option()
 def show(*, job: str, place: Place, output: str) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.cli.completion.candidates import files
 from weft.cli.jobs.job_source import name_for, read_job
 from weft.cli.jobs.job_words import Spec, facts, several
 from weft.cli.options import output_option
@@ -23,7 +24,7 @@ SCHEMA = "weft-submitted/1"
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @click.option(
     "--set",
     "overrides",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.api.backend import JobKey
+from weft.cli.completion.candidates import jobs_in
 from weft.cli.exit_status import Exit, of_job
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import harmless, print_json, say
@@ -35,7 +36,7 @@ def seconds(context: click.Context, option: click.Parameter, value: str | None) 
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=jobs_in())
 @click.option(
     "--for",
     "goal",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.completion.candidates import jobs_in
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import new_table, print_json, stdout
 from weft.cli.worlds.place import Place, place_options
@@ -20,7 +21,7 @@ SHOWN_EPISODES = 20
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=jobs_in())
 @click.option(
     "--run",
     "folder",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.completion.candidates import recipes as recipe_names
 from weft.cli.lab.looking import look_before
 from weft.cli.options import World, folder_options, output_option, source_options, world_options
 from weft.cli.terminal.screen import new_table, plain, print_json, say, stdout
@@ -37,6 +38,7 @@ NARROW = (
     "recipes",
     multiple=True,
     default=[RECIPES],
+    shell_complete=recipe_names,
     help="Recipes, separated by commas or by repeating the option; the first is the baseline."
     f"  [default: {RECIPES}]",
 )

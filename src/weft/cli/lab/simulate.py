@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.completion.candidates import recipes as recipe_names
 from weft.cli.lab.looking import look_before
 from weft.cli.options import (
     SEED,
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
 @source_options
 @world_options
 @click.option(
-    "-r", "--recipe", default="weave", show_default=True, help="See weft recipes; NAME(KNOB=VALUE)."
+    "-r",
+    "--recipe",
+    default="weave",
+    show_default=True,
+    shell_complete=recipe_names,
+    help="See weft recipes; NAME(KNOB=VALUE).",
 )
 @SEED
 @folder_options

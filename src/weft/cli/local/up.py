@@ -14,6 +14,7 @@ import click
 
 from weft.api.client import Client
 from weft.api.errors import NoAnswer
+from weft.cli.completion.candidates import recipes as recipe_names
 from weft.cli.local.status import standing_of, tell
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import say
@@ -33,7 +34,11 @@ LOG: Final = "daemon.log"
     type=click.IntRange(1),
     help="GPUs to share, or parts of the CPUs where there are none.  [default: all that are found]",
 )
-@click.option("--recipe", help="How it decides; see weft recipes.  [default: weave]")
+@click.option(
+    "--recipe",
+    shell_complete=recipe_names,
+    help="How it decides; see weft recipes.  [default: weave]",
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),

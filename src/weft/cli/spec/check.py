@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from weft.cli.completion.candidates import files
 from weft.cli.exit_status import Exit
 from weft.cli.jobs.job_source import read_job
 from weft.cli.jobs.job_words import asked
@@ -15,7 +16,7 @@ SCHEMA = "weft-checked/1"
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=files)
 @output_option()
 def check(files: tuple[str, ...], output: str) -> None:
     """Check each FILE as a cluster would; - is standard input.

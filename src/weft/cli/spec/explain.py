@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import click
 
+from weft.cli.completion.candidates import fields
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import print_json
 
@@ -11,7 +12,7 @@ SCHEMA = "weft-field/1"
 
 
 @click.command()
-@click.argument("field", default="", metavar="[FIELD]")
+@click.argument("field", default="", metavar="[FIELD]", shell_complete=fields)
 @output_option()
 def explain(field: str, output: str) -> None:
     """Tell what FIELD of a job file means and what may stand there; without it, list them all."""

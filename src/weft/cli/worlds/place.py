@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import click
 
+from weft.cli.completion.candidates import contexts
 from weft.cli.options import bundled
 from weft.cli.worlds.contexts import Context, chosen, socket_path
 from weft.cli.worlds.world import World
@@ -23,7 +24,9 @@ NAMESPACE = click.option(
     "-n", "--namespace", help="Namespace, or user of this machine.  [default: kubeconfig's; you]"
 )
 CONTEXT = click.option(
-    "--context", help="World: local, cluster, or a kubeconfig's context.  [see weft context]"
+    "--context",
+    shell_complete=contexts,
+    help="World: local, cluster, or a kubeconfig's context.  [see weft context]",
 )
 KUBECONFIG = click.option(
     "--kubeconfig", help="Path of the kubeconfig.  [default: $KUBECONFIG, ~/.kube/config]"
@@ -47,9 +50,9 @@ class Place:
     context: str | None = None
     kubeconfig: str | None = None
 
-    def run(self, work: Callable[[World], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[World], Awaitable[T]], *, quiet: bool = False) -> T:
         """Do the work there, in an event loop of its own."""
-        return asyncio.run(self._run(work))
+        return asyncio.run(self._run(work, quiet))
 
     def command(self, *words: str) -> str:
         """A command line that leads to the same place."""
@@ -61,10 +64,11 @@ class Place:
         given = [word for name, value in options.items() if value for word in (name, value)]
         return shlex.join(["weft", *words, *given])
 
-    async def _run(self, work: Callable[[World], Awaitable[T]]) -> T:
+    async def _run(self, work: Callable[[World], Awaitable[T]], quiet: bool) -> T:
         context = chosen(self.context, kubeconfig=self.kubeconfig)
         async with self._world(context) as world:
-            tell_of(world)
+            if not quiet:
+                tell_of(world)
             return await work(world)
 
     @asynccontextmanager
