@@ -36,7 +36,7 @@ def weft(
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr("weft.cli.contexts.SYSTEM_SOCKET", tmp_path / "system" / "weft.sock")
+    monkeypatch.setattr("weft.cli.worlds.contexts.SYSTEM_SOCKET", tmp_path / "system" / "weft.sock")
     return partial(call, capsys)
 
 
@@ -77,9 +77,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
         return api
 
     monkeypatch.setenv("WEFT_CONTEXT", "cluster")
-    monkeypatch.setattr("weft.cli.cluster.connect", connect)
+    monkeypatch.setattr("weft.cli.worlds.cluster.connect", connect)
     monkeypatch.setattr("weft.kube.reading.waits.now", lambda: NOON)
-    for command in ("ls", "show", "top", "why_world"):
+    for command in ("jobs.ls", "jobs.show", "overview.top", "jobs.why_world"):
         monkeypatch.setattr(f"weft.cli.{command}.now", lambda: NOON)
     return api
 

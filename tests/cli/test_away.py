@@ -10,8 +10,8 @@ import pytest
 
 from weft.api.client import Stream
 from weft.api.connection import Lines
-from weft.cli import away as module
-from weft.cli.away import away, streamed
+from weft.cli.worlds import away as module
+from weft.cli.worlds.away import away, streamed
 from weft.model.errors import WorldError
 
 

@@ -17,7 +17,7 @@ LATER = datetime(2026, 1, 1, 15, 12, tzinfo=UTC)
 @pytest.fixture
 def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three checkpoints: one that is damaged, one sound, and one that was never finished."""
-    for module in ("checkpoint_ls", "checkpoint_show"):
+    for module in ("checkpoint.ls", "checkpoint.show"):
         monkeypatch.setattr(f"weft.cli.{module}.now", lambda: LATER)
     for step in (10, 20):
         save(a_vault(tmp_path, seconds=WRITTEN), step)

@@ -194,7 +194,7 @@ def test_an_empty_cluster(weft: Weft, cluster: FakeApi) -> None:
 def test_watching_draws_again_until_it_is_left(
     weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch, command: str, output: str
 ) -> None:
-    monkeypatch.setattr("weft.cli.watching.LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.cli.terminal.watching.LEAST_SECONDS", 0.0)
     cluster.watched = "queues" if command == "queues" else "trainingjobs"
     change = a_queue("new", version=101) if command == "queues" else a_waiting_job(version=101)
     cluster.changes = [("MODIFIED", change), ("INTERRUPT", {})]
@@ -209,8 +209,8 @@ def test_watching_draws_again_until_it_is_left(
 def test_watching_on_a_terminal(
     weft: Weft, cluster: FakeApi, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setattr("weft.cli.watching.LEAST_SECONDS", 0.0)
-    monkeypatch.setattr("weft.cli.watching.AGEING_SECONDS", 0.01)
+    monkeypatch.setattr("weft.cli.terminal.watching.LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.cli.terminal.watching.AGEING_SECONDS", 0.01)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     cluster.changes = [("MODIFIED", a_waiting_job(version=101)), ("INTERRUPT", {})]
     called = weft(command, "--watch")

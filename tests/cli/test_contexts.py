@@ -10,8 +10,15 @@ import pytest
 
 from tests.cli.called import Weft, expect_json_shape
 from tests.cli.fake_cluster import FakeApi
-from weft.cli import contexts
-from weft.cli.contexts import Context, chosen, own_folder, own_socket, settings_path, socket_path
+from weft.cli.worlds import contexts
+from weft.cli.worlds.contexts import (
+    Context,
+    chosen,
+    own_folder,
+    own_socket,
+    settings_path,
+    socket_path,
+)
 from weft.model.errors import WorldError
 
 KUBECONFIG = """\
@@ -114,7 +121,7 @@ def test_a_context_of_the_kubeconfig_is_connected(
         asked.append((kubeconfig, context))
         return cluster
 
-    monkeypatch.setattr("weft.cli.cluster.connect", connect)
+    monkeypatch.setattr("weft.cli.worlds.cluster.connect", connect)
     for words in ((), ("--context", "prod"), ("--context", "kube:local"), ("--kubeconfig", "/k")):
         assert weft("ls", *words).status == 0
     assert asked == [(None, None), (None, "prod"), (None, "local"), ("/k", None)]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.called import Weft
-from weft.cli import waiting
-from weft.cli.screen import tell
+from weft.cli.terminal import waiting
+from weft.cli.terminal.screen import tell
 
 SMALL = ("--jobs", "5", "--cluster", "1x8")
 

@@ -7,18 +7,25 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
+import click
 import pytest
 
 import weft as package
 from tests.cli.called import Weft, expect_snapshot
-from weft.cli import checkpoint, context, local, main, spec, trace
-from weft.cli.lazy import Entry
+from weft.cli import front
+from weft.cli.checkpoint import group as checkpoint
+from weft.cli.context import group as context
+from weft.cli.entry import Entry
+from weft.cli.local import group as local
+from weft.cli.root import weft as group
+from weft.cli.spec import group as spec
+from weft.cli.trace import group as trace
 
 HEAVY = (
-    *("numpy", "scipy", "pydantic", "rich", "yaml", "orjson"),
+    *("numpy", "scipy", "pydantic", "rich", "yaml", "orjson", "click", "dataclasses", "re"),
     *("asyncio", "aiohttp", "kubernetes_asyncio", "weft.kube", "weft.lab", "weft.trace"),
 )
-MOST_TIMES_PYTHON = 6.0
+MOST_TIMES_PYTHON = 4.0
 RUNS = 7
 
 GROUPS = {
@@ -29,7 +36,7 @@ GROUPS = {
     "trace": trace,
 }
 COMMANDS = [
-    *((name,) for name in ("", *main.COMMANDS)),
+    *((name,) for name in ("", *front.COMMANDS)),
     *((group, name) for group, module in GROUPS.items() for name in module.COMMANDS),
 ]
 
@@ -51,7 +58,7 @@ def test_a_group_by_itself_shows_its_help(weft: Weft, group: tuple[str, ...]) ->
 
 @pytest.mark.parametrize(
     "entry",
-    [entry for module in (main, *GROUPS.values()) for entry in module.COMMANDS.values()],
+    [entry for module in (front, *GROUPS.values()) for entry in module.COMMANDS.values()],
     ids=lambda entry: entry.where,
 )
 def test_every_line_of_the_table_leads_to_a_command(entry: Entry) -> None:
@@ -82,7 +89,25 @@ def test_help_loads_nothing_heavy() -> None:
     )
     loaded = python("-c", code).stderr.split()
     assert not [name for name in loaded if name in HEAVY]
-    assert "click" in loaded
+    assert "weft.cli.front" in loaded
+
+
+@pytest.mark.parametrize("columns", [40, 52, 80, 83, 100, 240])
+def test_the_front_page_is_what_the_group_would_show(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    context = click.Context(group, info_name="weft", **group.context_settings)
+    shown = group.get_help(context).replace("[COMMAND]", "COMMAND")
+    assert front.front_page(columns) == shown
+
+
+def test_it_fits_the_terminal_or_eighty_columns(
+    weft: Weft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given, columns in (("60", 60), ("wide", 80), ("0", 80)):
+        monkeypatch.setenv("COLUMNS", given)
+        assert weft().out == front.front_page(columns) + "\n"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.called import Weft
-from weft.cli.launch_program import program_of
+from weft.cli.launch.program import program_of
 from weft.model.errors import SpecError
 
 PYTHON = sys.executable

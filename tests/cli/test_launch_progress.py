@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from weft.agent.messages import Pulse
-from weft.cli.launch_progress import Mark, Meter, words
-from weft.cli.launch_screen import STDERR, STDOUT, Screen, Source
+from weft.cli.launch.progress import Mark, Meter, words
+from weft.cli.launch.screen import STDERR, STDOUT, Screen, Source
 
 WIDE = {"COLUMNS": "80", "LINES": "24"}
 OUT, ERR = Source(0, 0, STDOUT), Source(0, 0, STDERR)

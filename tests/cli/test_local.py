@@ -11,8 +11,9 @@ import pytest
 from tests.api.served import Served, serving
 from tests.cli.called import Weft, expect_json_shape
 from weft.api.backend import Farewell
-from weft.cli import local_down, local_up
-from weft.cli.contexts import answers
+from weft.cli.local import down as local_down
+from weft.cli.local import up as local_up
+from weft.cli.worlds.contexts import answers
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def place(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(folder / "weft.sock"))
-        monkeypatch.setenv("PYTHONPATH", str(Path(local_up.__file__).parents[2]))
+        monkeypatch.setenv("PYTHONPATH", str(Path(local_up.__file__).parents[3]))
         yield folder
         if answers(folder / "weft.sock"):
             weft("local", "down", "--now")

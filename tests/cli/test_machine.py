@@ -60,9 +60,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weft: Weft) -> Iter
         served.do(served.world.put(a_waiting_job(THEIRS)))
         monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(served.socket))
         monkeypatch.setenv("WEFT_CONTEXT", "local")
-        for module in ("weft.api.peer", "weft.cli.machine"):  # whoever runs the tests
+        for module in ("weft.api.peer", "weft.cli.worlds.machine"):  # whoever runs the tests
             monkeypatch.setattr(f"{module}.user_name", lambda _uid: "root")
-        for command in ("ls", "show", "top", "why_world"):
+        for command in ("jobs.ls", "jobs.show", "overview.top", "jobs.why_world"):
             monkeypatch.setattr(f"weft.cli.{command}.now", lambda: NOON)
         yield served
 
@@ -267,7 +267,7 @@ def restarting(
     weft: Weft, machine: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Callable[..., None]]:
     """A daemon with these jobs that gives way to another one as soon as it is asked this."""
-    monkeypatch.setattr("weft.cli.machine.AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr("weft.cli.worlds.machine.AGAIN_SECONDS", 0.02)
     path = tmp_path / "other.sock"
     monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(path))
     finished = threading.Event()
@@ -341,7 +341,7 @@ def test_nobody_waits_for_a_daemon_that_was_never_there(
 def test_watching_draws_again_until_it_is_left(
     weft: Weft, machine: Served, monkeypatch: pytest.MonkeyPatch, command: str, output: str
 ) -> None:
-    monkeypatch.setattr("weft.cli.watching.LEAST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.cli.terminal.watching.LEAST_SECONDS", 0.0)
 
     question = command.replace("ls", "jobs")
     change = machine.world.change(BERT, gpus=1)

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.called import Weft
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Tick
-from weft.cli.term_journals import TermJournals
+from weft.cli.operator.term_journals import TermJournals
 from weft.kube.operator.main import settings_of
 from weft.kube.operator.options import OperatorOptions
 from weft.model.errors import SpecError

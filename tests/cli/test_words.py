@@ -9,15 +9,15 @@ import pytest
 
 from tests.cli.called import Weft
 from tests.cli.objects import a_queue
-from weft.cli.age import age, lasting
 from weft.cli.exit_status import Exit, of_job
-from weft.cli.grid import Grid
-from weft.cli.job_words import asked, facts, failing, queueing
-from weft.cli.logs import shown
-from weft.cli.place import Place
-from weft.cli.screen import cell, harmless
-from weft.cli.show import SHOWN_EVENTS, latest
-from weft.cli.top import bar
+from weft.cli.jobs.job_words import asked, facts, failing, queueing
+from weft.cli.jobs.logs import shown
+from weft.cli.jobs.show import SHOWN_EVENTS, latest
+from weft.cli.overview.top import bar
+from weft.cli.terminal.age import age, lasting
+from weft.cli.terminal.grid import Grid
+from weft.cli.terminal.screen import cell, harmless
+from weft.cli.worlds.place import Place
 from weft.kube.reading.queues import queue_line
 from weft.view.queues import in_tree_order
 from weft.view.workers import EventLine

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.__main__ import SUITES
 from tests.guides.samples import ROOT, Sample, documents, in_blocks, in_prose
 from weft.agent.__main__ import main as agent
-from weft.cli.main import weft
+from weft.cli.root import weft
 
 ALONE = re.compile(r"weft (compare|simulate|replay|recipes|trace|spec|why .*--run|\S+ --help)\b")
 FOLLOWED_ELSEWHERE = {"first-job.md", "local.md"}

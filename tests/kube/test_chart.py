@@ -15,7 +15,7 @@ import yaml
 import weft
 from tests.kube.installed import CHART, NAMESPACE, OPERATOR, Manifest, helm, render
 from tools.testcluster.binaries import missing
-from weft.cli.operator import operator
+from weft.cli.operator.command import operator
 from weft.kube.names import GROUP, JOB_LABEL, LEASE, SETTINGS, TOKEN_AUDIENCE
 from weft.kube.operator.main import node_rules
 from weft.kube.operator.options import OperatorOptions
@@ -97,9 +97,11 @@ def test_names_are_those_that_the_program_uses() -> None:
 def test_every_value_has_a_comment() -> None:
     text = (CHART / "values.yaml").read_text()
     lines = text.splitlines()
+    root = yaml.compose(text)
+    assert root is not None
     bare = [
         key.value
-        for key in leaves(yaml.compose(text))
+        for key in leaves(root)
         if not lines[key.start_mark.line - 1].lstrip().startswith("#")
     ]
     assert not bare

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from weft.cli.main import COMMANDS
-from weft.cli.spec import COMMANDS as SPEC_COMMANDS
+from weft.cli.front import COMMANDS
+from weft.cli.spec.group import COMMANDS as SPEC_COMMANDS
 from weft.kube.pods import PodMaker, WorkerSettings
 from weft.kube.resources.queue import QueueSpec
 from weft.model.ids import NodeId

@@ -16,7 +16,7 @@ from tests.kube.newer_version import become_newer
 from weft import crash
 from weft.cli.main import main
 
-PRELOADED = [__name__, "weft.cli.operator", "weft.kube.operator.main"]
+PRELOADED = [__name__, "weft.cli.operator.command", "weft.kube.operator.main"]
 
 
 def started(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> "WarmOperator":

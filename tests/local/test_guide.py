@@ -35,6 +35,18 @@ def test_the_first_job_comes_in_five_commands(home: Path) -> None:
     assert sorted(re.findall(r"hello from rank (\d)", printed[-1])) == ["0", "1"]
 
 
+@pytest.mark.slow
+def test_a_command_runs_without_a_file(home: Path) -> None:
+    block = GUIDE.read_text().split("## A command without a file")[1].split("```")[1].strip()
+    typed("weft local up --slots 2", home)
+    one, sweep = (typed(line, home) for line in block.splitlines())
+    assert one == "trained\n"
+    assert re.findall(r"(1e-\d) +(echo-lr-1e-\d) +Succeeded", sweep) == [
+        ("1e-3", "echo-lr-1e-3"),
+        ("1e-4", "echo-lr-1e-4"),
+    ]
+
+
 def typed(command: str, home: Path, *, must: bool = True) -> str:
     variables = {
         **os.environ,

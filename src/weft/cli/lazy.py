@@ -5,20 +5,16 @@ parser nor a table printer. A test holds the table against the commands themselv
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.entry import Entry
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a command lives (`module:name`), its line in the list, and that list's heading."""
-
-    where: str
-    help: str
-    section: str = "Commands"
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -43,9 +39,19 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.entries and not args[0].startswith("-"):
+        known = not args or args[0] in self.entries or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing:
             raise click.UsageError(_unknown(args[0], list(self.entries)), ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """As click does it, but from the table: no command is loaded to be offered."""
+        from click.shell_completion import CompletionItem
+
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        rows = self.entries.items()
+        named = [(name, entry.help) for name, entry in rows if name.startswith(incomplete)]
+        return [*(CompletionItem(name, help=help) for name, help in named), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, self.entries))

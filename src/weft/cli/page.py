@@ -13,7 +13,7 @@ import click
 
 from weft.cli.exit_status import Exit
 from weft.cli.lazy import LazyGroup
-from weft.cli.main import weft
+from weft.cli.root import weft
 
 ABOUT = """\
 # The command line
@@ -44,6 +44,8 @@ The lab and `weft spec` need neither.
   or `USER/NAME`. A job that does not exist is an error at once, with the names that sound like it.
 - Before something changes you are asked, if you sit at a terminal; `-y` spares the question and
   `--dry-run` lets the server check everything and change nothing.
+- `weft completion bash >> ~/.bashrc` lets TAB complete commands, options, and the names of jobs,
+  queues, recipes and contexts; zsh and fish have theirs.
 - Ctrl-C leaves a job alone, and says so; only `weft launch` is the job itself, and stops.
 
 ## Exit statuses

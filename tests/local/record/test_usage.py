@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, inspect, text
 from tests.local.builders import a_started, an_entry
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.peer import user_name
-from weft.cli.queues import as_dict, grid_of
+from weft.cli.overview.queues import as_dict, grid_of
 from weft.local import status_writer
 from weft.local.record.entry import Owner
 from weft.local.record.store import Store

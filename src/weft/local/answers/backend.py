@@ -27,7 +27,7 @@ from weft.local.machine import disk_space as room
 from weft.local.machine.foreign_use import reason_of
 from weft.local.reconcile.asking import asked, refuse_impossible
 from weft.local.record.entry import Entry, Happening, Owner
-from weft.local.record.store import Store
+from weft.local.record.store import Store, name_taken
 from weft.local.term import Term
 from weft.model.errors import SpecError, WorldError
 from weft.model.state import State
@@ -112,6 +112,8 @@ class LocalBackend:
         before = self._host.store.newest(who.user, name)
         if before is not None:
             found = replace(found, notes=(*found.notes, _about(before)))
+        if dry_run and term.book.named(entry.id) is not None:
+            raise name_taken(entry)
         if not dry_run:
             happening = Happening(now, "Submitted", "; ".join(found.notes))
             entry = await self._take_in(entry, happening)

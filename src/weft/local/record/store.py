@@ -67,10 +67,7 @@ class Store:
                 connection.execute(insert(JOBS).values(**_row(entry)))
                 connection.execute(insert(EVENTS).values(**_event(entry.uid, happening)))
         except IntegrityError as error:
-            raise Taken(
-                f"{entry.owner.user} has a job '{entry.name}' that is not over",
-                hint="give it another name, or cancel the first one",
-            ) from error
+            raise name_taken(entry) from error
 
     def revive(self, uid: str, changes: Changes, happening: Happening) -> None:
         """A job that was over is one again; its name is free, or this is refused."""
@@ -251,6 +248,14 @@ def _set_durable(connection: Any, _record: object) -> None:  # noqa: ANN401 - th
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def name_taken(entry: Entry) -> Taken:
+    """Another job has its name."""
+    return Taken(
+        f"{entry.owner.user} has a job '{entry.name}' that is not over",
+        hint="give it another name, or cancel the first one",
+    )
 
 
 @contextmanager

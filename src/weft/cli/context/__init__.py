@@ -1,0 +1,1 @@
+"""`weft context`: which worlds there are, and which one commands speak to."""

@@ -1,0 +1,1 @@
+"""Commands of the lab: workloads run under recipes. They need no world and no GPU."""

@@ -1,0 +1,1 @@
+"""`weft local`: the daemon of a world on this machine, started and stopped."""

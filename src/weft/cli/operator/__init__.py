@@ -1,0 +1,1 @@
+"""`weft operator`: the process that decides for a cluster. People meet it in the chart."""

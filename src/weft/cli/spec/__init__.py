@@ -1,0 +1,1 @@
+"""`weft spec`: job files, before they go anywhere."""

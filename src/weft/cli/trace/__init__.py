@@ -1,0 +1,1 @@
+"""`weft trace`: workloads as files."""

@@ -1,0 +1,74 @@
+"""`weft trace show`: a workload at a glance, with everything that is wrong with it."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli.options import FORMAT, Naming, naming_options, output_option
+from weft.cli.terminal.screen import new_table, print_json, say, stdout
+from weft.lab.time_words import span
+
+if TYPE_CHECKING:
+    from weft.lab.workload_facts import Facts
+
+LISTED_FAULTS = 100
+UNUSABLE = 1
+
+
+@click.command()
+@click.argument("workload")
+@FORMAT
+@naming_options
+@output_option()
+def show(
+    workload: str,
+    *,
+    format: str | None,
+    naming: Naming,
+    output: str,
+) -> int:
+    """Tell what WORKLOAD holds: sizes, durations, tenants, and rows that cannot be used.
+
+    All faults are told at once, in JSON too. Exit status: 1 if a row cannot be used.
+    """
+    from weft.lab.workload_facts import facts_of
+    from weft.trace.readers import read
+
+    read_in = read(
+        workload,
+        format=format,
+        on_fault="skip",
+        **naming.words,
+    )
+    facts = facts_of(read_in)
+    if output == "json":
+        print_json({**facts.as_dict(), "remarks": [asdict(fault) for fault in read_in.faults]})
+    else:
+        _print(facts)
+    for fault in read_in.faults[:LISTED_FAULTS]:
+        say(f"{fault.severity}: {fault.text}; {fault.remedy}")
+    if len(read_in.faults) > LISTED_FAULTS:
+        say(f"and {len(read_in.faults) - LISTED_FAULTS:,} more remarks; -o json has all")
+    return UNUSABLE if facts.faults.get("error") else 0
+
+
+def _print(facts: "Facts") -> None:
+    console = stdout()
+    table = new_table(
+        f"{facts.name}: {facts.jobs:,} jobs of {facts.tenants:,} tenants in "
+        f"{span(facts.span_seconds)} · {facts.gpu_hours:,.0f} GPU-hours",
+        caption=" ".join(facts.notes),
+    )
+    table.add_column("GPUs")
+    for title in ("jobs", "share", "GPU time", "median", "p90", "longest"):
+        table.add_column(title, justify="right")
+    for size in facts.sizes:
+        table.add_row(
+            size.gpus,
+            f"{size.jobs:,}",
+            f"{size.jobs_share:.1%}",
+            f"{size.gpu_time_share:.1%}",
+            *map(span, (size.median_seconds, size.p90_seconds, size.longest_seconds)),
+        )
+    console.print(table)
