@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft
 from benchmarks.elastic import record, split
 from benchmarks.elastic.columns import COLUMNS, CONFIGURATIONS, ELASTIC, FIXED, OWN, Column
 from benchmarks.elastic.contest import (
@@ -268,6 +269,15 @@ def test_a_better_word_does_not_change_the_code_and_a_number_does() -> None:
     meaning = record._meaning(plain)
     assert record._meaning("# more\n" + plain.replace("A.", "C.").replace("B.", "D.")) == meaning
     assert record._meaning(plain.replace("1", "2")) != meaning
+
+
+def test_what_no_decision_reaches_is_not_the_code() -> None:
+    source = Path(weft.__file__).parents[1]
+    reached = {file.relative_to(source).as_posix() for file in record._reached(source)}
+    assert {"weft/brain/round/round.py", "weft/perf/predict.py", "weft/model/menu.py"} <= reached
+    assert not any(
+        name.startswith(("weft/policy/share", "weft/spec", "weft/kube")) for name in reached
+    )
 
 
 def test_the_page_shows_what_was_run_and_nothing_else() -> None:

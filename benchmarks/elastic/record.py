@@ -1,8 +1,9 @@
 """The contest's record: outcomes as lines of JSON, each with a digest of the code it came from.
 
 An outcome counts only beside outcomes of the same code. The digest is over everything that decides
-an outcome: the rooms that decide and simulate, and what makes the jobs; comments and docstrings
-are left out of it, so that a better word does not cost a week of trials.
+an outcome: what the simulated world, the brain and the recipes import of the rooms that decide and
+simulate, and what makes the jobs. Comments and docstrings are left out of it, and so are modules
+that none of these reaches: neither a better word nor a new room costs a week of trials.
 """
 
 import ast
@@ -17,6 +18,7 @@ import weft
 from benchmarks.elastic.trials import Outcome
 
 ROOMS = ("model", "perf", "policy", "brain", "sim")
+DECIDES = ("weft.sim.world", "weft.brain.brain", "weft.policy.recipes")
 MAKERS_OF_JOBS = ("trace/generator.py", "trace/mix.py", "trace/philly_mix.py")
 HERE = ("fairness.py", "mixes.py", "scaling.py", "settings.py", "trials.py", "workloads.py")
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -62,10 +64,38 @@ def keep(file: Path, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 
 def _files() -> Iterator[Path]:
     source = Path(weft.__file__).parent
-    for room in ROOMS:
-        yield from sorted((source / room).rglob("*.py"))
+    yield from sorted(_reached(source.parent))
     yield from (source / name for name in MAKERS_OF_JOBS)
     yield from (Path(__file__).with_name(name) for name in HERE)
+
+
+def _reached(source: Path) -> set[Path]:
+    """The modules of the rooms that are imported from where decisions are made, and so on."""
+    found: set[Path] = set()
+    waiting = [_module(source, name) for name in DECIDES]
+    while waiting:
+        file = waiting.pop()
+        if file is not None and file not in found:
+            found.add(file)
+            waiting += [_module(source, name) for name in _imported(file)]
+    return found
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Dotted names that may be modules of the rooms."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+
+
+def _module(source: Path, name: str) -> Path | None:
+    """Its file, if it is a module of one of the rooms."""
+    first, *rest = name.split(".")
+    file = source.joinpath(first, *rest).with_suffix(".py")
+    return file if first == "weft" and rest[:1] and rest[0] in ROOMS and file.exists() else None
 
 
 def _meaning(text: str) -> str:
