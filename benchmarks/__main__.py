@@ -42,6 +42,9 @@ SUITES = {
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
     "elastic": Suite("benchmarks.elastic", "widths that follow the work", False, ELASTIC),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
+    "interleaving": Suite(
+        "benchmarks.interleaving", "jobs in company", True, ("decision", "quality")
+    ),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),

@@ -1,0 +1,22 @@
+"""Interleaving: jobs that take turns on the same GPUs.
+
+So far what can be said without a scheduler: how long a choice of groups takes (decision), and how
+near its value comes to the best there is (quality). Stage times are Muri's, of eight models.
+"""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.row import Row
+
+PARTS = {
+    "decision": "benchmarks.interleaving.decision",
+    "quality": "benchmarks.interleaving.quality",
+}
+
+
+def rows(traces: Path, *, short: bool = False, only: tuple[str, ...] = ()) -> Iterator[Row]:
+    """One part after the other."""
+    for part in only or tuple(PARTS):
+        yield from importlib.import_module(PARTS[part]).rows(traces, short=short)
