@@ -29,7 +29,7 @@ def test_a_member_that_has_not_loaded_yet_does_not_say_how_far_the_job_is(
 ) -> None:
     monkeypatch.setattr("weft.agent.agent.free_port", lambda: 29500)
     agent, reports = Agent(Settings(("true",), 1, folder=tmp_path)), Reports()
-    monkeypatch.setattr(agent, "reporter", reports)
+    monkeypatch.setattr(agent.progress, "reporter", reports)
     mind = agent.coordinator
     mind.start(0.0, source="here", saved_step=41)
     for message in (Hello("worker", 0, 1, ""), Ready(1.0, elastic=True)):

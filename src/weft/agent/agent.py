@@ -46,9 +46,7 @@ from weft.agent.messages import (
 )
 from weft.agent.outcome import Ending, Outcome
 from weft.agent.reports import status
-from weft.agent.reports.operator_client import Destination
-from weft.agent.reports.report import Reporter, Said
-from weft.agent.reports.speed import Speedometer
+from weft.agent.reports.progress import ProgressReports
 from weft.agent.run_folder import RunFolder
 from weft.agent.settings import Settings
 from weft.agent.wire.control_store import ControlStore, epoch_prefix
@@ -74,7 +72,6 @@ TICK_SECONDS: Final = 0.1
 REAP_SECONDS: Final = 1.0
 LAST_WORDS_SECONDS: Final = 1.0
 OLDEST_EPOCHS_KEPT: Final = 3
-NO_EPOCH: Final = 0
 
 Told = Callable[[str, Mapping[str, Any]], None]
 
@@ -106,11 +103,7 @@ class Agent:
             home=self.home,
         )
         self.writer = CheckpointWriter(self._checkpoints(), self._about_the_run)
-        self.destination = Destination.from_environment(os.environ)
-        self.reporter = Reporter(self.destination)
-        self.latest: dict[int, Pulse] = {}
-        self.stages: dict[int, Mapping[str, Any]] = {}
-        self.speed = Speedometer()
+        self.progress = ProgressReports(self.coordinator, self.writer)
         self._source: tuple[str, int] | None = None
         self._terminated = False
         self._ends: dict[int, int] = {}
@@ -166,7 +159,7 @@ class Agent:
         """Everything is there that workers look for."""
         await self.server.open(self.run_folder.socket)
         self._furnish()
-        self.reporter.start()
+        self.progress.reporter.start()
         self._source = await asyncio.to_thread(self.writer.resume)
 
     def _furnish(self) -> None:
@@ -192,12 +185,10 @@ class Agent:
             case Hello():
                 self._welcome(worker)
             case Pulse():
-                self.latest[worker] = message
-                self._report(worker, message)
+                self.progress.pulse(worker, message)
             case Staged(report):
-                self.stages[worker] = report
                 self.tell("stages", {"worker": worker, **report})
-                self._measure(worker, report)
+                self.progress.staged(worker, report)
             case Saved():
                 self.writer.saved(message, self._seat_of(worker))
                 self._sweep()
@@ -221,49 +212,8 @@ class Agent:
             return
         warm = mind.phase is not Phase.GATHERING
         hang_seconds = self.settings.limits.hang_seconds
-        self.server.send(number, Welcome(warm, mind.width, hang_seconds, self._loop if warm else 0))
-
-    @property
-    def _loop(self) -> int:
-        """The one in which the members are, as far as they have said."""
-        told = (self.latest[n].loop for n in self.coordinator.members if n in self.latest)
-        return max(told, default=0)
-
-    def _measure(self, worker: int, report: Mapping[str, Any]) -> None:
-        """All members make the same steps, so the first one's speed is the job's."""
-        mind = self.coordinator
-        if mind.members[:1] != (worker,):
-            return
-        news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members))
-        if news and worker in self.latest:
-            self._report(worker, self.latest[worker], soon=True)
-
-    def _report(self, worker: int, pulse: Pulse, *, soon: bool = False) -> None:
-        """The first member speaks for the job, once it has the job's state."""
-        if self.coordinator.members[:1] != (worker,) or pulse.epoch == NO_EPOCH:
-            return
-        stages = self.stages.get(worker, {})
-        said = Said(
-            step=pulse.step,
-            epoch=self.destination.epoch if self.destination else pulse.epoch,
-            total_steps=pulse.total,
-            checkpoint_step=self.writer.durable_step + 1,
-            samples=pulse.samples,
-            samples_per_second=stages.get("samples_per_second"),
-            metrics=pulse.metrics,
-            stages=stages,
-            message=self._unreached(),
-            width=len(self.coordinator.members),
-            live=self.coordinator.elastic,
-            speed=self.speed.newest,
-            paused_seconds=self.coordinator.paused_seconds,
-        )
-        self.reporter.say(said, soon=soon)
-
-    def _unreached(self) -> str:
-        """For whoever has ordered a width that the job does not have."""
-        told = self.coordinator.unreached
-        return f"it is not on {told.width} workers: {told.why}" if told else ""
+        loop = self.progress.loop if warm else 0
+        self.server.send(number, Welcome(warm, mind.width, hang_seconds, loop))
 
     def worker_silent(self, worker: int) -> None:
         """Its connection has closed; whether it has ended is for the kernel to say."""
@@ -474,9 +424,7 @@ class Agent:
         if mind.phase is Phase.STEADY:
             self.store.give_up(epoch_prefix(mind.epoch - OLDEST_EPOCHS_KEPT))
             self.tell("steady", {"epoch": mind.epoch, "width": len(mind.members)})
-            for first in mind.members[:1]:
-                if first in self.latest:
-                    self._report(first, self.latest[first], soon=True)
+            self.progress.tell_soon()
         elif mind.phase is not Phase.HALTED:  # of which the coordinator tells, with its reason
             self.tell(mind.phase.value, {"epoch": mind.latest_epoch})
 
@@ -485,7 +433,7 @@ class Agent:
         await self.server.close()
         failed = conclusion.outcome is Outcome.USER_ERROR
         await asyncio.to_thread(partial(self.writer.close, failed=failed))
-        await asyncio.to_thread(self.reporter.close)
+        await asyncio.to_thread(self.progress.reporter.close)
         end_orphans()
         self.run_folder.close(self._ending(conclusion))
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.agent.coordination.crowd import Crowd
 from weft.agent.coordination.actions import Conclude, Spawn
-from weft.agent.coordination.coordinator import Coordinator, Unreached
+from weft.agent.coordination.approach import Unreached
+from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
 from weft.agent.messages import STATELESS, NotBuilt, Pulse
 from weft.agent.outcome import Outcome

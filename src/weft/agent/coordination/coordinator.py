@@ -25,11 +25,11 @@ the script is run again from the snapshot that its last loop has left.
                      HALTED ─▶ REGROUPING
 """
 
-from dataclasses import dataclass
 from signal import SIGTERM, Signals
 from typing import Final
 
 from weft.agent.coordination.actions import Action, Conclude
+from weft.agent.coordination.approach import Approach, Unreached
 from weft.agent.coordination.doubt import Verdict
 from weft.agent.coordination.epochs import Change, Epochs, Phase
 from weft.agent.coordination.heirs import Inherited
@@ -61,14 +61,6 @@ from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
 PART_OF_GRACE: Final = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Unreached:
-    """A width that was ordered and is no longer approached, and why."""
-
-    width: int
-    why: str
-
-
 class Coordinator:
     """One job: who is to be a member, and when it is over."""
 
@@ -88,19 +80,16 @@ class Coordinator:
         self.drain_deadline = NEVER
         self.elastic = False  # whether any worker has ever spoken: a plain script never does
         self.finished = False  # whether the script of a member has ended as it should
-        self.unreached: Unreached | None = None  # what was ordered last, if it cannot be had
         self.restarts = 0
-        self.stillborn = 0
         self._roster = Roster(unit)
         self._epochs = Epochs(self._roster, self.limits)
+        self._sizing = Approach(self, self._roster, self._epochs, self.limits)
         self._plain = PlainCrew(width)
         self._departed: dict[int, int] = {}
         self._pauses: dict[int, float] = {}  # by epoch, since the last order
         self._owed = False  # whether a member was lost and no step was made since
         self._fruitless = 0  # lives in a row in which no step was made
         self._begun_after = FRESH
-        self._wanted_since = 0.0
-        self._rest_until = 0.0
         self._now = 0.0
 
     @property
@@ -145,6 +134,11 @@ class Coordinator:
         return sum(self._pauses.values()) if self._pauses else None
 
     @property
+    def unreached(self) -> Unreached | None:
+        """The width that was ordered last, if it cannot be had."""
+        return self._sizing.unreached
+
+    @property
     def halted_why(self) -> str:
         """What halted an epoch last."""
         return self._epochs.halted_why
@@ -171,7 +165,7 @@ class Coordinator:
         """Lead workers that another head has started: as they are, or else by way of a doubt."""
         self._now, self.started, self.elastic = now, True, True
         self.width, self._owed = width, found.owed
-        self._wanted_since = now
+        self._sizing.wanted_since = now
         self._roster.inherit(found.workers, found.next_worker)
         self._roster.dismiss(self.workers[number] for number in found.silent)
         self._epochs.inherit(found.epoch, found.latest, found.members)
@@ -188,11 +182,11 @@ class Coordinator:
         others have taken over their state.
         """
         self._now = now
-        self.unreached = None
+        self._sizing.unreached = None
         if (width, without) != (self.width, self.unwanted):
             self.width, self.unwanted = width, without
             self._epochs.failed_switches = 0
-            self._wanted_since = now
+            self._sizing.wanted_since = now
             self._pauses = {}
             if self.phase is Phase.BUILDING:
                 self._epochs.abandon()
@@ -236,7 +230,7 @@ class Coordinator:
             case Built(epoch):
                 self._epochs.built(number, epoch, now)
             case NotBuilt(epoch, why):
-                self._not_built(epoch, f"worker {number}: {why}")
+                self._sizing.not_built(epoch, f"worker {number}: {why}", now)
             case Committed():
                 self._committed(worker, message)
             case Broken():
@@ -296,100 +290,17 @@ class Coordinator:
             return roster.dismiss(roster.alive()) if self.elastic else None
         if not self.elastic and self._plain.retires(roster, self.width, self.unwanted, self._now):
             return None
-        self._staff(self.width)
-        ready = roster.standing(WorkerState.READY)
-        if not ready or (len(ready) < self.width and not self._waited_long_enough()):
+        members = self._sizing.gathered(self._now)
+        if not members:
             return None
-        members = roster.whole_units(self._near_first(ready))
-        if not members or self.holding:
-            return None
-        self.stillborn = 0
         self._departed = {}  # whoever left before was perhaps further than what is begun from
         donors = members[: self.unit]
         self._begun_after = self.saved_step
         self._epochs.begin(members, donors, self.saved_step, self.source, self._now)
         return None
 
-    def _near_first(self, ready: Members) -> Members:
-        """The first loads what was saved, so it has to be one that can read it."""
-        near = self.near
-        if near is None or not self.source or self.unit > 1:
-            return ready
-        first = tuple(sorted(ready, key=lambda number: number not in near))
-        return first if first[0] in near else ()
-
     def _approach(self) -> None:
-        """One move from the members that are to the width that is wanted."""
-        roster = self._roster
-        staying = roster.whole_units(tuple(n for n in self.members if n not in self.unwanted))
-        if len(staying) < len(self.members) and staying:
-            return self._prepare(staying[: self.width], ())  # who must go does not wait
-        missing = self.width - len(staying)
-        if missing <= 0:
-            roster.dismiss(w for w in roster.alive() if w.number not in self.members)
-            return self._prepare(staying[: self.width], ()) if missing < 0 else None
-        self._staff(missing)
-        ready = roster.standing(WorkerState.READY)
-        if len(ready) >= missing or (ready and self._waited_long_enough()):
-            joiners = roster.whole_units(ready[:missing])
-            if joiners:
-                self._prepare((*self.members, *joiners), joiners)
-        return None
-
-    def _staff(self, wanted: int) -> None:
-        """As many newcomers as are wanted: more are started, the newest surplus is let go."""
-        newcomers = self._newcomers()
-        self._roster.dismiss(newcomers[max(wanted, 0) :])
-        if not self.elastic and (newcomers or self.finished):
-            return
-        for _ in range(len(newcomers), self._roster.rounded_up(wanted)):
-            self._roster.enlist(self.width, self._now)
-            self._wanted_since = self._now
-
-    def _newcomers(self) -> list[Worker]:
-        """Those on their way, in whole replicas; the rest of a replica is of no use."""
-        coming = self._roster.coming(self.members)
-        wanted = tuple(w.number for w in coming if w.number not in self.unwanted)
-        useful = set(self._roster.whole_units(wanted) if self.elastic else wanted)
-        self._roster.dismiss(w for w in coming if w.number not in useful)
-        return [w for w in coming if w.number in useful]
-
-    def _prepare(self, members: Members, joiners: Members) -> None:
-        """Not while the script is behind a loop: there may be no other step to switch at.
-
-        Each attempt that fails costs the members time, so the next one waits longer, and after
-        some of them the job stays as it is.
-        """
-        if self._epochs.failed_switches >= self.limits.most_failed_switches and joiners:
-            return self._stay(f"{self._epochs.failed_switches} attempts failed: {self.halted_why}")
-        between = any(self.workers[number].between for number in self.members)
-        if self._now >= self._rest_until and not between:
-            self._epochs.prepare(members, joiners, self._now)
-        return None
-
-    def _stay(self, why: str) -> None:
-        """The job stays as wide as it is, and whoever wanted another width gets to know."""
-        self.unreached = Unreached(self.width, why)
-        self._roster.note("unreached", wanted=self.width, width=len(self.members), why=why)
-        self.width, self.stillborn = len(self.members), 0
-        self._epochs.failed_switches = 0
-
-    def _waited_long_enough(self) -> bool:
-        return self._now - self._wanted_since > self.limits.warm_seconds
-
-    def _not_built(self, epoch: int, why: str) -> None:
-        """What cannot be built now is tried again, but not at once and not with anyone for ever."""
-        change = self._epochs.being_built(epoch)
-        if change is None:
-            return
-        self._epochs.abandon()
-        self._epochs.failed_switches += 1
-        self._epochs.halted_why = why
-        self._roster.note("not built", epoch=epoch, why=why)
-        self._rest_until = self._now + self.limits.rest(self._epochs.failed_switches)
-        for number in change.joiners:
-            if not self._may_try_again(self.workers[number]):
-                self._roster.kill(self.workers[number])
+        self._sizing.move(self._now)
 
     def _greeted(self, worker: Worker, message: Hello | Ready | Here) -> None:
         """One that comes from another head, and late, has a state that is not the others' now."""
@@ -413,8 +324,8 @@ class Coordinator:
         self._pauses[message.epoch] = max(known, message.paused_seconds)
         if self._epochs.committed(worker, message.epoch, self._now):
             self._owed = False
-            self._wanted_since = self._now
-            self.stillborn = 0 if switching else self.stillborn
+            self._sizing.wanted_since = self._now
+            self._sizing.stillborn = 0 if switching else self._sizing.stillborn
 
     # ------------------------------------------------------------------------------ failures
 
@@ -435,7 +346,7 @@ class Coordinator:
         if verdict is None:
             return
         self._stand_by(verdict)
-        self._rest_until = self._now + self.limits.rest(self._epochs.failed_switches)
+        self._sizing.rest(self._now)
         if verdict.holders and self._epochs.fruitless_halts <= self.limits.most_fruitless_halts:
             donors = verdict.holders
             self._epochs.begin(donors, donors, verdict.committed, "", self._now)
@@ -446,19 +357,11 @@ class Coordinator:
         """Newcomers may try again; one with a state that is not what counts is of no use."""
         for worker in (self.workers[number] for number in verdict.others):
             blank = worker.state is WorkerState.JOINING and worker.number in verdict.blank
-            if blank and self._may_try_again(worker):
+            if blank and self._sizing.may_try_again(worker):
                 worker.become(WorkerState.READY)
                 self._roster.tell((worker.number,), Standby(self.latest_epoch))
             else:
                 self._roster.kill(worker)
-
-    def _may_try_again(self, worker: Worker) -> bool:
-        """Each failed attempt costs the others a step: one that never succeeds is not let in."""
-        worker.failed_joins += 1
-        if worker.failed_joins < self.limits.most_failed_joins:
-            return True
-        self.stillborn += 1
-        return False
 
     def _restart(self) -> None:
         """No whole replica is left, or none that can go on: all begin again from a snapshot."""
@@ -473,7 +376,7 @@ class Coordinator:
         self._epochs.disband(Phase.GATHERING)
         self.finished = self._owed = False
         self.restarts += 1
-        self._wanted_since = self._now
+        self._sizing.wanted_since = self._now
         if self.restarts > self.limits.most_restarts:
             self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, f"{self.restarts} restarts")
         elif self._fruitless > self.limits.most_fruitless:
@@ -522,7 +425,7 @@ class Coordinator:
         elif not self.elastic and not self.draining:
             self._plain_ended(worker.number, code, why)
         elif was.starting and self.elastic:
-            self.stillborn += 1
+            self._sizing.stillborn += 1
             self._missing(worker.number, code, why)
         elif outcome is Outcome.FINISHED and worker.between:
             self._departed[worker.number] = worker.step
@@ -547,10 +450,10 @@ class Coordinator:
     def _missing(self, number: int, code: int, why: str) -> None:
         """If newcomers die one after the other, the job stays as wide as it is."""
         self._owed = self._owed or number in self.members
-        if self.stillborn <= self.limits.most_stillborn:
+        if self._sizing.stillborn <= self.limits.most_stillborn:
             self._lost(number)
         elif self.members:
-            self._stay(f"{self.stillborn} newcomers were lost: {why}")
+            self._sizing.stay(f"{self._sizing.stillborn} newcomers were lost: {why}")
         else:
             self._conclude(Outcome.of(code), code, why, number)
 

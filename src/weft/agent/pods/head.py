@@ -15,7 +15,6 @@ another decision.
 import asyncio
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from signal import SIGKILL, SIGTERM, Signals
@@ -25,20 +24,18 @@ from weft.agent.agent import Agent, Told, exit_code_of
 from weft.agent.checkpoint.seat_writers import HERE, Writers
 from weft.agent.coordination.actions import Action, Conclude, Spawn
 from weft.agent.coordination.epochs import Phase
-from weft.agent.coordination.heirs import Succession, heirs_of
+from weft.agent.coordination.heirs import Succession
 from weft.agent.messages import (
     Answer,
     Beat,
     Brought,
     Exited,
-    Heirs,
     Hello,
     Here,
     Keep,
     Kept,
     Kill,
     Led,
-    Members,
     Message,
     Offer,
     Over,
@@ -47,9 +44,9 @@ from weft.agent.messages import (
     Withdraw,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
-from weft.agent.pods.certainty import Certainty
-from weft.agent.pods.discovery import Announcer, Head, Word, address_of
+from weft.agent.pods.discovery import Head, address_of
 from weft.agent.pods.followers import Followers
+from weft.agent.pods.head_role import HeadRole
 from weft.agent.pods.mandate import Mandate
 from weft.agent.pods.rendezvous import Rendezvous
 from weft.agent.pods.stepping_down import SteppingDown
@@ -82,12 +79,7 @@ class HeadAgent(Agent):
             settings.width, pod.least_gpus, pod.most_gpus, settings.shard, limits
         )
         self.succession = self._succession(mandate) if mandate else None
-        self.word = mandate.word if mandate else Word(leads=True)
-        self._announcer: Announcer | None = None
-        self._certainty: Certainty | None = None
-        self._told: Heirs | None = None
-        # Seats that may claim to lead: named here, or by a head before this one.
-        self._ever_heirs: set[int] = set(mandate.expected) if mandate else set()
+        self.role = HeadRole(self, mandate)
         self._resuming = False
         self.has_moved = False  # whether another leads now, and whoever is here shall find it
         self._stepping_down = SteppingDown(self)
@@ -96,15 +88,6 @@ class HeadAgent(Agent):
     @property
     def home(self) -> int:
         return self.pod.seat
-
-    @property
-    def term(self) -> int:
-        return self._announcer.head.term if self._announcer else 0
-
-    @property
-    def certainty(self) -> Certainty:
-        assert self._certainty is not None, "without an operator there is nobody to ask"
-        return self._certainty
 
     def _run_folder(self) -> RunFolder:
         return self.mandate.run_folder if self.mandate else super()._run_folder()
@@ -129,23 +112,7 @@ class HeadAgent(Agent):
         if self.pod.destination is None:
             return
         port = await self.server.open_tcp(self.pod.host, 0)
-        self._announce(Head(address_of(self.pod.host, port), self.run_folder.token))
-
-    def _announce(self, head: Head) -> None:
-        assert self.pod.destination is not None
-        loop = asyncio.get_running_loop()
-
-        def heard(word: Word) -> None:
-            with suppress(RuntimeError):  # all is over
-                loop.call_soon_threadsafe(self._operator_said, word)
-
-        self.run_folder.write_head(head.term, str(self.run_folder.socket))
-        self._announcer = Announcer(self.pod.destination, head, heard=heard)
-        self._certainty = Certainty(
-            self.pod.destination, self._announcer, self._operator_said, self.tell
-        )
-        self._announcer.start()
-        self.tell("listening", {"address": head.address, "term": head.term})
+        self.role.announce(Head(address_of(self.pod.host, port), self.run_folder.token))
 
     def _home(self, devices: tuple[int, ...]) -> Seat:
         return self._seat(self.home, self.pod.gpus)
@@ -174,13 +141,13 @@ class HeadAgent(Agent):
         await self.server.open(self.run_folder.socket)
         await self.server.open_on(mandate.listening)
         self._furnish()
-        self.reporter.start()
+        self.progress.reporter.start()
         for number, brought in mandate.brought.items():
             self.succession.brought[number] = self.home, brought
             if number not in self.processes.running:
                 self.succession.ended[number] = mandate.ended.get(number, -SIGKILL)
-        self._announce(mandate.head)
-        self._keep(self._resume())
+        self.role.announce(mandate.head)
+        self.keep(self._resume())
         if mandate.terminated:
             self._terminate()
 
@@ -194,7 +161,7 @@ class HeadAgent(Agent):
         for number, (seat, brought) in succession.brought.items():
             self.crew.inherit(number, seat, brought.index, brought.pid)
         found = succession.inherited(now)
-        missing = sorted(self._ever_heirs - succession.came)
+        missing = sorted(self.role.ever_heirs - succession.came)
         facts = {"term": succession.term, "members": found.members, "intact": found.intact}
         self.tell("leads", {**facts, "missing": missing})
         if not found.members:
@@ -202,7 +169,7 @@ class HeadAgent(Agent):
             self._carry_out([Conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, why)])
             return
         for seat in missing:
-            self._ask_whether_it_leads(seat)
+            self.role.ask_whether_it_leads(seat)
         self._carry_out(self.coordinator.inherit(found, self._width(), now))
         for number, message in succession.said:
             self.worker_said(number, message)
@@ -240,13 +207,7 @@ class HeadAgent(Agent):
 
     # ------------------------------------------------------------------------------ who leads
 
-    def _operator_said(self, word: Word) -> None:
-        if not word.leads:
-            self._depose(word.why)
-        else:
-            self.word = word
-
-    def _depose(self, why: str) -> None:
+    def depose(self, why: str) -> None:
         """Another head leads: nothing that is decided here counts any more.
 
         One that is asked to leave wants just that, and may hear of it here first.
@@ -261,46 +222,10 @@ class HeadAgent(Agent):
         self.server.leave()
         self._act(conclusion)
 
-    @property
-    def heirs(self) -> Members:
-        """Who may lead next, if anybody may."""
-        if not (self.word.moves and self.started and self.coordinator.elastic):
-            return ()
-        if self._ending_already():
-            return ()
-        out = self.followers.leaving | self.word.lost
-        seats = [seat for seat in self.followers.hosts if seat not in out]
-        members = set(self.coordinator.members)
-        standing = {seat: len(members & {*self.places.workers_on(seat)}) for seat in seats}
-        return heirs_of(standing, self.word.closed)
-
-    def _tell_heirs(self) -> None:
-        heirs = self.heirs
-        seats = tuple(sorted(self.followers.hosts))
-        mind = self.coordinator
-        told = Heirs(self.term, seats, heirs, mind.members, mind.next_worker)
-        if told == self._told:
-            return
-        self._told = told
-        self._ever_heirs.update(heirs)
-        for seat in seats:
-            self.server.order(seat, told)
-
     def _act(self, action: Action) -> None:
         super()._act(action)
         if isinstance(action, Spawn):  # whoever leads next must not use its number again
-            self._tell_heirs()
-
-    def _ask_whether_it_leads(self, seat: int) -> None:
-        """An heir is lost, or it has lost us and leads: nothing is decided until that is known."""
-        self.coordinator.barred = True
-        self.certainty.unsure.add(seat)
-        if len(self.certainty.unsure) == 1:
-            self._keep(self._be_sure())
-
-    async def _be_sure(self) -> None:
-        if await self.certainty.regain():
-            self.coordinator.barred = False
+            self.role.tell_heirs()
 
     # ------------------------------------------------------------------------------ it leaves
 
@@ -312,7 +237,7 @@ class HeadAgent(Agent):
         self._terminated = True
         grace = self.settings.grace_seconds
         self.tell("leaving", {"grace_seconds": grace})
-        self._keep(self._stepping_down.run(time.monotonic(), grace))
+        self.keep(self._stepping_down.run(time.monotonic(), grace))
 
     def leave_home(self) -> bool:
         """Let its own workers go, as from any other seat; whether the others are enough."""
@@ -327,7 +252,7 @@ class HeadAgent(Agent):
         """All of the job."""
         self._drain(grace_seconds)
 
-    def _keep(self, work: Coroutine[None, None, None]) -> None:
+    def keep(self, work: Coroutine[None, None, None]) -> None:
         """A task is only kept alive by whoever holds it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -358,14 +283,14 @@ class HeadAgent(Agent):
                 self.writer.writers.told(seat, message)
 
     def _offered(self, seat: int, gpus: int, host: str, now: float) -> None:
-        if seat == self.home or gpus < 1 or self._ending_already():
+        if seat == self.home or gpus < 1 or self.is_ending:
             self._send_home(seat, Over(INFRASTRUCTURE, "this seat is not wanted"))
             return
         self.tell("joined", {"seat": seat, "gpus": gpus, "host": host})
         self.followers.hosts[seat] = host
         self.crew.open(self._seat(seat, gpus))
         self.rendezvous.came(now)
-        self._told = None
+        self.role.tell_all_again()
         if self.succession is not None:
             self.succession.came.add(seat)
 
@@ -376,7 +301,9 @@ class HeadAgent(Agent):
         else:
             self.server.order(seat, Kill(brought.worker, SIGKILL))
 
-    def _ending_already(self) -> bool:
+    @property
+    def is_ending(self) -> bool:
+        """Whether nobody is begun any more."""
         mind = self.coordinator
         return mind.draining or mind.finished or mind.phase is Phase.ENDED
 
@@ -404,9 +331,9 @@ class HeadAgent(Agent):
         if self.succession is not None:
             self.succession.left(seat)
             return
-        may_lead = seat in self._ever_heirs and not self._ending_already()
+        may_lead = seat in self.role.ever_heirs and not self.is_ending
         if may_lead:
-            self._ask_whether_it_leads(seat)
+            self.role.ask_whether_it_leads(seat)
         for worker in self.places.workers_on(seat):
             self.server.cut(worker, sent_away=not may_lead)
         self.crew.lose(seat)
@@ -416,7 +343,7 @@ class HeadAgent(Agent):
     def _do_without(self, grace_seconds: float) -> None:
         """Go on with the places that are left, if that is enough."""
         mind = self.coordinator
-        if self._ending_already():
+        if self.is_ending:
             return
         unwanted = self.places.unwanted
         if not self.rendezvous.enough(self.places.gpus) or not mind.can_spare(unwanted):
@@ -451,13 +378,13 @@ class HeadAgent(Agent):
             if self.succession.complete(now):
                 self._lead(self.succession, now)
             return
-        self._tell_heirs()
-        heirs = ((self.followers.last_heard(seat), seat) for seat in self._ever_heirs)
+        self.role.tell_heirs()
+        heirs = ((self.followers.last_heard(seat), seat) for seat in self.role.ever_heirs)
         self.coordinator.heard_from = {
             worker: heard for heard, seat in heirs for worker in self.places.workers_on(seat)
         }
         self._let_go()
-        if self.started and not self._ending_already():
+        if self.started and not self.is_ending:
             if self.writer.take_missed():
                 self._carry_out(self.coordinator.save(now))
             if self.rendezvous.settled(now):
@@ -526,8 +453,7 @@ class HeadAgent(Agent):
     # ----------------------------------------------------------------------------------- end
 
     async def _clear_up(self, conclusion: Conclude) -> None:
-        if self._announcer is not None:
-            self._announcer.close()
+        self.role.close()
         for task in self._tasks:
             task.cancel()
         if self.has_moved and self.writer.writers is not None:

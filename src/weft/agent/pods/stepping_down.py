@@ -33,7 +33,7 @@ class SteppingDown:
     @property
     def is_possible(self) -> bool:
         head = self._head
-        return head.word.moves and (head.succession is not None or bool(head.heirs))
+        return head.role.word.moves and (head.succession is not None or bool(head.role.heirs))
 
     def heir_said(self, seat: int, ok: bool) -> None:
         """Whether it leads now; one that is lost does not. From then on nothing is done here."""
@@ -56,7 +56,7 @@ class SteppingDown:
 
     async def _is_wanted(self, deadline: float) -> bool:
         """Whether the job is to train on; an operator that has just begun hears who leads it."""
-        while (word := await self._head.certainty.ask()) is None:
+        while (word := await self._head.role.certainty.ask()) is None:
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(AGAIN_SECONDS)
@@ -76,11 +76,11 @@ class SteppingDown:
         if not head.leave_home():
             return False
         while head.places.workers_on(head.home):
-            if time.monotonic() > deadline or not head.heirs:
+            if time.monotonic() > deadline or not head.role.heirs:
                 return False
             await asyncio.sleep(LOOK_SECONDS)
-        while head.heirs and time.monotonic() < deadline:
-            for heir in head.heirs:
+        while head.role.heirs and time.monotonic() < deadline:
+            for heir in head.role.heirs:
                 if await self._hand_over_to(heir):
                     return True
             await asyncio.sleep(AGAIN_SECONDS)

@@ -22,8 +22,8 @@ def of(agent: "Agent") -> dict[str, Any]:
     that was ordered last, with the reason, if the job has stayed as it was instead.
     """
     mind = agent.coordinator
-    pulse = agent.latest.get(mind.members[0]) if mind.members else None
-    speed = agent.speed.newest
+    pulse = agent.progress.latest.get(mind.members[0]) if mind.members else None
+    speed = agent.progress.speed.newest
     return {
         "job": agent.settings.job,
         "incarnation": agent.settings.incarnation,

@@ -67,7 +67,7 @@ class Progress:
         """As it is now."""
         mind = self._agent.coordinator
         first = mind.members[0] if mind.members else None
-        pulse = self._agent.latest.get(first) if first is not None else None
+        pulse = self._agent.progress.latest.get(first) if first is not None else None
         if pulse is None or not pulse.epoch:
             return ""
         if pulse is not self._heard:  # one that was counted already would look like a pause

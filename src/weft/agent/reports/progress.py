@@ -1,0 +1,79 @@
+"""What the workers say of their progress, put together for the world that asked for the job."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from weft.agent.checkpoint.writer import CheckpointWriter
+from weft.agent.coordination.coordinator import Coordinator
+from weft.agent.messages import Pulse
+from weft.agent.reports.operator_client import Destination
+from weft.agent.reports.report import Reporter, Said
+from weft.agent.reports.speed import Speedometer
+
+NO_EPOCH: Final = 0
+
+
+class ProgressReports:
+    """The first member speaks for the job, once it has the job's state."""
+
+    def __init__(self, coordinator: Coordinator, writer: CheckpointWriter) -> None:
+        self._coordinator, self._writer = coordinator, writer
+        self._destination = Destination.from_environment(os.environ)
+        self.reporter = Reporter(self._destination)
+        self.latest: dict[int, Pulse] = {}
+        self.stages: dict[int, Mapping[str, Any]] = {}
+        self.speed = Speedometer()
+
+    @property
+    def loop(self) -> int:
+        """The one in which the members are, as far as they have said."""
+        told = (self.latest[n].loop for n in self._coordinator.members if n in self.latest)
+        return max(told, default=0)
+
+    def pulse(self, worker: int, pulse: Pulse) -> None:
+        self.latest[worker] = pulse
+        self._report(worker, pulse)
+
+    def staged(self, worker: int, report: Mapping[str, Any]) -> None:
+        """All members make the same steps, so the first one's speed is the job's."""
+        self.stages[worker] = report
+        mind = self._coordinator
+        if mind.members[:1] != (worker,):
+            return
+        news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members))
+        if news and worker in self.latest:
+            self._report(worker, self.latest[worker], soon=True)
+
+    def tell_soon(self) -> None:
+        """Something has changed that whoever asked for the job waits for."""
+        for first in self._coordinator.members[:1]:
+            if first in self.latest:
+                self._report(first, self.latest[first], soon=True)
+
+    def _report(self, worker: int, pulse: Pulse, *, soon: bool = False) -> None:
+        mind = self._coordinator
+        if mind.members[:1] != (worker,) or pulse.epoch == NO_EPOCH:
+            return
+        stages = self.stages.get(worker, {})
+        said = Said(
+            step=pulse.step,
+            epoch=self._destination.epoch if self._destination else pulse.epoch,
+            total_steps=pulse.total,
+            checkpoint_step=self._writer.durable_step + 1,
+            samples=pulse.samples,
+            samples_per_second=stages.get("samples_per_second"),
+            metrics=pulse.metrics,
+            stages=stages,
+            message=self._unreached(),
+            width=len(mind.members),
+            live=mind.elastic,
+            speed=self.speed.newest,
+            paused_seconds=mind.paused_seconds,
+        )
+        self.reporter.say(said, soon=soon)
+
+    def _unreached(self) -> str:
+        """For whoever has ordered a width that the job does not have."""
+        told = self._coordinator.unreached
+        return f"it is not on {told.width} workers: {told.why}" if told else ""
