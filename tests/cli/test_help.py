@@ -11,7 +11,7 @@ import pytest
 
 import weft as package
 from tests.cli.called import Weft, expect_snapshot
-from weft.cli import checkpoint, context, local, main, spec, trace
+from weft.cli import checkpoint, context, local, main, recipes, spec, trace
 from weft.cli.lazy import Entry
 
 HEAVY = (
@@ -25,6 +25,7 @@ GROUPS = {
     "checkpoint": checkpoint,
     "context": context,
     "local": local,
+    "recipes": recipes,
     "spec": spec,
     "trace": trace,
 }
