@@ -1,11 +1,14 @@
 """Each command once as a person would use it, and its JSON twin."""
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.called import Weft, expect_json_shape
+from weft.policy.recipes import RECIPES
 
 SMALL = ("--jobs", "30", "--cluster", "1x8")
 
@@ -43,13 +46,40 @@ def test_simulate_tells_what_never_finished(weft: Weft, tmp_path: Path) -> None:
     assert "never finished" in called.err
 
 
-def test_compare_prints_a_table(weft: Weft) -> None:
+def test_compare_tells_differences_first_and_then_means(weft: Weft) -> None:
     called = weft("compare", *SMALL, "-r", "fifo,las", "-r", "srtf", "--workers", "1")
     assert called.status == 0
-    lines = [line.split()[0] for line in called.out.splitlines() if line.strip()]
-    assert [line for line in lines if line in ("fifo", "las", "srtf")] == ["fifo", "las", "srtf"]
-    assert "baseline" in called.out
-    assert "vs fifo" in called.out
+    apart, means = called.out.split("means over the seeds")
+    for part, names in ((apart, ["las", "srtf"]), (means, ["fifo", "las", "srtf"])):
+        first = [line.split()[0] for line in part.splitlines() if line.strip()]
+        assert [one for one in first if one in ("fifo", "las", "srtf")] == names
+    assert "against fifo, seed by seed" in apart
+    assert "% ±" in apart
+
+
+def test_compare_fits_a_terminal_of_80_columns(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.cli.terminal.screen.PIPE_WIDTH", 80)
+    long = "tiresias(limits=(3250.0, 7200.0), promote=8.0)"
+    out = weft("compare", *SMALL, "-r", f"fifo,weave,{long}", "--workers", "1").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+    assert weft("compare", *SMALL, "-r", "fifo", "--workers", "1").out.count("fifo") == 1
+
+
+def test_compare_claims_nothing_of_a_recipe_under_which_no_job_ends(
+    weft: Weft, tmp_path: Path
+) -> None:
+    mine = tmp_path / "never.py"
+    mine.write_text(
+        "from weft.policy.recipes import fifo\nfrom dataclasses import replace\n"
+        "never = replace(fifo(), place=lambda room, fabric, kind, width, avoid=None: None)\n"
+    )
+    words = ("compare", *SMALL, "--seeds", "0", "--workers", "1", "-r", f"fifo,{mine}:never")
+    called = weft(*words)
+    assert "%" not in called.out.split("means over the seeds")[0]
+    assert "30 jobs never finished under" in called.out
+    row = weft(*words, "-o", "json").json["recipes"][1]
+    assert (row["ended"], row["ratio_to_first"]["mean_jct_seconds"]) == (0, None)
 
 
 def test_compare_in_json_and_wide(weft: Weft, tmp_path: Path) -> None:
@@ -65,6 +95,53 @@ def test_recipes(weft: Weft) -> None:
     assert "tiresias" in weft("recipes").out
     listed = {line["name"]: line for line in weft("recipes", "-o", "json").json["recipes"]}
     assert listed["las"]["parameters"]["hold"] == 600.0
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_is_explained(weft: Weft, name: str) -> None:
+    told = weft("recipes", name)
+    assert told.status == 0
+    assert weft("recipes", "show", name).out == told.out
+    facts = weft("recipes", name, "-o", "json").json
+    assert weft("recipes", "-o", "json", name).json == facts
+    assert all(one["meaning"] and one["kind"] for one in facts["parameters"])
+    assert all(f"\n{one['name']} " in told.out for one in facts["parameters"])
+
+
+def test_a_recipe_that_is_not_there(weft: Weft) -> None:
+    called = weft("recipes", "wave")
+    assert called.status == 2
+    assert "did you mean 'weave'?" in called.err
+
+
+def test_a_recipe_of_ones_own_is_begun(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begun = weft("recipes", "new", "mine")
+    assert "next: weft compare --recipe fifo,mine.py:mine" in begun.err
+    assert weft("recipes", "new", "mine").status == 2
+    assert weft("recipes", "new", "mine.py", "--force").status == 0
+    assert "aging" in weft("recipes", "mine.py:mine").out
+    assert weft("compare", *SMALL, "-r", "fifo,mine.py:mine", "--workers", "1").status == 0
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("name", ["9lives", "my-recipe", "class", "Mine", "nowhere/mine", ""])
+def test_a_name_that_no_recipe_can_have(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    called = weft("recipes", "new", name)
+    assert called.status == 2
+    assert "hint: " in called.err
+    assert not [*tmp_path.iterdir()]
 
 
 def test_why(weft: Weft, folder: Path) -> None:

@@ -17,6 +17,7 @@ from weft.cli.checkpoint import group as checkpoint
 from weft.cli.context import group as context
 from weft.cli.entry import Entry
 from weft.cli.local import group as local
+from weft.cli.recipes import group as recipes
 from weft.cli.root import weft as group
 from weft.cli.spec import group as spec
 from weft.cli.trace import group as trace
@@ -32,6 +33,7 @@ GROUPS = {
     "checkpoint": checkpoint,
     "context": context,
     "local": local,
+    "recipes": recipes,
     "spec": spec,
     "trace": trace,
 }

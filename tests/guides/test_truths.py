@@ -7,7 +7,8 @@ import pytest
 
 from tests.guides.samples import ROOT
 from weft.policy.recipes import RECIPES
-from weft.spec.recipe import make_recipe, parameters_of
+from weft.spec.recipe import make_recipe
+from weft.spec.recipe_parameters import parameters_of
 from weft.trace.readers import FORMATS
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.lab.compare import METRICS, compare
+from weft.lab.comparison import METRICS, compare
 from weft.lab.experiment import Experiment, run
 from weft.lab.source import Generated
 from weft.model.errors import SpecError, UnknownName

@@ -3,12 +3,15 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from weft.lab.compare import compare
+from weft.lab.comparison import compare
 from weft.lab.experiment import Experiment, Outcome, run
+from weft.lab.interval import Interval
 from weft.lab.report import COMPARISON_FIGURES, RUN_FIGURES, Figure, comparison_page, run_page
 from weft.lab.source import FromFile, Generated
 from weft.model.ids import JobId, TenantId
@@ -19,6 +22,10 @@ from weft.trace.store import write
 from weft.trace.workload import Workload
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MEASURING = """<script>
+const wide = [document.documentElement, ...document.querySelectorAll('.scroll')];
+document.body.dataset.tooWide = wide.filter((one) => one.scrollWidth > one.clientWidth).length;
+</script>"""
 NASTY = "</script><script>document.title='taken'</script><b>&\u2028"
 
 
@@ -46,23 +53,28 @@ def nasty(tmp_path: Path) -> str:
     return run_page(run(experiment, keep_sittings=True))
 
 
-def drawn_by_plot(page: str, folder: Path) -> dict[str, int]:
+def seen_in_browser(page: str, folder: Path, *, size: str = "1200,900") -> str:
     """What a browser made of the page."""
-    assert CHROMIUM is not None
+    assert CHROMIUM is not None, "apt-get install chromium"
     path = folder / "page.html"
     path.write_text(page, encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync"
     more = "--disable-background-networking --disable-component-update --virtual-time-budget=3000"
-    dom = subprocess.run(
+    return subprocess.run(
         [
             *(CHROMIUM, *flags.split(), *more.split(), f"--user-data-dir={folder / 'profile'}"),
-            *("--dump-dom", path.as_uri()),
+            *(f"--window-size={size}", "--dump-dom", path.as_uri()),
         ],
         check=True,
         capture_output=True,
         text=True,
         timeout=100,
     ).stdout
+
+
+def drawn_by_plot(page: str, folder: Path) -> dict[str, int]:
+    """How much of each plot a browser drew."""
+    dom = seen_in_browser(page, folder)
     assert "taken</title>" not in dom
     figures = re.findall(r"<figure [^>]*>", dom)
     return {
@@ -108,6 +120,28 @@ def test_every_plot_draws_something(
     drawn = drawn_by_plot(pages[kind], tmp_path)
     assert set(drawn) == {figure.plot for figure in figures}
     assert all(count > 0 for count in drawn.values()), drawn
+
+
+@pytest.mark.slow
+def test_a_comparison_fits_the_screen_and_one_outlier_flattens_nothing(tmp_path: Path) -> None:
+    experiment = Experiment(source=Generated(jobs=20), cluster="1x8")
+    recipes = ["fifo", "las", "tiresias(limits=(3250.0, 7200.0), promote=8.0)", "srtf"]
+    found = compare(experiment, recipes=recipes, seeds=[0, 1])
+    far = (1.0, 2.0, 3.0, 500.0)
+    rows = tuple(
+        replace(row, metrics={name: Interval(mean, 0.1) for name in row.metrics})
+        for row, mean in zip(found.rows, far, strict=True)
+    )
+    page = comparison_page(replace(found, rows=rows))
+    dom = seen_in_browser(page + MEASURING, tmp_path, size="1400,900")
+    assert _attribute(dom, "data-too-wide") == "0"
+    dots = dom.partition('data-plot="dots"')[2].partition('data-plot="cdf"')[0]
+    plot = dots.partition("mean JCT</h3>")[2].partition("</svg>")[0]
+    places = [float(place) for place in re.findall(r'<circle cx="([^"]+)"', plot)]
+    assert len(places) == 3, "the one that is far off is drawn as a mark, with its value"
+    assert 'class="cut"' in plot
+    assert "8.33 min" in plot
+    assert min(b - a for a, b in pairwise(places)) > 25
 
 
 @pytest.mark.slow

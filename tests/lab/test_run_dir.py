@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from weft.lab.compare import compare
 from weft.lab.compare_dir import leave_in
+from weft.lab.comparison import compare
 from weft.lab.experiment import Experiment, Outcome
 from weft.lab.run_dir import JOURNAL, journal_in, prepared, read_manifest, run_into
 from weft.lab.source import FromFile, Generated

@@ -46,7 +46,9 @@ COMMANDS = {
     ),
     "simulate": Entry("weft.cli.lab.simulate:simulate", "Run one workload under one recipe.", LAB),
     "compare": Entry("weft.cli.lab.compare:compare", "Run several recipes side by side.", LAB),
-    "recipes": Entry("weft.cli.lab.recipes:recipes", "List the recipes and their parameters.", LAB),
+    "recipes": Entry(
+        "weft.cli.recipes.group:recipes", "List and explain recipes, or begin one.", LAB
+    ),
     "trace": Entry("weft.cli.trace.group:trace", "Show, import and generate workloads.", LAB),
     "replay": Entry("weft.cli.lab.replay:replay", "Check that a journal replays bit for bit.", LAB),
 }

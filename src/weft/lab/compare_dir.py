@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.lab.compare import METRICS, Comparison
+from weft.lab.comparison import METRICS, Comparison
 from weft.lab.run_dir import REPORT, write_csv, write_json, write_manifest
 
 

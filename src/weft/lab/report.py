@@ -12,7 +12,8 @@ from importlib.resources import files
 import orjson
 
 import weft
-from weft.lab.compare import METRICS, Comparison
+from weft.lab.change import UNCLEAR, Change, change
+from weft.lab.comparison import METRICS, Comparison
 from weft.lab.experiment import Outcome
 from weft.lab.interval import Interval
 from weft.lab.report_data import Json, comparison_data, run_data
@@ -71,9 +72,17 @@ RUN_FIGURES = (
 )
 COMPARISON_FIGURES = (
     Figure(
+        "apart",
+        "Against the first recipe",
+        "Differences taken seed by seed, with 95 % intervals. Left of the line is less; an "
+        "interval that crosses it may be no difference. What is far off is cut, and marked.",
+        "There is nothing to compare with.",
+    ),
+    Figure(
         "dots",
         "Side by side",
-        "Means over the seeds; bars are 95 % intervals, cut at 0.",
+        "Means over the seeds; bars are 95 % intervals, cut at 0. What is far off is cut too, and "
+        "marked with its value.",
         "Nothing was compared.",
     ),
     CDF,
@@ -101,10 +110,10 @@ def comparison_page(comparison: Comparison) -> str:
     return _page(
         title=f"{len(comparison.rows)} recipes on {experiment.cluster}",
         below=f"{experiment.source.label} · seeds {seeds} · costs {experiment.costs}",
-        top=_table(comparison),
+        top=comparison_tables(comparison),
         figures=COMPARISON_FIGURES,
         data=comparison_data(comparison),
-        foot="± is half a 95 % interval over the seeds (Student's t)",
+        foot="± is half a 95 % interval over the seeds (Student's t); ≈ may be no difference",
     )
 
 
@@ -194,7 +203,25 @@ def _facts(facts: Iterable[tuple[str, str, str]]) -> str:
     return f'<dl class="facts">{cells}</dl>'
 
 
-def _table(comparison: Comparison) -> str:
+def comparison_tables(comparison: Comparison) -> str:
+    """What sets the recipes apart, seed by seed; then their means."""
+    if len(comparison.rows) == 1:
+        return _means_table(comparison)
+    return differences_table(comparison) + _means_table(comparison)
+
+
+def differences_table(comparison: Comparison) -> str:
+    """Every recipe but the first, against the first."""
+    first = comparison.rows[0]
+    head = "".join(f"<th>{escape(metric.title)}</th>" for metric in METRICS)
+    body = ""
+    for row in comparison.rows[1:]:
+        cells = "".join(_change(change(row, first, metric)) for metric in METRICS)
+        body += f'<tr><td class="name">{escape(row.recipe)}</td>{cells}</tr>'
+    return _table(f"against {first.recipe}", head, body)
+
+
+def _means_table(comparison: Comparison) -> str:
     """Recipes as rows; times of a column in one unit."""
     units = {
         metric.field: metric.unit
@@ -205,31 +232,34 @@ def _table(comparison: Comparison) -> str:
     head = "".join(
         f"<th>{escape(metric.title)}<br>{escape(units[metric.field])}</th>" for metric in METRICS
     )
-    first = comparison.rows[0].recipe
     body = ""
     for row in comparison.rows:
         cells = "".join(_cell(row.metrics[m.field], scale_of(units[m.field])) for m in METRICS)
-        change = _change(row.ratio_to_first["mean_jct_seconds"], baseline=row.recipe == first)
-        body += f"<tr><td>{escape(row.recipe)}</td>{change}{cells}</tr>"
+        nothing = "<td>–</td>" * len(METRICS)
+        name = f'<td class="name">{escape(row.recipe)}</td>'
+        body += f"<tr>{name}{cells if row.ended else nothing}</tr>"
+    return _table("means", head, body)
+
+
+def _table(name: str, head: str, body: str) -> str:
     return (
-        f'<div class="scroll"><table><thead><tr><th>recipe</th>'
-        f"<th>mean JCT<br>vs {escape(first)}</th>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
+        f'<div class="scroll"><table><thead><tr><th class="name">{escape(name)}</th>{head}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
     )
 
 
 def _cell(value: Interval, scale: float) -> str:
     half = value.half_width
-    width = "" if half is None else f' <span class="pm">± {rough(half / scale)}</span>'
+    width = "" if half is None else f'<span class="pm">± {rough(half / scale)}</span>'
     return f"<td>{number(value.mean / scale)}{width}</td>"
 
 
-def _change(ratio: Interval | None, *, baseline: bool) -> str:
-    if ratio is None or baseline:
-        return f"<td>{'baseline' if baseline else ''}</td>"
-    half = ratio.half_width
-    width = "" if half is None else f' <span class="pm">± {half * 100:.0f}</span>'
-    return f"<td>{(ratio.mean - 1) * 100:+.0f} %{width}</td>"
+def _change(told: Change) -> str:
+    """One that may be chance is softer, and says so by its sign."""
+    if not told.half:
+        return f"<td>{escape(told.mean)}</td>"
+    said = told.mean if told.clear else f'<span class="soft">{UNCLEAR} {escape(told.mean)}</span>'
+    return f'<td>{said}<span class="pm">± {escape(told.half)}</span></td>'
 
 
 def _left_out(data: Json) -> str:

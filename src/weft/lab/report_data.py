@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.lab.compare import METRICS, Comparison
+from weft.lab.comparison import METRICS, Comparison
 from weft.lab.experiment import Outcome
 from weft.lab.lanes import bars_of
 from weft.lab.size_class import NAMES, size_class
@@ -42,19 +42,40 @@ def comparison_data(comparison: Comparison) -> Json:
     """Everything that the page of a comparison draws."""
     return {
         "cdf": {"series": [_pooled(comparison, row.recipe) for row in comparison.rows]},
+        "apart": apart(comparison),
         "dots": {
             "recipes": [row.recipe for row in comparison.rows],
             "metrics": [
                 {
                     "title": metric.title,
                     "unit": metric.unit,
-                    "means": [row.metrics[metric.field].mean for row in comparison.rows],
+                    "means": [
+                        row.metrics[metric.field].mean if row.ended else None
+                        for row in comparison.rows
+                    ],
                     "halves": [row.metrics[metric.field].half_width for row in comparison.rows],
                 }
                 for metric in METRICS
             ],
         },
     }
+
+
+def apart(comparison: Comparison) -> Json:
+    """Shares of the first recipe's numbers by which the others differ; None where none can be."""
+    rows = comparison.rows[1:]
+    found = []
+    for metric in METRICS:
+        ratios = [row.ratio_to_first[metric.field] for row in rows]
+        if any(ratio is not None for ratio in ratios):
+            found.append(
+                {
+                    "title": metric.title,
+                    "means": [None if ratio is None else ratio.mean - 1.0 for ratio in ratios],
+                    "halves": [None if ratio is None else ratio.half_width for ratio in ratios],
+                }
+            )
+    return {"recipes": [row.recipe for row in rows], "metrics": found}
 
 
 def completion_curves(lines: Sequence[JobRecord]) -> Json:

@@ -147,7 +147,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
 
 def _write_tables(folder: Path, record: Record) -> None:
     lines = list(record.jobs.values())
-    write_csv(folder / "jobs.csv", JOB_COLUMNS, map(_job_row, lines))
+    write_csv(folder / "jobs.csv", JOB_COLUMNS, map(job_row, lines))
     causes = [f"{cause.label}_seconds" for cause in CAUSES]
     nothing = (0.0,) * len(CAUSES)
     write_csv(
@@ -162,7 +162,7 @@ def _write_tables(folder: Path, record: Record) -> None:
     )
 
 
-def _job_row(line: JobRecord) -> tuple[object, ...]:
+def job_row(line: JobRecord) -> tuple[object, ...]:
     return (
         *(line.id, line.tenant, line.gpus, line.outcome),
         *(line.submitted, line.first_start, line.ended),

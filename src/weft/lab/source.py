@@ -1,4 +1,4 @@
-"""Where a workload comes from: a file, or the generator, which makes another one for each seed.
+"""Where a workload comes from: a file, rows, or the generator, which makes another for each seed.
 
 A source is a small value that travels to worker processes; each of them loads the jobs itself.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from weft.lab.job_files import are_job_files, read_job_files
 from weft.trace.faults import OnFault
 from weft.trace.generator import generate
-from weft.trace.readers import read
+from weft.trace.readers import read, read_rows
 from weft.trace.workload import Workload
 
 
@@ -55,7 +55,29 @@ class Generated:
         return f"{self.jobs:,} generated jobs, {dense}"
 
 
-Source = FromFile | Generated
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromRows:
+    """Jobs of a table in memory, as the cells of a file would tell them."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[tuple[str, str], ...] = ()
+    durations: tuple[tuple[str, float], ...] = ()
+
+    def load(self, *, seed: int, gpus: int) -> Workload:
+        return read_rows(
+            self.header,
+            self.rows,
+            columns=dict(self.columns) or None,
+            durations=dict(self.durations) or None,
+        )
+
+    @property
+    def label(self) -> str:
+        return f"{len(self.rows):,} {'row' if len(self.rows) == 1 else 'rows'}"
+
+
+Source = FromFile | Generated | FromRows
 
 
 @lru_cache(maxsize=4)

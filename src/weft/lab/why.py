@@ -14,6 +14,7 @@ from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted
 from weft.brain.state.brain_state import REASONS, BrainState
 from weft.lab.journal_file import JournalFile
+from weft.lab.time_words import span
 from weft.model.errors import UnknownName
 from weft.model.ids import JobId
 from weft.model.reason import CAUSES, Reason
@@ -73,6 +74,16 @@ class Answer:
     reasons: tuple[Told, ...]
     waits_seconds: dict[str, float]
     history: tuple[Episode, ...]
+
+    def _repr_html_(self) -> str:
+        from weft.lab.html import card, table_html
+
+        rows = [(reason.code, reason.text, reason.remedy) for reason in self.reasons]
+        below = f"{self.state} at {self.at:,.0f} s · waited {span(self.waited_seconds)}"
+        if self.position is not None:
+            below += f" · position {self.position} of {self.waiting_jobs}"
+        table = table_html("", ("reason", "what holds it", "remedy"), rows)
+        return card(f"why {self.job}", below, table if rows else "")
 
 
 @dataclass(frozen=True, slots=True)

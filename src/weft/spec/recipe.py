@@ -13,46 +13,31 @@ the file it names is the user's own.
 import ast
 import inspect
 import re
-import traceback
-import types
-import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.util import module_from_spec, spec_from_file_location
+from functools import partial
 from pathlib import Path
 
 from weft.model.errors import SpecError, UnknownName
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import RECIPES
+from weft.spec.own_recipe import fault_in, own_maker, own_recipe
+from weft.spec.recipe_parameters import REQUIRED, Parameter, fits, parameters_of
 
 WRITTEN = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>[^()]+?)\s*(?:\((?P<given>.*)\))?", re.DOTALL)
 WORDS: Mapping[str, object] = {"true": True, "false": False, "none": None}
 EXAMPLE = "write las, tiresias(promote=8) or path/to/mine.py:my_recipe"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One knob of a recipe."""
-
-    name: str
-    default: object
-    hint: object
-
-    @property
-    def text(self) -> str:
-        return f"{self.name}={self.default!r}"
-
-
 def make_recipe(text: str) -> Recipe:
     """The recipe that the text names."""
     file, name, given = _take_apart(text)
     if file is not None:
-        return _own_recipe(file, name, given, text)
+        return own_recipe(file, name, partial(_made_of_own, given=given, text=text))
     maker = RECIPES.get(name)
     if maker is None:
-        raise UnknownName(f"no recipe '{name}'", hint=_nearest(name, list(RECIPES), "recipes"))
-    return _made(maker, given, text)
+        raise UnknownName(f"no recipe '{name}'", hint=_nearest(name))
+    return _made(maker, given, text, name=name)
 
 
 def recipe_file(text: str) -> Path | None:
@@ -64,14 +49,7 @@ def recipe_file(text: str) -> Path | None:
 def blamed(error: Exception, text: str) -> SpecError | None:
     """The fault of the user's own file that the error came from, if it came from there."""
     file = recipe_file(text)
-    frames = traceback.extract_tb(error.__traceback__) if file is not None else ()
-    own = [frame for frame in frames if Path(frame.filename).resolve() == Path(str(file)).resolve()]
-    if not own:
-        return None
-    where = f"{own[-1].filename} line {own[-1].lineno}, in {own[-1].name}"
-    return SpecError(
-        f"{where}: {type(error).__name__}: {error}", hint=f"it says there: {own[-1].line}"
-    )
+    return None if file is None else fault_in(error, file)
 
 
 def findable(text: str) -> str:
@@ -82,13 +60,17 @@ def findable(text: str) -> str:
     return f"{Path(file).resolve()}:{name}" + (f"({given})" if given else "")
 
 
-def parameters_of(maker: Callable[..., Recipe]) -> tuple[Parameter, ...]:
-    """What can be set, from the function's own signature."""
-    hints = typing.get_type_hints(maker)
-    return tuple(
-        Parameter(knob.name, knob.default, hints.get(knob.name, object))
-        for knob in inspect.signature(maker).parameters.values()
-    )
+def explained(text: str) -> tuple[str, str, tuple[Parameter, ...]]:
+    """Its name, what it does, and its parameters; of a recipe object, none can be set."""
+    file, name, _ = _take_apart(text)
+    maker = RECIPES.get(name) if file is None else own_maker(file, name)
+    if maker is None:
+        raise UnknownName(f"no recipe '{name}'", hint=_nearest(name))
+    if isinstance(maker, Recipe) or not callable(maker):
+        make_recipe(text)
+        return text, f"the recipe '{name}' of {file}, as it stands there", ()
+    knobs = _knobs(maker, "" if file else name, text)
+    return (text if file else name), _first_part(inspect.getdoc(maker) or ""), knobs
 
 
 def split_recipes(text: str) -> list[str]:
@@ -113,10 +95,31 @@ def _take_apart(text: str) -> tuple[str | None, str, str]:
     return found["file"], found["name"].strip(), found["given"] or ""
 
 
-def _made(maker: Callable[..., Recipe], given: str, text: str) -> Recipe:
+def _made(maker: Callable[..., Recipe], given: str, text: str, *, name: str = "") -> Recipe:
     values = _literals(given, text)
-    _check(values, parameters_of(maker), text)
+    _check(values, _knobs(maker, name, text), text)
     return maker(**values)
+
+
+def _made_of_own(thing: object, given: str, text: str) -> object:
+    if callable(thing):
+        return _made(thing, given, text)
+    if given:
+        raise SpecError(
+            f"'{text}': parameters are for a function, and this is none",
+            hint="leave them out, or name a function that returns a Recipe",
+        )
+    return thing
+
+
+def _knobs(maker: Callable[..., Recipe], name: str, text: str) -> tuple[Parameter, ...]:
+    try:
+        return parameters_of(maker, name)
+    except (NameError, ValueError, TypeError) as error:
+        raise SpecError(
+            f"'{text}': its parameters cannot be read: {error}",
+            hint="def my_recipe(*, hold: float = 60.0) -> Recipe: a kind and a default for each",
+        ) from None
 
 
 def _literals(given: str, text: str) -> dict[str, object]:
@@ -158,65 +161,29 @@ def _check(values: Mapping[str, object], knobs: tuple[Parameter, ...], text: str
             raise UnknownName(
                 f"'{text}': no parameter '{name}'", hint=f"{meant}parameters: {listed}"
             )
-        if not _fits(value, by_name[name].hint):
+        knob = by_name[name]
+        if not fits(value, knob.hint):
             raise SpecError(
                 f"'{text}': {name}={value!r} is of the wrong kind",
-                hint=f"it is {_words(by_name[name].hint)}; parameters: {listed}",
+                hint=f"it is {knob.kind}; parameters: {listed}",
+            )
+        if not knob.meaning.allows(value):
+            raise SpecError(
+                f"'{text}': {name}={value!r} is out of range",
+                hint=f"it is {knob.meaning.range}: {knob.meaning.text}",
+            )
+    for knob in knobs:
+        if knob.default is REQUIRED and knob.name not in values:
+            raise SpecError(
+                f"'{text}': parameter '{knob.name}' has no value",
+                hint=f"give it as in …({knob.name}=1), or a default in the file",
             )
 
 
-def _fits(value: object, hint: object) -> bool:
-    """Whether a literal is of the kind that an annotation asks for; a float takes whole numbers."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return any(_fits(value, option) for option in typing.get_args(hint))
-    if typing.get_origin(hint) is tuple:
-        inner = typing.get_args(hint)[0]
-        return isinstance(value, tuple | list) and all(_fits(part, inner) for part in value)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return not isinstance(hint, type) or isinstance(value, hint)
+def _first_part(doc: str) -> str:
+    return " ".join(doc.partition("\n\n")[0].split())
 
 
-def _words(hint: object) -> str:
-    if hint is float:
-        return "a number"
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
-
-
-def _own_recipe(file: str, name: str, given: str, text: str) -> Recipe:
-    contents = _contents(Path(file))
-    if name not in contents:
-        public = [key for key in contents if not key.startswith("_")]
-        raise UnknownName(f"{file} has no '{name}'", hint=_nearest(name, public, "names there"))
-    thing = contents[name]
-    if isinstance(thing, Recipe) and not given:
-        return thing
-    made = _made(thing, given, text) if callable(thing) else thing
-    if not isinstance(made, Recipe):
-        raise SpecError(
-            f"'{text}' is {type(made).__name__}, not a recipe",
-            hint="name a Recipe, or a function that returns one",
-        )
-    return made
-
-
-def _contents(path: Path) -> Mapping[str, object]:
-    spec = spec_from_file_location(f"weft_recipe_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise SpecError(f"no recipe file {path}", hint="check the path before the colon")
-    module = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise SpecError(
-            f"{path} cannot be loaded: {type(error).__name__}: {error}",
-            hint=f"python {path} shows where",
-        ) from error
-    return vars(module)
-
-
-def _nearest(name: str, known: list[str], called: str) -> str:
-    near = get_close_matches(name, known, n=1)
-    return (f"did you mean '{near[0]}'? " if near else "") + f"{called}: {', '.join(known)}"
+def _nearest(name: str) -> str:
+    near = get_close_matches(name, RECIPES, n=1)
+    return (f"did you mean '{near[0]}'? " if near else "") + f"recipes: {', '.join(RECIPES)}"

@@ -65,6 +65,12 @@ def load(path: Path) -> Sheet:
         raise TraceFault(f"{path}: is not CSV: {error}", hint="check its quotes") from error
 
 
+def made_of(name: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Sheet:
+    """Cells that stand in no file, as a sheet of that name; its rows count from 1."""
+    check_header(name, header)
+    return _sheet(name, tuple(header), [list(row) for row in rows], [*range(1, len(rows) + 1)])
+
+
 def check_header(path: Path, header: Sequence[str]) -> None:
     """Raise where a column has no name or shares it with another."""
     if not all(header):

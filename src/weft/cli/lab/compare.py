@@ -17,16 +17,19 @@ from weft.lab.time_words import number, rough, scale_of, unit_for
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.lab.compare import Comparison, Metric, Row
+    from weft.lab.comparison import Comparison, Metric, Row
     from weft.lab.experiment import Experiment
     from weft.lab.interval import Interval
     from weft.lab.source import Source
 
 RECIPES = "fifo,backfill,las,srtf,weave"
+APART = ("mean_jct_seconds", "p95_jct_seconds", "mean_slowdown")
 NARROW = (
     *("mean_jct_seconds", "p95_jct_seconds", "mean_start_delay_seconds", "mean_slowdown"),
-    *("utilisation_while_arriving", "preemptions_per_job"),
+    "utilisation_while_arriving",
 )
+SHORTEST_NAME = 16
+NUMBERS = 58  # columns of a terminal that the numbers of a narrow table need
 
 
 @click.command()
@@ -66,7 +69,8 @@ def compare(
 ) -> None:
     """Run several recipes on WORKLOAD, or on generated ones, and tell them apart.
 
-    Intervals are 95 % over the seeds; differences are to the first recipe, seed by seed.
+    Differences to the first recipe come first, taken seed by seed; then the means. Intervals are
+    95 % over the seeds.
     """
     experiment, numbers = world.experiment(source), _numbers(seeds)
     look_before(experiment, recipes)
@@ -74,39 +78,78 @@ def compare(
     if output == "json":
         print_json(comparison.as_dict())
     else:
-        stdout().print(table_of(comparison, wide=output == "wide"))
+        show(comparison, wide=output == "wide")
     if folder is not None:
         _leave(folder, comparison)
 
 
-def table_of(comparison: "Comparison", *, wide: bool = False) -> "Table":
-    """A row per recipe, a column per number, and how it differs from the first."""
-    from weft.lab.compare import METRICS
+def show(comparison: "Comparison", *, wide: bool) -> None:
+    """What sets the recipes apart first, then what each of them does; both fit 80 columns."""
+    console, rows = stdout(), comparison.rows
+    most = max(SHORTEST_NAME, console.width - NUMBERS)
+    console.print(_title(comparison), markup=False, style="bold")
+    if len(rows) > 1:
+        console.print(f"\nagainst {rows[0].recipe}, seed by seed", markup=False, style="bold")
+        console.print(_differences(comparison, wide=wide, most=most))
+        console.print(_noise(comparison), style="dim italic")
+        console.print("\nmeans over the seeds", style="bold")
+    console.print(_means(comparison, wide=wide, most=most))
+    for row in rows:
+        if row.unfinished:
+            left = f"{row.unfinished:,} jobs never finished under {row.recipe}: not in its times"
+            console.print(left, markup=False, style="dim italic")
 
-    rows, experiment = comparison.rows, comparison.experiment
-    count = len(comparison.seeds)
-    table = new_table(
-        f"{experiment.source.label} · {experiment.cluster} · "
-        f"{count} {'seed' if count == 1 else 'seeds'}",
-        caption=_caption(comparison),
-    )
+
+def _differences(comparison: "Comparison", *, wide: bool, most: int) -> "Table":
+    from weft.lab.change import change
+    from weft.lab.comparison import METRICS
+
+    first, rows = comparison.rows[0], comparison.rows[1:]
+    shown = [metric for metric in METRICS if wide or metric.field in APART]
+    table = new_table("")
+    table.add_column("recipe", max_width=most, overflow="fold")
+    for metric in shown:
+        table.add_column(metric.title, justify="right")
+    for row in rows:
+        table.add_row(plain(row.recipe), *(change(row, first, metric).text for metric in shown))
+    return table
+
+
+def _noise(comparison: "Comparison") -> str:
+    from weft.lab.change import UNCLEAR
+
+    if len(comparison.seeds) == 1:
+        return "One seed: no intervals."
+    return f"± is a 95 % interval over the seeds; {UNCLEAR} may be no difference at all."
+
+
+def _means(comparison: "Comparison", *, wide: bool, most: int) -> "Table":
+    from weft.lab.comparison import METRICS
+
+    rows = comparison.rows
+    table = new_table("")
     shown = [metric for metric in METRICS if wide or metric.field in NARROW]
     units = {metric.field: _unit(metric, rows) for metric in shown}
-    table.add_column("recipe")
+    table.add_column("recipe", max_width=most, overflow="fold")
     for metric in shown:
         unit = units[metric.field]
         table.add_column(metric.title + (f"\n({unit})" if unit else ""), justify="right")
-    table.add_column(f"mean JCT\nvs {plain(rows[0].recipe)}", justify="right")
     for row in rows:
-        cells = [_cell(row.metrics[m.field], units[m.field]) for m in shown]
-        table.add_row(plain(row.recipe), *cells, _change(row, rows[0]))
+        cells = [_cell(row.metrics[m.field], units[m.field], wide=wide) for m in shown]
+        table.add_row(plain(row.recipe), *(cells if row.ended else ["–"] * len(cells)))
     return table
+
+
+def _title(comparison: "Comparison") -> str:
+    experiment, count = comparison.experiment, len(comparison.seeds)
+    seeds = f"{count} {'seed' if count == 1 else 'seeds'}"
+    return f"{experiment.source.label} · {experiment.cluster} · {seeds}"
 
 
 def _run(
     experiment: "Experiment", recipes: tuple[str, ...], seeds: list[int], workers: int | None
 ) -> "Comparison":
-    from weft.lab.compare import compare as run_all
+    from weft.lab.comparison import compare as run_all
     from weft.spec.recipe import split_recipes
 
     with waiting("comparing") as progress:
@@ -145,22 +188,9 @@ def _unit(metric: "Metric", rows: "tuple[Row, ...]") -> str:
     return unit_for(max(abs(row.metrics[metric.field].mean) for row in rows))
 
 
-def _cell(value: "Interval", unit: str) -> str:
+def _cell(value: "Interval", unit: str, *, wide: bool) -> str:
     scale = scale_of(unit)
     mean = number(value.mean / scale)
-    return mean if value.half_width is None else f"{mean} ± {rough(value.half_width / scale)}"
-
-
-def _change(row: "Row", first: "Row") -> str:
-    ratio = row.ratio_to_first["mean_jct_seconds"]
-    if row is first or ratio is None:
-        return "baseline" if row is first else ""
-    text = f"{ratio.mean - 1.0:+.0%}".replace("-", "−")
-    return text if ratio.half_width is None else f"{text} ± {ratio.half_width * 100:.0f}"
-
-
-def _caption(comparison: "Comparison") -> str:
-    left = sum(row.unfinished for row in comparison.rows)
-    several = "± is a 95 % interval over the seeds; the last column is taken seed by seed."
-    text = several if len(comparison.seeds) > 1 else "One seed: no intervals."
-    return text + (f" {left:,} jobs never finished and are not in the times." if left else "")
+    if value.half_width is None or not wide:
+        return mean
+    return f"{mean} ± {rough(value.half_width / scale)}"

@@ -56,22 +56,64 @@ function drawTenants(parent, data) {
   return data.length;
 }
 
-// data: {recipes: [name], metrics: [{title, unit, means: [], halves: []}]}
+// How far an axis goes: to the farthest end that is not many times the usual one. Beyond it things
+// are drawn at the edge and told, so that one that is far off does not make all others look alike.
+const FAR = 4;
+
+function reach(ends) {
+  const sorted = ends.filter((end) => end > 0).sort((a, b) => a - b);
+  if (!sorted.length) return 1;
+  const usual = sorted[Math.floor((sorted.length - 1) / 2)];
+  const near = sorted.filter((end) => end <= FAR * usual);
+  const most = sorted[sorted.length - 1];
+  return near.length === sorted.length ? most : Math.min(near[near.length - 1] * 1.25, most);
+}
+
+// data: {recipes: [name], metrics: [{title, unit, means: [], halves: []}]}; a mean may be null.
 function drawDots(parent, data) {
   if (!data.recipes.length) return 0;
   const grid = html('div', 'many', parent);
   for (const metric of data.metrics) {
     const cell = html('div', 'cell', grid);
     html('h3', '', cell, metric.title);
-    const ends = metric.means.map((mean, row) => mean + (metric.halves[row] || 0));
-    const most = Math.max(...ends) || 1;
+    const most = reach(metric.means.map((mean, row) => (mean || 0) + (metric.halves[row] || 0)));
     const x = metric.unit === 's' ? times(0, most) : linear(0, most, metric.unit === '%' ? (v) => short(v * 100) : short, 4);
     const unit = x.unit || metric.unit;
-    const plot = lanes(cell, data.recipes, { x, xLabel: unit, title: metric.title, width: 380, room: 16 });
-    const format = (v) => `${x.format(v)} ${unit}`;
-    metric.means.forEach((mean, row) => dot(plot, row, mean, metric.halves[row], `${data.recipes[row]}: ${format(mean)}${metric.halves[row] === null ? '' : ` ± ${format(metric.halves[row])}`}`));
+    const plot = lanes(cell, data.recipes, { x, xLabel: unit, title: metric.title, width: 380, room: 34 });
+    const format = metric.unit === 's' ? span : (v) => `${x.format(v)} ${unit}`;
+    dots(plot, metric, { low: 0, high: most, names: data.recipes, colours: 0, format });
   }
   return data.metrics.length;
+}
+
+// data: {recipes: [name], metrics: [{title, means: [share], halves: []}]}, without the first recipe.
+function drawApart(parent, data) {
+  if (!data.recipes.length || !data.metrics.length) return 0;
+  const grid = html('div', 'many', parent);
+  const format = (share) => `${share > 0 ? '+' : ''}${short(share * 100)} %`;
+  for (const metric of data.metrics) {
+    const cell = html('div', 'cell', grid);
+    html('h3', '', cell, metric.title);
+    const ends = metric.means.flatMap((mean, row) => (mean === null ? [] : [mean - (metric.halves[row] || 0), mean + (metric.halves[row] || 0)]));
+    const least = Math.max(Math.min(...ends, 0), -1); // nothing is less than none
+    const most = ends.some((end) => end > 0) ? reach(ends) : 0;
+    const margin = Math.max(most - least, 0.1) * 0.03;
+    const [low, high] = [least - margin, most + margin];
+    const x = linear(low, high, (v) => short(v * 100), 4);
+    const plot = lanes(cell, data.recipes, { x, xLabel: '%', title: metric.title, width: 380, room: 34 });
+    svg('line', { class: 'axis', x1: plot.px(0), x2: plot.px(0), y1: plot.box.top, y2: plot.box.bottom }, plot.root);
+    dots(plot, metric, { low, high, names: data.recipes, colours: 1, format });
+  }
+  return data.metrics.length;
+}
+
+function dots(plot, metric, { low, high, names, colours, format }) {
+  metric.means.forEach((mean, row) => {
+    if (mean === null) return;
+    const half = metric.halves[row];
+    const text = `${names[row]}: ${format(mean)}${half === null ? '' : ` ± ${format(half).replace('+', '')}`}`;
+    dot(plot, row, { mean, half, low, high, paint: colour(row + colours), told: format(mean), text });
+  });
 }
 
 // A frame with one named row per thing.
@@ -97,15 +139,27 @@ function bar(plot, row, from, to, index, text) {
   tipOn(svg('rect', { x: plot.px(from), y: plot.middle(row) - 9, width, height: 18, fill: colour(index) }, plot.root), text);
 }
 
-function dot(plot, row, mean, half, text) {
+function dot(plot, row, { mean, half, low, high, paint, told, text }) {
   const y = plot.middle(row);
   const group = svg('g', {}, plot.root);
+  const inside = (value) => plot.px(Math.min(Math.max(value, low), high));
   if (half) {
-    const [a, b] = [plot.px(Math.max(mean - half, 0)), plot.px(mean + half)];
-    svg('line', { x1: a, x2: b, y1: y, y2: y, stroke: colour(row), 'stroke-width': 2.5 }, group);
-    for (const end of [a, b]) svg('line', { x1: end, x2: end, y1: y - 5, y2: y + 5, stroke: colour(row), 'stroke-width': 2 }, group);
+    const ends = [mean - half, mean + half];
+    svg('line', { x1: inside(ends[0]), x2: inside(ends[1]), y1: y, y2: y, stroke: paint, 'stroke-width': 2.5 }, group);
+    for (const end of ends) {
+      const cut = end > high * 1.0001 || (end < low && low < 0);
+      const at = inside(end);
+      if (cut && end > high) svg('path', { class: 'cut', d: `M${at} ${y - 5}l7 5l-7 5z`, fill: paint }, group);
+      else if (cut) svg('path', { class: 'cut', d: `M${at} ${y - 5}l-7 5l7 5z`, fill: paint }, group);
+      else svg('line', { x1: at, x2: at, y1: y - 5, y2: y + 5, stroke: paint, 'stroke-width': 2 }, group);
+    }
   }
-  svg('circle', { cx: plot.px(mean), cy: y, r: 5, fill: colour(row) }, group);
+  if (mean > high) {
+    svg('path', { class: 'cut', d: `M${inside(mean)} ${y - 5}l7 5l-7 5z`, fill: paint }, group);
+    svg('text', { x: inside(mean) - 6, y: y - 6, 'text-anchor': 'end' }, group, told);
+  } else {
+    svg('circle', { cx: inside(mean), cy: y, r: 5, fill: paint }, group);
+  }
   svg('rect', { x: plot.box.left, width: plot.box.right - plot.box.left, y: y - ROW / 2, height: ROW, fill: 'transparent' }, group);
   tipOn(group, text);
 }

@@ -5,7 +5,7 @@ A reader only says which column means what; typed cells, faults, order and ident
 code for every format.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +26,10 @@ from weft.trace.readers import (
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading
 from weft.trace.schema import REQUIRED
-from weft.trace.sheet import Sheet, load
+from weft.trace.sheet import Sheet, load, made_of
 from weft.trace.workload import JobColumns, Workload, assemble
 
-__all__ = ["FORMATS", "Format", "read", "recognise"]
+__all__ = ["FORMATS", "Format", "read", "read_rows", "recognise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,31 @@ def read(
     """
     check_choice(on_fault)
     options = Options(durations=_checked(durations or {}), throughputs=throughputs)
-    sheet = load(Path(path))
+    return _read_sheet(load(Path(path)), options, format, columns, on_fault=on_fault)
+
+
+def read_rows(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    name: str = "rows",
+    columns: Mapping[str, str] | None = None,
+    durations: Mapping[str, float] | None = None,
+) -> Workload:
+    """The jobs of a table that stands in no file; faults count its rows from 1."""
+    sheet = made_of(Path(name), header, rows)
+    options = Options(durations=_checked(durations or {}), throughputs=None)
+    return _read_sheet(sheet, options, None, columns, on_fault="raise")
+
+
+def _read_sheet(
+    sheet: Sheet,
+    options: Options,
+    format: str | None,
+    columns: Mapping[str, str] | None,
+    *,
+    on_fault: OnFault,
+) -> Workload:
     if columns:
         sheet = own.map_columns(sheet, columns)
         format = _own(format)

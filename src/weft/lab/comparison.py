@@ -6,6 +6,7 @@ by pair and their intervals are much narrower than those of the recipes themselv
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 
@@ -59,13 +60,15 @@ class Row:
     """One recipe over all seeds.
 
     `versus_first` are differences to the first recipe seed by seed, `ratio_to_first` quotients;
-    there is none where the first recipe has a zero.
+    there is none where the first recipe has a zero, or where a seed of either saw no job end:
+    there is nothing to compare then. `ended` counts jobs, 0 where some seed saw none.
     """
 
     recipe: str
     metrics: dict[str, Interval]
     versus_first: dict[str, Interval]
     ratio_to_first: dict[str, Interval | None]
+    ended: int
     unfinished: int
 
 
@@ -157,6 +160,11 @@ def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
         try:
             for future in as_completed(futures):
                 yield future.result()
+        except BrokenProcessPool:
+            raise SpecError(
+                "a process of the comparison ended in the middle of a trial",
+                hint="with --workers 1 it runs here; too little memory, or a recipe that ends it?",
+            ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -166,13 +174,20 @@ def _row(recipe: str, trials: Sequence[Trial], first: str) -> Row:
     own = [trial.summary for trial in trials if trial.recipe == recipe]
     base = [trial.summary for trial in trials if trial.recipe == first]
     pairs = {metric.field: _pairs(own, base, metric) for metric in METRICS}
+    ended = min(_ended(summary) for summary in own) and sum(map(_ended, own))
+    comparable = bool(ended) and all(map(_ended, base))
     return Row(
         recipe=recipe,
         metrics={name: interval([a for a, _ in pair]) for name, pair in pairs.items()},
         versus_first={name: interval([a - b for a, b in pair]) for name, pair in pairs.items()},
-        ratio_to_first={name: _ratio(pair) for name, pair in pairs.items()},
+        ratio_to_first={name: _ratio(pair) if comparable else None for name, pair in pairs.items()},
+        ended=ended,
         unfinished=sum(summary.unfinished for summary in own),
     )
+
+
+def _ended(summary: Summary) -> int:
+    return summary.jobs - summary.unfinished
 
 
 def _pairs(
