@@ -27,6 +27,9 @@ COMMANDS = {
     "launch": Entry(
         "weft.cli.launch.command:launch", "Run a script with several workers on this machine.", JOBS
     ),
+    "shell": Entry(
+        "weft.cli.shell.command:shell", "Open a shell on GPUs, for as long as you work.", JOBS
+    ),
     "spec": Entry("weft.cli.spec.group:spec", "Begin, check and explain job files.", JOBS),
     "completion": Entry(
         "weft.cli.completion.command:completion", "Let TAB complete what you type.", WORLD

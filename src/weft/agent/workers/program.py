@@ -20,6 +20,7 @@ LAUNCHER_MODULES: Final = frozenset(
         "accelerate.commands.launch",
         "accelerate.commands.accelerate_cli",
         "deepspeed.launcher.runner",
+        "weft.cli.shell.session",  # one shell, with all GPUs of its job
     }
 )
 PREFIXES: Final = frozenset({"exec", "env", "time", "nohup", "command", "stdbuf", "nice", "then"})

@@ -67,7 +67,7 @@ class Row:
 async def follow_one(world: World, sent: Sent, output: str) -> Exit:
     """What the job prints, and beside it how it fares, until it has ended."""
     printer = Printer(with_rank=False, beside=output == "json")
-    talking = asyncio.ensure_future(_tell_states(world, sent.key))
+    talking = asyncio.ensure_future(tell_states(world, sent.key))
     try:
         status = await followed(world, sent.key, Which(frozenset({0})), printer)
     finally:
@@ -168,7 +168,7 @@ class Narrator:
                 say(f"{row.sent.name} {row.state}")
 
 
-async def _tell_states(world: World, key: JobKey) -> None:
+async def tell_states(world: World, key: JobKey) -> None:
     """Each state that it comes to, with the reason of a wait; its end is told by others."""
     before = ""
     async with aclosing(world.changes(key)) as changes:
