@@ -23,16 +23,16 @@ HEADLINES = (
         "A worker joins while the others train: they stand still for {} ms, {} % of what stopping "
         "and restarting the job takes.",
         (
-            ("runtime", "pause of training at a join 1 → 2, median"),
-            ("runtime", "the same, over stop-and-restart of the same job"),
+            ("runtime", "a: training waits for a join"),
+            ("runtime", "a: wait for a join / stop and restart, median"),
         ),
     ),
     (
         "`kill -9` of a worker: the next step of the others comes {} s later at worst; "
         "{} steps lost or applied twice in 13 losses.",
         (
-            ("runtime", "kill -9 to the survivor's next step, worst"),
-            ("runtime", "steps lost or applied twice in 13 losses"),
+            ("runtime", "d: kill -9 to the survivor's next step, worst"),
+            ("runtime", "d: … steps left out or done twice in 13 losses"),
         ),
     ),
     (

@@ -14,7 +14,7 @@ import numpy as np
 from weft.model.errors import InvariantBreach, SpecError
 from weft.model.snapshot import Bools, Floats, Ints
 
-SOLVERS = "pip install 'weft[solvers]'"
+SOLVERS = "in Weft's checkout: pip install '.[solvers]'"
 ROUNDING = 1e-6
 MOST_BRANCHES = 60
 GOOD_ENOUGH = 0.998
