@@ -93,7 +93,7 @@ def pictures(records: dict[str, Record]) -> dict[str, str]:
 def headlines(records: dict[str, Record]) -> str:
     """The list that README.md shows."""
     lines = [
-        "- " + sentence.format(*(_number(figure(records, *name).value) for name in names))
+        "- " + sentence.format(*(_short(figure(records, *name).value) for name in names))
         for sentence, names in HEADLINES
     ]
     return "\n".join(lines)
@@ -160,6 +160,11 @@ def _markdown(table: Table) -> Iterator[str]:
 
 def _value(row: Row) -> str:
     return f"{_number(row.value)} {row.unit}".strip()
+
+
+def _short(value: Figure) -> str:
+    """In a sentence three digits are enough."""
+    return _number(float(f"{value:.3g}") if isinstance(value, float) else value)
 
 
 def _number(value: Figure) -> str:
