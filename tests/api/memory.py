@@ -24,7 +24,7 @@ from weft.view.jobs import (
     nearest,
 )
 from weft.view.logs import LogLine, Which
-from weft.view.nodes import NodeLine, NodePage
+from weft.view.node_page import NodeLine, NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use, widest_first
 from weft.view.workers import EventLine, WorkerLine

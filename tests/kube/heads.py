@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import Rest
+from weft.agent.pods.discovery import HEAD
 from weft.kube.names import jobs_path, pod_name, pods_path
-from weft.kube.reports.server import meeting_path, report_path
+from weft.kube.reports.server import report_path
 
 EVERY_SECONDS: Final = 0.3
 LIVE: Final = b'{"step": 1, "live": true}'
@@ -124,7 +125,7 @@ class Door:
         door = HTTPConnection("127.0.0.1", self._port, timeout=5.0)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
-            path = meeting_path(self._namespace, self._job)
+            path = report_path(self._namespace, self._job) + HEAD
             door.request("POST", path, json.dumps(told), headers)
             return door.getresponse().status
         finally:

@@ -32,7 +32,6 @@ from weft.kube.reports.server import (
     Probes,
     ReportServer,
     WorkerIdentity,
-    meeting_path,
     report_path,
 )
 from weft.kube.reports.tokens import POD_NAME, POD_UID, REVIEWS, Tokens
@@ -44,6 +43,7 @@ FAR = 4_000_000_000
 STEP = b'{"step": 3}'
 PERCENT = b'{"trainerStatus": {"progressPercentage": 45}}'
 KEY = "5e" * 32
+MEETING = report_path("lab", "llama") + "/head"
 HEAD = f'{{"epoch": 3, "address": "10.1.2.3:29400", "key": "{KEY}"}}'.encode()
 
 
@@ -261,7 +261,7 @@ def expected(credential: str, method: str, path: str) -> int:
     known = {template.format(namespace="lab", name="llama") for _, template in ALL_ROUTES}
     if path not in known:
         return 404
-    meeting = path == meeting_path("lab", "llama")
+    meeting = path == MEETING
     if path in (HEALTH, READY) or method not in (("GET", "POST") if meeting else ("POST",)):
         return 405
     if meeting and credential == "follower":

@@ -11,13 +11,14 @@ from tests.kube.chart_objects import TEAM, until, worker_pod
 from tests.kube.installed import install_chart, token_of
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH, Answer, Rest
-from weft.kube.names import LENDING_LABEL, jobs_path, pods_path
+from weft.kube.names import GROUP, jobs_path, pods_path
 from weft.kube.resources.training_job import manifest
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MINE = {"name": "TOKEN", "secret": "mine", "key": "k"}
 THEIRS = {"name": "OTHER", "secret": "theirs", "key": "k"}
 SETTING = {"name": "LR", "config_map": "theirs", "key": "k"}
+LENDING_LABEL = f"{GROUP}/lending"
 
 
 class Tenant:

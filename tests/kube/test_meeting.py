@@ -5,22 +5,20 @@ import json
 
 import pytest
 
-from tests.kube.reporting import HEAD, KEY, TOKENS, Answer, Scene, a_scene
+from tests.kube.reporting import HEAD, KEY, MEETING, TOKENS, Answer, Scene, a_scene
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.limits import Limits
 from weft.kube.reports.meeting import Head, Meetings, read_head
 from weft.kube.reports.refusal import Refusal
-from weft.kube.reports.server import Outlook, WorkerIdentity, meeting_path
-
-WHERE = meeting_path("lab", "llama")
+from weft.kube.reports.server import Outlook, WorkerIdentity
 
 
 async def say(scene: Scene, token: str = "right", body: bytes = HEAD) -> Answer:
-    return await scene.call("POST", WHERE, TOKENS[token], body)
+    return await scene.call("POST", MEETING, TOKENS[token], body)
 
 
 async def ask(scene: Scene, token: str = "follower") -> Answer:
-    return await scene.call("GET", WHERE, TOKENS[token])
+    return await scene.call("GET", MEETING, TOKENS[token])
 
 
 def test_a_follower_asks_until_the_head_has_said_where_it_is() -> None:

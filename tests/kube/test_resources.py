@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from weft.kube.names import MAX_JOB_NAME
-from weft.kube.resources.queue import QueueSpec, to_queue
+from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import (
     Plan,
     StateName,
@@ -16,11 +15,9 @@ from weft.kube.resources.training_job import (
     manifest,
 )
 from weft.model.errors import SpecError, UnknownName
-from weft.model.ids import QueueId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
-from weft.model.queue import Queue
 from weft.model.state import State
-from weft.spec.job_file import MAX_NAME, JobFile
+from weft.spec.job_file import JobFile
 from weft.spec.reading import validated
 
 STATUS: dict[str, Any] = {
@@ -57,7 +54,6 @@ def test_a_training_job_is_the_job_file_without_its_name() -> None:
     assert set(TrainingJobSpec.model_fields) == set(JobFile.model_fields) - {"name"}
     with pytest.raises(UnknownName):
         validated(TrainingJobSpec, {"run": "x", "name": "y"})
-    assert MAX_NAME == MAX_JOB_NAME
 
 
 def test_the_states_are_those_of_the_brain() -> None:
@@ -91,18 +87,6 @@ def test_a_manifest() -> None:
         "spec": {"run": "x"},
     }
     assert manifest("vit", {"run": "x"})["metadata"] == {"name": "vit"}
-
-
-def test_a_queue_is_read() -> None:
-    spec = validated(QueueSpec, {"parent": "root", "guaranteed": 4, "limit": 8, "weight": 2})
-    assert to_queue("leaf", spec) == Queue(
-        id=QueueId("leaf"),
-        parent=QueueId("root"),
-        guaranteed_gpus=4,
-        limit_gpus=8,
-        weight=2.0,
-    )
-    assert to_queue("all", QueueSpec()) == Queue(id=QueueId("all"))
 
 
 @pytest.mark.parametrize(

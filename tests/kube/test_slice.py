@@ -13,8 +13,8 @@ from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
 from weft.kube.client.api import Api
 from weft.kube.names import pods_path
-from weft.kube.reading.nodes import list_nodes
-from weft.view.nodes import NodePage
+from weft.kube.reading.node_reader import list_nodes
+from weft.view.node_page import NodePage
 
 OURS = {"weft.dev/trial": "yes"}
 VALUES = {

@@ -12,7 +12,7 @@ from weft.model.ids import GpuType, QueueId
 from weft.model.queue import QueueTree
 from weft.trace.cluster_spec import parse_spec
 from weft.trace.clusters import read_cluster
-from weft.trace.nodes import read_nodes
+from weft.trace.node_list import read_nodes
 
 from .conftest import Write
 

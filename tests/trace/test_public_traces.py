@@ -13,7 +13,7 @@ from weft.trace.clusters import read_cluster
 from weft.trace.faults import Severity
 from weft.trace.fit import fit
 from weft.trace.mix import SizeClass
-from weft.trace.nodes import read_nodes
+from weft.trace.node_list import read_nodes
 from weft.trace.philly_mix import PHILLY
 from weft.trace.readers import read
 from weft.trace.readers.gavel import read_gavel

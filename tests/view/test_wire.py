@@ -15,7 +15,7 @@ from weft.model.errors import ProtocolError
 from weft.view.health import Finding
 from weft.view.jobs import JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
-from weft.view.nodes import NodePage
+from weft.view.node_page import NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use
 from weft.view.wire import from_json, to_json

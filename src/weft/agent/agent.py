@@ -46,7 +46,7 @@ from weft.agent.messages import (
 )
 from weft.agent.outcome import Ending, Outcome
 from weft.agent.reports import status
-from weft.agent.reports.progress import ProgressReports
+from weft.agent.reports.progress_reports import ProgressReports
 from weft.agent.run_folder import RunFolder
 from weft.agent.settings import Settings
 from weft.agent.wire.control_store import ControlStore, epoch_prefix

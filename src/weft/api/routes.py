@@ -33,7 +33,7 @@ from weft.spec.job_file import JobSpec
 from weft.spec.reading import validated
 from weft.view.health import Verdict
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
-from weft.view.nodes import NodePage
+from weft.view.node_page import NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use
 

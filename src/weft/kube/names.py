@@ -35,11 +35,9 @@ TOKEN_AUDIENCE: Final = "weft"
 LEASE: Final = "weft-operator"
 NAMESPACE: Final = "weft-system"  # where the documents install it
 SETTINGS: Final = "weft-settings"
-LENDING_LABEL: Final = f"{GROUP}/lending"
 FIELD_MANAGER: Final = "weft"
 USER_AGENT: Final = "weft"
 
-MAX_JOB_NAME: Final = 50
 HEAD_SEAT: Final = 0  # its pod holds the head of the job
 
 

@@ -33,7 +33,7 @@ def read_cluster(source: str | Path) -> ClusterSetup:
 
         return read_spec(path)
     if path.name.endswith((".csv", ".csv.gz")):
-        from weft.trace.nodes import read_nodes
+        from weft.trace.node_list import read_nodes
 
         return ClusterSetup(read_nodes(path))
     raise SpecError(

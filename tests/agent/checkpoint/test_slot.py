@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.checkpoint.vaults import FACTS, a_stamp, half, write_slot, write_slots
+from tests.agent.checkpoint.vaults import FACTS, a_stamp, half, write_slot
 from weft.agent.checkpoint.errors import Damaged, SlotBusy, SlotError, SlotTorn
-from weft.agent.checkpoint.slot import DATA_AT, Slot, SlotWriter, newest_slots, slot_path
+from weft.agent.checkpoint.slot import DATA_AT, Slot, SlotWriter
 
 
 def read(slot: Slot) -> list[bytes]:
@@ -128,32 +128,3 @@ def test_links_fifos_and_folders_are_no_slots(tmp_path: Path) -> None:
     for name in ("link", "fifo", "folder", "absent"):
         with pytest.raises(Damaged):
             Slot(tmp_path / name)
-
-
-def test_the_newest_moment_that_all_workers_have_is_found(tmp_path: Path) -> None:
-    write_slots(tmp_path, 10, index=0)
-    newer = write_slots(tmp_path, 20, index=1)
-    assert newest_slots(tmp_path, [0, 1]) == tuple(newer)
-    assert newest_slots(tmp_path, [1]) == (newer[1],)
-
-
-def test_a_torn_slot_leads_back_to_the_moment_before(tmp_path: Path) -> None:
-    older = write_slots(tmp_path, 10, index=0)
-    write_slots(tmp_path, 20, index=1)
-    write_slot(slot_path(tmp_path, 1, 1), a_stamp(20, 1), half(1), sealed=False)
-    assert newest_slots(tmp_path, [0, 1]) == tuple(older)
-    assert newest_slots(tmp_path, [0]) == (slot_path(tmp_path, 0, 1),)
-
-
-def test_a_later_epoch_is_newer_whatever_its_step(tmp_path: Path) -> None:
-    write_slots(tmp_path, 20, index=0, epoch=1)
-    later = write_slots(tmp_path, 15, index=1, epoch=2)
-    assert newest_slots(tmp_path, [0, 1]) == tuple(later)
-
-
-def test_without_a_common_moment_there_is_none(tmp_path: Path) -> None:
-    write_slots(tmp_path, 10, index=0)
-    write_slot(slot_path(tmp_path, 1, 0), a_stamp(20, 1), half(1))
-    assert newest_slots(tmp_path, [0, 1]) is None
-    assert newest_slots(tmp_path, [7]) is None
-    assert newest_slots(tmp_path, []) is None

@@ -3,12 +3,22 @@
 import random
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from weft.agent.checkpoint import layout
 from weft.agent.checkpoint.document import Json, plain
+from weft.agent.checkpoint.errors import Damaged, SlotError
 from weft.agent.checkpoint.layout import TensorRecord, pack, packed_bytes, whole
-from weft.agent.checkpoint.slot import DATA_AT, SlotWriter, Stamp, describe, slot_path
+from weft.agent.checkpoint.slot import (
+    DATA_AT,
+    PER_WORKER,
+    Slot,
+    SlotWriter,
+    Stamp,
+    describe,
+    slot_path,
+)
 from weft.agent.checkpoint.vault import Run, Vault
 
 JOB = "team/train"
@@ -67,6 +77,22 @@ def write_slots(
         )
         for worker in range(WORLD)
     ]
+
+
+def newest_slots(folder: Path, workers: Sequence[int]) -> tuple[Path, ...] | None:
+    """The slots of the latest moment that all these workers have sealed, in their order."""
+    sealed = [_sealed_of(folder, worker) for worker in workers]
+    common = set.intersection(*(set(found) for found in sealed)) if sealed else set()
+    return tuple(found[max(common)] for found in sealed) if common else None
+
+
+def _sealed_of(folder: Path, worker: int) -> dict[tuple[int, int, int], Path]:
+    found = {}
+    for index in range(PER_WORKER):
+        path = slot_path(folder, worker, index)
+        with suppress(SlotError, Damaged), Slot(path) as slot:
+            found[slot.sealed.stamp.moment] = path
+    return found
 
 
 def a_vault(folder: Path, incarnation: int = 1, *, seconds: float = 1000.0) -> Vault:

@@ -9,7 +9,7 @@ from tests.calm import calm
 from tests.train.alone import undisturbed
 from tests.train.driving import Driven, driven
 from tests.train.lines import applied, check_each_once, finals, longest_wait
-from weft.train.crash import POINTS
+from weft.train.crash_points import POINTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

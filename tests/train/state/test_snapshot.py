@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.agent.checkpoint.vaults import newest_slots
 from tests.train.alone import run_alone
 from tests.train.state.shards import a_model, digests, train
 from weft.agent.checkpoint.errors import Damaged, SlotError, StateMismatch
@@ -19,7 +20,6 @@ from weft.agent.checkpoint.slot import (
     DATA_AT,
     Slot,
     SlotWriter,
-    newest_slots,
     slot_path,
 )
 from weft.agent.checkpoint.vault import Run, Vault

@@ -22,7 +22,7 @@ import mmap
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -197,25 +197,6 @@ def describe(stamp: Stamp, records: bytes, facts: Json) -> bytes:
         records,
         plain(facts),
     )
-
-
-def newest_slots(folder: Path, workers: Sequence[int]) -> tuple[Path, ...] | None:
-    """The slots of the latest moment that all these workers have sealed, in their order."""
-    sealed = [_sealed_of(folder, worker) for worker in workers]
-    common = set.intersection(*(set(found) for found in sealed)) if sealed else set()
-    if not common:
-        return None
-    latest = max(common)
-    return tuple(found[latest] for found in sealed)
-
-
-def _sealed_of(folder: Path, worker: int) -> dict[tuple[int, int, int], Path]:
-    found = {}
-    for index in range(PER_WORKER):
-        path = slot_path(folder, worker, index)
-        with contextlib.suppress(SlotError, Damaged), Slot(path) as slot:
-            found[slot.sealed.stamp.moment] = path
-    return found
 
 
 def _head(*, sealed: bool, data: int = 0, at: int = 0, text: bytes = b"") -> bytes:

@@ -82,7 +82,7 @@ def _slots(paths: Sequence[Path]) -> Iterator[Source]:
         slots = [held.enter_context(Slot(path)) for path in paths]
         stamps = [slot.sealed.stamp for slot in slots]
         if len({(stamp.job, stamp.moment) for stamp in stamps}) != 1:
-            raise Damaged("the slots are not of one moment", hint="ask newest_slots() again")
+            raise Damaged("the slots are not of one moment", hint="name those of one snapshot")
         check_alike([slot.sealed.pieces for slot in slots])
         shards = [
             MappedShard(

@@ -309,7 +309,7 @@ def head_of(
     if len(moments) != 1 or (stamps[0].step, stamps[0].cursor) != (step, cursor):
         raise NotWritten(
             f"the slots are not all of step {step} of one epoch",
-            hint="they were overwritten meanwhile; ask newest_slots() again",
+            hint="they were overwritten meanwhile; the next snapshot is written instead",
         )
     if stamps[0].job != job or stamps[0].incarnation > incarnation:
         raise NotWritten(

@@ -13,7 +13,7 @@ from weft.cli.terminal.screen import fact_table, print_json, stdout
 from weft.cli.worlds.contexts import socket_path
 
 if TYPE_CHECKING:
-    from weft.view.nodes import NodePage
+    from weft.view.node_page import NodePage
     from weft.view.use import Use
 
 SCHEMA = "weft-local/1"

@@ -11,7 +11,7 @@ from weft.cli.terminal.screen import print_json, say
 from weft.cli.worlds.place import Place, place_options
 
 if TYPE_CHECKING:
-    from weft.view.nodes import NodeLine, NodePage
+    from weft.view.node_page import NodeLine, NodePage
 
 SCHEMA = "weft-nodes/1"
 TITLES = ("node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state")

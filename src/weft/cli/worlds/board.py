@@ -11,7 +11,7 @@ from weft.view.use import Use, widest_first
 if TYPE_CHECKING:
     from weft.cli.worlds.cluster import ClusterWorld
     from weft.kube.client.cache import Cache
-    from weft.kube.reading.nodes import NodeSize
+    from weft.kube.reading.node_reader import NodeSize
     from weft.view.jobs import JobLine
 
 
@@ -84,7 +84,7 @@ class Board:
 
     async def _read_nodes(self, cluster: "ClusterWorld") -> None:
         from weft.kube.client.cache import Cache
-        from weft.kube.reading.nodes import NODES, node_size, selected
+        from weft.kube.reading.node_reader import NODES, node_size, selected
         from weft.kube.reading.paging import REMEMBERED
         from weft.kube.reading.settings import read_node_rules
 

@@ -17,7 +17,7 @@ from weft.model.errors import SpecError, WeftError
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
-from weft.view.nodes import NodePage
+from weft.view.node_page import NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use
 
@@ -157,7 +157,7 @@ class ClusterWorld:
         return follow_job(self.api, key.owner, key.name)
 
     async def nodes(self) -> NodePage:
-        from weft.kube.reading.nodes import list_nodes
+        from weft.kube.reading.node_reader import list_nodes
 
         return await list_nodes(self.api, self.namespace)
 

@@ -21,7 +21,7 @@ from weft.model.errors import SpecError
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
-from weft.view.nodes import NodePage
+from weft.view.node_page import NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use
 

@@ -14,7 +14,7 @@ from weft.kube.client.errors import ApiError, Forbidden, NotFound
 from weft.kube.names import API_VERSION, GROUP, JOBS, LEASE, QUEUES, VERSION, WAIT_REPORTS
 from weft.kube.node_rules import NodeRules
 from weft.kube.reading.fields import Plain, count, moment, part
-from weft.kube.reading.nodes import NODES, gpu_resource, selected
+from weft.kube.reading.node_reader import NODES, gpu_resource, selected
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.queues import list_queues
 from weft.kube.reading.settings import read_node_rules

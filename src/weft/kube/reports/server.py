@@ -126,11 +126,6 @@ def report_path(namespace: str, job: str) -> str:
     return WEFT_ROUTE.path.format(namespace=namespace, name=job)
 
 
-def meeting_path(namespace: str, job: str) -> str:
-    """Where the workers of this job find their head."""
-    return MEETING.format(namespace=namespace, name=job)
-
-
 def kubeflow_path(namespace: str, job: str) -> str:
     """Where a worker of this job sends reports in Kubeflow's shape."""
     return KUBEFLOW_ROUTE.path.format(namespace=namespace, name=job)

@@ -11,8 +11,6 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from weft.kube.resources.status import Condition, Count, Status
-from weft.model.ids import QueueId
-from weft.model.queue import Queue
 from weft.spec.job_file import MAX_PRIORITY, QueueName
 from weft.spec.strict import Strict, told
 
@@ -102,18 +100,6 @@ class QueueStatus(Status):
     waiting: Count | None = Field(None, description="Jobs that wait.")
     running: Count | None = Field(None, description="Jobs that hold GPUs.")
     conditions: Annotated[list[Condition], Field(max_length=8)] = Field([], description="Ready.")
-
-
-def to_queue(name: str, spec: QueueSpec) -> Queue:
-    """The queue that the brain knows."""
-    return Queue(
-        id=QueueId(name),
-        parent=None if spec.parent is None else QueueId(spec.parent),
-        guaranteed_gpus=spec.guaranteed,
-        limit_gpus=spec.limit,
-        borrowing=spec.borrowing,
-        weight=spec.weight,
-    )
 
 
 def _wrong(message: str, *, hint: str, field: str) -> PydanticCustomError:

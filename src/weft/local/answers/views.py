@@ -15,7 +15,7 @@ from weft.local.status_writer import as_json
 from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
 from weft.view.jobs import JobDetail, JobLine, ReasonLine, SeatLine
-from weft.view.nodes import NodeLine
+from weft.view.node_page import NodeLine
 from weft.view.queues import QueueLine
 from weft.view.workers import EventLine, WorkerLine
 

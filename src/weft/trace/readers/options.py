@@ -11,6 +11,3 @@ class Options:
 
     durations: Mapping[str, float] = field(default_factory=dict)
     throughputs: Path | None = None
-
-
-NO_OPTIONS = Options()

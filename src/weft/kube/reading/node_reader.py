@@ -26,7 +26,7 @@ from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.settings import read_node_rules
 from weft.kube.seat_runs import seats_of
-from weft.view.nodes import NodeLine, NodePage
+from weft.view.node_page import NodeLine, NodePage
 from weft.view.states import HOLDING
 
 if TYPE_CHECKING:
