@@ -42,7 +42,7 @@ SUITES = {
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
     "elastic": Suite("benchmarks.elastic", "widths that follow the work", False, ELASTIC),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
-    "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
+    "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),
