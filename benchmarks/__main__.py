@@ -45,7 +45,7 @@ SUITES = {
     "interleaving": Suite(
         "benchmarks.interleaving", "jobs in company", True, ("decision", "quality")
     ),
-    "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abc")),
+    "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),

@@ -1,8 +1,9 @@
 """Kueue itself on the same work: its own scheduler, its own runner, on a control plane of its own.
 
-Its scheduler ships with a client limit of 50 requests a second; the second build differs in that
-number alone. Figures are its runner's: the wall is from the first to the last change of a queue,
-which leaves out its start, and the scheduler's processor time and memory are those of its process.
+Its suite limits the scheduler's client to 50 calls a second; here it has the limits of the manager
+that people install, 300 a second in bursts of 500, and differs in nothing else. Figures are its
+runner's: the wall is from the first to the last change of a queue, which leaves out its start, and
+the scheduler's processor time and memory are those of its process.
 """
 
 import os
@@ -24,7 +25,7 @@ from weft.model.errors import WorldError
 
 BUILD = ROOT / "tools" / "testcluster" / "build_kueue"
 LONGEST_SECONDS = 900
-SCHEDULERS = {50: "minimalkueue", 1_000: "minimalkueue-1000"}
+SCHEDULER = "minimalkueue-300"
 LOG_BYTES = 2_000
 
 
@@ -40,7 +41,7 @@ class KueueOutcome:
     evictions: int
 
 
-def run_kueue(work: Work, *, calls_per_second: int) -> KueueOutcome:
+def run_kueue(work: Work) -> KueueOutcome:
     """Build it if need be, and run the work once."""
     folder = Path(
         subprocess.run([BUILD], check=True, capture_output=True, text=True).stdout.strip()
@@ -48,7 +49,7 @@ def run_kueue(work: Work, *, calls_per_second: int) -> KueueOutcome:
     with _assets() as assets, TemporaryDirectory(prefix="kueue-") as out:
         generator = Path(out) / "generator.yaml"
         generator.write_text(yaml.safe_dump(kueue_config(work)))
-        scheduler = folder / SCHEDULERS[calls_per_second]
+        scheduler = folder / SCHEDULER
         command = [
             str(folder / "runner"),
             *("--o", out),

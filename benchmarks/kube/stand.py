@@ -46,7 +46,7 @@ class Stand:
         with TemporaryDirectory(prefix="weft-bench-") as folder:
             process = OperatorProcess(self.kubeconfig, Path(folder), options=options)
             with process:
-                _wait_until_it_leads(process)
+                wait_until_it_leads(process)
                 yield process
 
 
@@ -97,14 +97,19 @@ def _last_error(complaint: str) -> str:
     return (named or lines or ["without a word"])[-1][:300]
 
 
-def _wait_until_it_leads(process: OperatorProcess) -> None:
+def wait_until_it_leads(process: OperatorProcess) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while '"term_begun"' not in (told := _log_of(process)):
+    while not leads(process):
         if not process.alive or time.monotonic() > deadline:
-            raise WorldError(f"the operator does not lead: {told[-2000:]}")
+            raise WorldError(f"the operator does not lead: {log_of(process)[-2000:]}")
         time.sleep(POLL_SECONDS)
 
 
-def _log_of(process: OperatorProcess) -> str:
+def leads(process: OperatorProcess) -> bool:
+    """Whether it has said that it does."""
+    return '"term_begun"' in log_of(process)
+
+
+def log_of(process: OperatorProcess) -> str:
     """What it has said so far; a process on a busy machine takes a while to open its log."""
     return process.log.read_text() if process.log.exists() else ""

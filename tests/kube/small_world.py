@@ -18,6 +18,7 @@ from weft.kube.operator.beliefs import is_counted
 from weft.kube.operator.course import next_step
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.nodebook import NodeBook
+from weft.kube.operator.pod_index import PodIndex, nodes_touched
 from weft.kube.operator.sight import JobEyes, JobSight, NodeSight, PodSight
 from weft.kube.operator.status import (
     Standing,
@@ -187,10 +188,11 @@ class SmallWorld:
         self._notes: dict[str, Note] = {}
         self._wake = None
         self.brain = Brain(make_recipe(self._recipe), settings=Settings(backoff_seconds=1.0))
-        self.ledger = Ledger(self._stands_behind)
+        self.index = PodIndex()
+        self.ledger = Ledger(self.index, self._stands_behind)
         self.book = NodeBook(self.nodes, self.ledger)
         for pod in self.pods.values():
-            self.ledger.changed(None, pod)
+            self.index.changed(None, pod)
         for _ in range(2):  # as a term does: before the jobs are met, and after
             for name in self.nodes:
                 self.book.touch(name)
@@ -295,7 +297,7 @@ class SmallWorld:
             gpus=seat.gpus,
         )
         self.pods[pod] = made
-        self.ledger.changed(None, made)
+        self.index.changed(None, made)
         self.book.touch(seat.node)
 
     def _delete(self, pod: PodSight, *, now: bool) -> None:
@@ -309,11 +311,14 @@ class SmallWorld:
     def _put(self, name: str, **changes: Any) -> None:
         old = self.pods[name]
         new = self.pods[name] = replace(old, version=old.version + 1, **changes)
-        for node in self.ledger.changed(old, new):
+        self.index.changed(old, new)
+        for node in nodes_touched(old, new):
             self.book.touch(node)
 
     def _drop(self, name: str) -> None:
-        for node in self.ledger.changed(self.pods.pop(name), None):
+        old = self.pods.pop(name)
+        self.index.changed(old, None)
+        for node in nodes_touched(old, None):
             self.book.touch(node)
 
     def _patch(self, name: str, patch: dict[str, Any]) -> None:

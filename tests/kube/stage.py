@@ -6,14 +6,16 @@ nothing but the decisions is looked at.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 from weft.brain.event import Tick
-from weft.brain.journal import Journal
 from weft.kube.client.errors import Unavailable
 from weft.kube.metrics import Metrics
 from weft.kube.operator.faults import Faults
+from weft.kube.operator.informers import Informers
 from weft.kube.operator.main import settings_of
+from weft.kube.operator.no_journal import NoJournal
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.term import Term
 from weft.model.ids import JobId
@@ -59,6 +61,14 @@ class Elected:
         await asyncio.Event().wait()
 
 
+class HandFed(Informers):
+    """What is followed comes from the test alone, which says when all of it is there."""
+
+    async def catch_up(self, term: int) -> None:
+        for cache in self.all:
+            await cache.synced.wait()
+
+
 class Stage:
     """A term, and the objects that it sees."""
 
@@ -72,12 +82,20 @@ class Stage:
         given = {"namespace": "weft", "identity": "me", "recipe": recipe, **options}
         self.metrics = Metrics() if metrics is None else metrics
         self.api = NoServer()
+        settings = settings_of(OperatorOptions(**given))
+        self.informers = HandFed(
+            self.api,  # type: ignore[arg-type]
+            settings.workers.nodes,
+            self.metrics,
+            Random(0),
+        )
         self.term = Term(
             self.api,  # type: ignore[arg-type]
             Elected(),  # type: ignore[arg-type]
-            settings_of(OperatorOptions(**given)),
+            settings,
             metrics=self.metrics,
-            open_journal=lambda *_: Journal(),
+            informers=self.informers,
+            open_journal=lambda *_: NoJournal(),
             faults=faults,
         )
         self.version = 0

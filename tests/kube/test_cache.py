@@ -32,7 +32,7 @@ class Script:
         self.over = asyncio.Event()
 
     async def get(
-        self, path: str, params: Mapping[str, str], *, timeout_seconds: float
+        self, path: str, params: Mapping[str, str], *, timeout_seconds: float = 5.0
     ) -> dict[str, Any]:
         self.asked.append(dict(params))
         act = await self._next()

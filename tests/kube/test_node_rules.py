@@ -9,6 +9,7 @@ from weft.brain.event import NodeAdded, NodeChanged
 from weft.kube.node_rules import NodeRules
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.nodebook import NodeBook
+from weft.kube.operator.pod_index import PodIndex
 from weft.kube.operator.sight import NodeSight, see_node
 from weft.kube.pod_requests import PodRequests
 from weft.model.suit import Demand
@@ -122,9 +123,10 @@ def test_a_gpu_is_no_device_beside_itself() -> None:
 
 def book_of(sight: NodeSight) -> tuple[NodeBook, dict[str, NodeSight]]:
     sights = {sight.name: sight}
-    ledger = Ledger(lambda pod: False)
+    index = PodIndex()
+    ledger = Ledger(index, lambda pod: False)
     foreign = a_pod(0, node="n", job="", gpus=2)
-    ledger.changed(None, foreign)
+    index.changed(None, foreign)
     book = NodeBook(sights, ledger)
     book.touch("n")
     return book, sights

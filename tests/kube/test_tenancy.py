@@ -65,7 +65,7 @@ def test_nobody_is_ever_seated_where_the_objects_do_not_allow_it(chunk: int) -> 
 # --- what the sequences must find -----------------------------------------------------------------
 
 _for, _tree, _deliver = rules.queue_for, rules.build_tree, Term.deliver
-_changed = Term._queue_changed
+_changed = Term.queue_changed
 
 
 def once(state: object, jobs: object, queues: object) -> bool:
@@ -116,7 +116,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "unusable queues leave the door open": (term, "build_tree", open_where_none_is_usable),
     "a missing parent is none": (term, "build_tree", without_parents),
     "limits are not told": (Term, "deliver", deaf_to_limits),
-    "removed queues stay": (Term, "_queue_changed", deaf_to_removals),
+    "removed queues stay": (Term, "queue_changed", deaf_to_removals),
 }
 
 

@@ -200,7 +200,7 @@ def test_a_node_that_cannot_be_is_left_out_and_the_others_are_used() -> None:
 
 
 def _caches(term: Term) -> tuple[Any, ...]:
-    return term.jobs, term.pods, term.foreign, term.nodes, term.queues
+    return term._informers.all
 
 
 # --- the clock ------------------------------------------------------------------------------------

@@ -238,6 +238,7 @@ class Metrics:
         self._gauges = _made(Kind.GAUGE, self._gauge)
         self._histograms = _made(Kind.HISTOGRAM, self._histogram)
         self._values: dict[tuple[str, str], set[str]] = {}
+        self._known_counters: dict[tuple[str, ...], Counter] = {}
         self._calls_seen: Tally[tuple[str, str]] = Tally()
         self._start_at_zero()
         self._gauges["weft_build_info"].labels(__version__).set(1)
@@ -349,8 +350,18 @@ class Metrics:
     def _count(self, name: str, *values: str, by: float = 1) -> None:
         if by < 0:
             return
-        counter = self._counters[name]
-        (counter.labels(*self._bounded(name, *values)) if values else counter).inc(by)
+        counter = self._known_counters.get((name, *values))
+        if counter is None:
+            counter = self._find_counter(name, *values)
+        counter.inc(by)
+
+    def _find_counter(self, name: str, *values: str) -> Counter:
+        """It is remembered where its labels are among those told apart, which are few."""
+        bounded = self._bounded(name, *values)
+        found = self._counters[name].labels(*bounded) if values else self._counters[name]
+        if bounded == values:
+            self._known_counters[name, *values] = found
+        return found
 
     def _observe(self, name: str, seconds: float, *values: str) -> None:
         histogram = self._histograms[name]

@@ -22,6 +22,9 @@ WORKERS_SELECTOR: Final = f"{JOB_LABEL},!{PLACEHOLDER_LABEL}"
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 LEADER_ANNOTATION: Final = f"{GROUP}/leader"
 REPORT_CA_ANNOTATION: Final = f"{GROUP}/report-ca"
+TERM_ANNOTATION: Final = f"{GROUP}/term"
+"""On a job by which a new leader made sure that it has seen all that was decided before."""
+
 CANCEL_ANNOTATION: Final = f"{GROUP}/cancel"
 FINALIZER: Final = f"{GROUP}/workers"
 

@@ -9,20 +9,25 @@ taken in at once (`put`), so that nobody decides on what was there before. What 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
-from weft.kube.client.errors import ApiError, Gone
+from weft.kube.client.errors import ApiError, Gone, NotFound
 
 logger = logging.getLogger(__name__)
 
 PAGE: Final = 500
 LIST_SECONDS: Final = 60.0  # a consistent list of custom resources costs a server 1 ms per object
 WATCH_SECONDS: Final = (300, 600)
+MARK_SECONDS: Final = 5.0
+MARK_POLL_SECONDS: Final = 0.01
+
+Mark = Callable[[str], Awaitable[int]]
+"""Changes the object of that key by a little; its version then."""
 SHORT_WATCH_SECONDS: Final = 1.0
 
 
@@ -76,6 +81,22 @@ class Cache(Generic[T]):
         version, listed = await self._list()
         self.take_list(version, listed, rewound=version < known)
         self.heard_at = time.monotonic()
+
+    async def catch_up(self, mark: Mark | None = None) -> None:
+        """Rest on nothing older than the moment of asking, though it was followed since long.
+
+        A short list is asked for anew. Of a long one `mark` changes an object: once that change is
+        seen, everything before it has been. Without `mark` a long one is taken as it is followed.
+        """
+        await self.synced.wait()
+        while True:
+            try:
+                is_long = len(self.items) > PAGE
+                if not is_long or (mark is not None and not await self._sees(mark)):
+                    await self.sync()
+                return
+            except ApiError as error:
+                await self._pause(error)
 
     async def run(self) -> None:
         """Keep up for ever: list, follow, and list again where the history has a gap."""
@@ -136,6 +157,17 @@ class Cache(Generic[T]):
             if item is not None:
                 self._set(key, old, item)
 
+    async def _sees(self, mark: Mark) -> bool:
+        """Whether the change arrives in time, and so all before it."""
+        try:
+            version = await mark(next(reversed(self.items)))
+        except NotFound:
+            return False
+        until = time.monotonic() + MARK_SECONDS
+        while self.version < version and time.monotonic() < until:
+            await asyncio.sleep(MARK_POLL_SECONDS)
+        return self.version >= version
+
     async def _list(self) -> tuple[int, dict[str, T]]:
         try:
             return await self._pages(PAGE)
@@ -144,16 +176,20 @@ class Cache(Generic[T]):
 
     async def _pages(self, size: int | None) -> tuple[int, dict[str, T]]:
         listed: dict[str, T] = {}
-        self.unreadable.clear()
+        there: set[str] = set()
         params = {**self._params, "limit": str(size)} if size else dict(self._params)
         while True:
             page = await self._api.get(self._path, params, timeout_seconds=LIST_SECONDS)
             for raw in page.get("items") or ():
-                item = self._trimmed(key_of(raw), raw)
+                key = key_of(raw)
+                there.add(key)
+                item = self._trimmed(key, raw)
                 if item is not None:
-                    listed[key_of(raw)] = item
+                    listed[key] = item
             about = page["metadata"]
             if not about.get("continue"):
+                for gone in self.unreadable.keys() - there:
+                    del self.unreadable[gone]
                 return int(about["resourceVersion"]), listed
             params["continue"] = about["continue"]
 

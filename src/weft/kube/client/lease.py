@@ -45,9 +45,9 @@ class Leadership:
         namespace: str,
         name: str,
         identity: str,
-        lease_seconds: float = 15,
-        renew_seconds: float = 10,
-        retry_seconds: float = 2,
+        lease_seconds: float = 13,
+        renew_seconds: float = 8,
+        retry_seconds: float = 1,
     ) -> None:
         if not lease_seconds > renew_seconds > retry_seconds > 0:
             raise ValueError("a lease must outlast a renewal, and a renewal several tries")

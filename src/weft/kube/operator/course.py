@@ -26,8 +26,7 @@ from weft.brain.event import (
     Phase,
     Verb,
 )
-from weft.kube.gpu_names import short_name
-from weft.kube.node_rules import type_taint
+from weft.kube.operator.asking import ask
 from weft.kube.operator.leaving import fenced
 from weft.kube.operator.patience import patience
 from weft.kube.operator.running import run
@@ -54,13 +53,10 @@ from weft.kube.operator.workers import (
     to_delete,
     work_kept,
 )
-from weft.model.errors import ProtocolError, SpecError
+from weft.model.errors import ProtocolError
 from weft.model.ids import TenantId
 from weft.model.request import JobRequest, Width
 from weft.model.state import State
-from weft.model.suit import Demand
-from weft.spec.job_file import JobSpec
-from weft.spec.request import to_request
 
 NO_IMAGE = "the job names no image and the operator has no default one: add image to the job file"
 
@@ -168,21 +164,12 @@ def _slip(look: Look, job: JobSight) -> str:
 
 def _request(look: Look, job: JobSight) -> tuple[JobRequest | None, str]:
     """What the spec asks for, or why it cannot be asked for."""
-    if job.spec is None:
-        return None, job.fault
-    tenant, submitted = TenantId(job.namespace), min(job.created, look.now)
-    try:
-        asked = to_request(job.spec, id=look.id, tenant=tenant, submit_seconds=submitted)
-        return replace(asked, demand=_demand(job.spec)), ""
-    except SpecError as error:
-        return None, str(error)
-
-
-def _demand(spec: JobSpec) -> Demand:
-    """What its nodes must have, and which it may go to that are not for everybody."""
-    types = (type_taint(short_name(name)) for name in spec.resources.gpu_type or ())
-    devices = spec.resources.devices_per_gpu or {}
-    return Demand(tuple(devices.items()), (*spec.tolerations, *types))
+    asked = job.asked or ask(
+        job.spec, job.fault, namespace=job.namespace, name=job.name, at=job.created
+    )
+    if asked.request is None or asked.request.submit_seconds <= look.now:
+        return asked.request, asked.fault
+    return replace(asked.request, submit_seconds=look.now), ""
 
 
 def _request_on_record(look: Look, job: JobSight) -> JobRequest | None:

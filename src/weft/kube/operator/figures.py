@@ -58,10 +58,10 @@ def tell_waits(state: BrainState, metrics: Metrics, seconds: float) -> None:
             metrics.waited(REASONS[row - 1].cause.label, seconds * count)
 
 
-def tell_lags(caches: Iterable[tuple[str, Cache[Any]]], metrics: Metrics) -> None:
+def tell_lags(caches: Iterable[Cache[Any]], metrics: Metrics) -> None:
     """Since when each kind of object was not heard of; the longest, where two caches share one."""
     heard: dict[str, float] = {}
-    for kind, cache in caches:
-        heard[kind] = min(heard.get(kind, cache.heard_at), cache.heard_at)
+    for cache in caches:
+        heard[cache.kind] = min(heard.get(cache.kind, cache.heard_at), cache.heard_at)
     for kind, at in heard.items():
         metrics.watch_lags(kind, time.monotonic() - at)

@@ -29,6 +29,7 @@ from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
 from weft.kube.operator import crash
 from weft.kube.operator.course import next_step
 from weft.kube.operator.events import tell
+from weft.kube.operator.line import Line
 from weft.kube.operator.sight import JobSight, PodSight, controller_of
 from weft.kube.operator.status import (
     Standing,
@@ -101,8 +102,7 @@ class Hands:
         self._settings = workers
         self._metrics = metrics
         self._random = random
-        self._line: asyncio.Queue[str] = asyncio.Queue()
-        self._in_line: set[str] = set()
+        self._line = Line()
         self._busy: set[str] = set()
         self._notes: dict[str, Note] = {}
         self._later = Delays(self.touch)
@@ -112,16 +112,18 @@ class Hands:
 
     @property
     def backlog(self) -> int:
-        return self._line.qsize()
+        return len(self._line)
 
     def is_busy(self, key: str) -> bool:
-        return key in self._busy or key in self._in_line
+        return key in self._busy or key in self._line
 
     def touch(self, key: str) -> None:
         """Something about this job may have changed."""
-        if key not in self._in_line:
-            self._in_line.add(key)
-            self._line.put_nowait(key)
+        self._line.put(key)
+
+    def touch_first(self, key: str) -> None:
+        """The brain has decided about this job: it goes before those that may have changed."""
+        self._line.put_first(key)
 
     def touch_at(self, key: str, delay_seconds: float) -> None:
         """Look again then, unless something happens before."""
@@ -145,7 +147,6 @@ class Hands:
     async def _work(self) -> None:
         while True:
             key = await self._line.get()
-            self._in_line.discard(key)
             if key in self._busy:
                 self.touch_at(key, 0.02)
                 continue

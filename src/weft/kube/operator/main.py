@@ -22,6 +22,7 @@ from weft.kube.names import HEAD_SEAT
 from weft.kube.node_rules import NodeRules
 from weft.kube.operator.allowance import Allowance
 from weft.kube.operator.faults import Faults
+from weft.kube.operator.informers import Informers
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.scale_up import ScaleUp
 from weft.kube.operator.signpost import point_to
@@ -69,7 +70,9 @@ class Operator:
         self._options = options
         self._open_journal = open_journal
         self._metrics = Metrics()
+        self._settings = settings_of(options)
         self._term: Term | None = None
+        self._informers: Informers | None = None
         self._faults = Faults()
         self._meetings = Meetings()
         self._stop = asyncio.Event()
@@ -92,6 +95,7 @@ class Operator:
             await self._lead_until_stopped(api, leadership)
         finally:
             await server.stop()
+            await self._stop_following()
             await asyncio.to_thread(leadership.stop, True)
             await api.close()
 
@@ -108,6 +112,7 @@ class Operator:
     async def _lead(self, api: Api, leadership: Leadership) -> None:
         backoff = Backoff(Random())
         while True:
+            await self._follow(api)
             await leadership.wait_until_leading()
             self._metrics.lease_is_held(True)
             try:
@@ -122,13 +127,27 @@ class Operator:
             finally:
                 self._metrics.lease_is_held(leadership.leading)
 
+    async def _follow(self, api: Api) -> Informers:
+        """Those of the last term, unless they broke."""
+        if self._informers is None or not self._informers.follows:
+            await self._stop_following()
+            nodes = self._settings.workers.nodes
+            self._informers = Informers(api, nodes, self._metrics, Random(self._settings.seed))
+            self._informers.start()
+        return self._informers
+
+    async def _stop_following(self) -> None:
+        if self._informers is not None:
+            await self._informers.stop()
+
     async def _serve_term(self, api: Api, leadership: Leadership) -> str:
         term = Term(
             api,
             leadership,
-            settings_of(self._options),
+            self._settings,
             metrics=self._metrics,
             open_journal=self._open_journal,
+            informers=await self._follow(api),
             faults=self._faults,
         )
         self._term = term

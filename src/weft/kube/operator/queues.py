@@ -78,7 +78,8 @@ def as_meant(job: JobRequest, queues: Mapping[str, QueueSight]) -> JobRequest:
     if job.gpu_types:
         short = dict.fromkeys(GpuType(short_name(accepted.type)) for accepted in job.gpu_types)
         job = replace(job, gpu_types=tuple(GpuSpeed(name) for name in short))
-    return replace(job, queue=queue_for(job.queue, job.tenant, job.priority, queues))
+    queue = queue_for(job.queue, job.tenant, job.priority, queues)
+    return job if queue == job.queue else replace(job, queue=queue)
 
 
 def queue_for(

@@ -6,7 +6,7 @@ spares the brain the heartbeats of every node.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,19 +21,20 @@ from weft.kube.names import (
     RANK_LABEL,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type, is_mig
+from weft.kube.operator.asking import Asked, ask
+from weft.kube.operator.recorded_decision import RecordedDecision, read_decision
 from weft.kube.operator.stored_spec import read_stored
 from weft.kube.pod_requests import NOTHING, PodRequests, pod_requests
 from weft.kube.quantity import gib, parse_quantity
-from weft.kube.reports.headship import Headship, read_headship
+from weft.kube.reports.headship import Headship
 from weft.kube.reports.payload import Unit
 from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import TrainingJobSpec
-from weft.kube.seat_runs import seats_of
 from weft.model.cluster import Gpu, Node
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
-from weft.model.placement import Placement, Seat
-from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.placement import Placement
+from weft.model.plan import ExecutionPlan
 from weft.model.suit import Offering
 from weft.spec.quantity import duration_seconds
 from weft.spec.reading import validated
@@ -181,6 +182,12 @@ class JobSight:
     spec: TrainingJobSpec | None
     fault: str
     status: Raw
+    asked: Asked | None = None
+    decision: RecordedDecision = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read once, since it is asked for at every look."""
+        object.__setattr__(self, "decision", read_decision(self.status.get("decision")))
 
     @property
     def key(self) -> str:
@@ -202,47 +209,42 @@ class JobSight:
     @property
     def epoch(self) -> int:
         """Of the last decision on record; 0 before the first."""
-        return int(self.status.get("decision", {}).get("epoch", 0))
+        return self.decision.epoch
 
     @property
     def placement(self) -> Placement | None:
         """The seats on record, those that are still to be joined among them."""
-        seats = seats_of(self.status.get("decision", {}))
-        found = tuple(_seat(seat, place) for place, seat in enumerate(seats))
-        return Placement(found) if found else None
+        return self.decision.placement
 
     @property
     def plan(self) -> ExecutionPlan | None:
         """How the last decision on record lets it compute; None before the first."""
-        decision = self.status.get("decision")
-        return None if decision is None else _plan(decision.get("plan") or {})
+        return self.decision.plan
 
     @property
     def serial(self) -> int:
         """Of the last resize on record in this epoch; 0 before the first."""
-        return int(self.status.get("decision", {}).get("serial", 0))
+        return self.decision.serial
 
     @property
     def joining(self) -> frozenset[int]:
         """Seats whose workers are on their way: a resize under way has added them."""
-        return frozenset(self.status.get("decision", {}).get("joining", ()))
+        return self.decision.joining
 
     @property
     def next_seat(self) -> int:
         """A number that no seat of this epoch has had."""
-        highest = max(self.placement.numbers) if self.placement else -1
-        return max(int(self.status.get("decision", {}).get("nextSeat", 0)), highest + 1)
+        return self.decision.next_seat
 
     @property
     def is_live(self) -> bool | None:
         """Whether its head said that it can be resized while it trains; None before it spoke."""
-        found = self.status.get("decision", {}).get("live")
-        return None if found is None else bool(found)
+        return self.decision.live
 
     @property
     def headship(self) -> Headship:
         """Who leads the workers of this epoch, as far as that is on record."""
-        return read_headship(self.status.get("decision", {}).get("head"))
+        return self.decision.headship
 
     @property
     def held_up(self) -> str:
@@ -298,10 +300,7 @@ class JobSight:
 
     def check(self) -> None:
         """Whatever will be asked of its status can be answered; else this raises, here and now."""
-        decided = (self.epoch, self.placement, self.plan, self.serial, self.joining, self.next_seat)
-        told = (self.held_up, self.past, self.work_saved, self.headship)
-        others = (self.is_live, told, self.execution, self.ended)
-        hash((decided, others))
+        hash((self.held_up, self.past, self.work_saved, self.execution, self.ended))
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,13 +374,16 @@ class JobEyes:
     """Sees training jobs; a spec never changes, so it is read once per job."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[TrainingJobSpec | None, str]] = {}
+        self._read: dict[str, tuple[TrainingJobSpec | None, str, Asked]] = {}
 
     def __call__(self, raw: Raw) -> JobSight:
         meta = raw["metadata"]
+        created = parse_time(meta["creationTimestamp"])
         found = self._read.get(meta["uid"])
         if found is None:
-            found = self._read[meta["uid"]] = read_stored(raw.get("spec", {}))
+            spec, fault = read_stored(raw.get("spec", {}))
+            asked = ask(spec, fault, namespace=meta["namespace"], name=meta["name"], at=created)
+            found = self._read[meta["uid"]] = (spec, fault, asked)
         annotations = meta.get("annotations") or {}
         sight = JobSight(
             uid=meta["uid"],
@@ -389,13 +391,14 @@ class JobEyes:
             namespace=meta["namespace"],
             name=meta["name"],
             generation=int(meta.get("generation", 1)),
-            created=parse_time(meta["creationTimestamp"]),
+            created=created,
             deleting="deletionTimestamp" in meta,
             cancelled=annotations.get(CANCEL_ANNOTATION) == "true",
             finalizer=FINALIZER in (meta.get("finalizers") or ()),
             spec=found[0],
             fault=found[1],
             status=raw.get("status") or {},
+            asked=found[2],
         )
         sight.check()
         return sight
@@ -427,16 +430,6 @@ def parse_time(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def _seat(raw: Raw, place: int) -> Seat:
-    return Seat(
-        NodeId(raw["node"]),
-        int(raw.get("gpus", 0)),
-        float(raw.get("cpus", 0.0)),
-        float(raw.get("memoryGib", 0.0)),
-        number=int(raw.get("number", place)),
-    )
-
-
 def controller_of(meta: Raw) -> str:
     """The uid of the object that made this one; empty where nobody says so."""
     for owner in meta.get("ownerReferences") or ():
@@ -451,18 +444,6 @@ def _worker(status: Raw) -> Raw:
         state: Raw = container.get("state") or {}
         return state
     return {}
-
-
-def _plan(said: Raw) -> ExecutionPlan:
-    return ExecutionPlan(
-        data=int(said.get("data", 0)),
-        tensor=int(said.get("tensor", 1)),
-        pipeline=int(said.get("pipeline", 1)),
-        sharding=Sharding(said.get("sharding", Sharding.NONE)),
-        accumulation_steps=int(said.get("accumulationSteps", 1)),
-        recompute=bool(said.get("recompute", False)),
-        offload=bool(said.get("offload", False)),
-    )
 
 
 def _out_of_memory(worker: Raw) -> str:

@@ -32,18 +32,11 @@ from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, S
 from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
 from weft.kube.client.api import Api
-from weft.kube.client.backoff import Backoff
-from weft.kube.client.cache import Cache
 from weft.kube.client.lease import Leadership
 from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
 from weft.kube.names import (
     GPU_RESOURCE,
-    JOB_LABEL,
-    WORKERS_SELECTOR,
-    jobs_path,
-    pods_path,
-    queues_path,
 )
 from weft.kube.operator import crash
 from weft.kube.operator.beliefs import (
@@ -59,23 +52,21 @@ from weft.kube.operator.faults import Faults, job_of
 from weft.kube.operator.figures import measure, tell_decision, tell_lags, tell_waits
 from weft.kube.operator.hands import Hands
 from weft.kube.operator.headships import record
+from weft.kube.operator.informers import Informers
 from weft.kube.operator.leaving import HeldUp, held_up, with_held_up
 from weft.kube.operator.ledger import Ledger
 from weft.kube.operator.measuring import Speeds
 from weft.kube.operator.nodebook import NodeBook
+from weft.kube.operator.pod_index import nodes_touched
 from weft.kube.operator.progress import Progress, Told
 from weft.kube.operator.queuebook import QueueBook
 from weft.kube.operator.queues import as_meant, build_tree, misplaced, recipe_of
 from weft.kube.operator.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.sight import (
-    JobEyes,
     JobSight,
     NodeSight,
     PodSight,
     QueueSight,
-    see_node,
-    see_pod,
-    see_queue,
 )
 from weft.kube.operator.status import Standing
 from weft.kube.operator.step import Look, Note, Rules, Step
@@ -92,10 +83,6 @@ from weft.model.state import State
 from weft.reconcile.belief import Belief, belief_of
 from weft.spec.recipe import make_recipe
 
-FOREIGN_PODS = {
-    "labelSelector": f"!{JOB_LABEL}",
-    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-}
 WAITING = (State.QUEUED, State.ADMITTED)
 
 UNDER_WAY: dict[State | None, Phase] = {
@@ -148,6 +135,7 @@ class Term:
         *,
         metrics: Metrics,
         open_journal: OpenJournal,
+        informers: Informers,
         faults: Faults | None = None,
     ) -> None:
         self._api = api
@@ -156,23 +144,14 @@ class Term:
         self._metrics = metrics
         self._open_journal = open_journal
         self._random = Random(settings.seed)
-        self._eyes = JobEyes()
-        self.jobs: Cache[JobSight] = self._cache(api, jobs_path(), self._eyes, self._job_changed)
-        self.pods: Cache[PodSight] = self._cache(
-            api, pods_path(), see_pod, self._pod_changed, {"labelSelector": WORKERS_SELECTOR}
-        )
-        self.foreign: Cache[PodSight] = self._cache(
-            api, pods_path(), see_pod, self._foreign_changed, FOREIGN_PODS, name="foreign"
-        )
-        see = partial(see_node, rules=settings.workers.nodes)
-        self.nodes: Cache[NodeSight] = self._cache(api, "/api/v1/nodes", see, self._node_changed)
-        self.queues: Cache[QueueSight] = self._cache(
-            api, queues_path(), see_queue, self._queue_changed
-        )
+        self._informers = informers
+        self._pods = informers.pod_index
+        self.jobs, self.pods = informers.jobs, informers.pods
+        self.nodes, self.queues = informers.nodes, informers.queues
         self.brain = Brain(make_recipe(settings.recipe))
         self.progress = Progress()
         self.speeds = Speeds()
-        self.ledger = Ledger(self._stands_behind)
+        self.ledger = Ledger(self._pods, self._stands_behind)
         self.nodebook = NodeBook(self.nodes.items, self.ledger)
         self.queuebook = QueueBook(api, self.queues)
         self.hands = Hands(
@@ -185,10 +164,8 @@ class Term:
         self._begun = asyncio.Event()
         self._recipe = settings.recipe
         self._afresh = asyncio.Event()
-        self._pods_of: dict[str, dict[str, PodSight]] = {}
         self._changes: dict[str, int] = {}
         self._whys: dict[str, str] = {}
-        self._leaving: dict[str, PodSight] = {}
         self._held: tuple[float, list[HeldUp]] = (float("-inf"), [])
         self._turns = Turns()
         self._faults = Faults() if faults is None else faults
@@ -196,17 +173,17 @@ class Term:
         self._wake: asyncio.TimerHandle | None = None
         self._nodes_are_due = False
         self._behind_monotonic = time.time() - time.monotonic()
+        informers.tell(self)
 
     async def run(self) -> Ending:
         """Lead until it is over; whatever breaks ends it as well."""
-        caches = [cache for _, cache in self._followed()]
-        tasks: set[asyncio.Task[Any]] = {
-            asyncio.create_task(cache.run(), name=cache.name) for cache in caches
-        }
+        broken = asyncio.create_task(self._informers.until_broken(), name="informers")
         lost = asyncio.create_task(self._leadership.wait_until_lost(), name="lease")
+        tasks: set[asyncio.Task[Any]] = {broken, lost}
         try:
-            listed = asyncio.gather(*(cache.synced.wait() for cache in caches))
-            await _first_of({*tasks, lost, asyncio.ensure_future(listed)})
+            catching_up = self._informers.catch_up(self.leader)
+            tasks.add(asyncio.create_task(catching_up, name="catching up"))
+            await _first_of(tasks)
             if lost.done():
                 return Ending.LOST
             self._begin()
@@ -214,10 +191,10 @@ class Term:
             beside = (self.waitbook.run, self._placeholders.run)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self._afresh.wait(), name="afresh"))
-            await _first_of({*tasks, lost})
+            await _first_of({task for task in tasks if not task.done()})
             return Ending.LOST if lost.done() else Ending.AFRESH
         finally:
-            await self._end({*tasks, lost})
+            await self._end(tasks)
 
     @property
     def begun(self) -> bool:
@@ -236,6 +213,7 @@ class Term:
 
     def _begin(self) -> None:
         """A brain from what is there: queues and nodes first, then jobs as they were submitted."""
+        began = time.monotonic()
         tree, faults = build_tree(self.queues.items)
         self._recipe = recipe_of(self.queues.items, self._settings.recipe)
         self.queuebook.faults = faults
@@ -249,12 +227,27 @@ class Term:
         jobs = sorted(self.jobs.items.values(), key=lambda job: (job.created, job.uid))
         for job in jobs:
             self._meet(job.key)
-        for key in {**self._pods_of, **self.jobs.items}:
-            self.hands.touch(key)
+        for key in {**self._pods.of_job, **self.jobs.items}:
+            if not self._only_waits(key):
+                self.hands.touch(key)
         for name in self.nodes.items:
             self.nodebook.touch(name)
         self._tell_nodes()
-        log.info("term_begun", jobs=len(jobs), nodes=len(self.nodes.items), recipe=self._recipe)
+        log.info(
+            "term_begun",
+            jobs=len(jobs),
+            nodes=len(self.nodes.items),
+            recipe=self._recipe,
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    def _only_waits(self, key: str) -> bool:
+        """Whether nothing is to be done about it before something changes, as of most jobs."""
+        job = self.jobs.items.get(key)
+        if job is None or key in self._pods.of_job or key in self._unmet:
+            return False
+        known = not (job.epoch or job.final or job.deleting or job.cancelled or job.set_aside)
+        return known and self._belief(JobId(key)).state is State.QUEUED
 
     def _seated(self) -> set[str]:
         """Nodes on which jobs are, as their decisions on record say."""
@@ -275,7 +268,7 @@ class Term:
 
     def deliver_all(self, step: Step) -> None:
         """All or none: a job that trains, if only its name were heard, would be started again."""
-        for event in step.events:
+        for event in step.events[1:]:  # the first is checked as it is handed over
             door.check(event, self.brain.state)
         for event in step.events:
             self.deliver(event)
@@ -341,7 +334,7 @@ class Term:
             log.info(
                 f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
             )
-            self.hands.touch(instruction.job)
+            self.hands.touch_first(instruction.job)
         if isinstance(instruction, Start) and instruction.epoch == 1:
             asked = self.brain.state.spec(self.brain.state.slot_of[instruction.job])
             self._metrics.job_started_after(self.now() - asked.submit_seconds)
@@ -377,7 +370,7 @@ class Term:
         """The brain hears of a job after all: what its workers hold is nobody else's any more."""
         if key in self._unmet:
             self._unmet.discard(key)
-            for pod in self._pods_of.get(key, {}).values():
+            for pod in self._pods.of_job.get(key, {}).values():
                 self.nodebook.touch(pod.node)
             self._tell_nodes()
 
@@ -399,7 +392,7 @@ class Term:
             key=key,
             job=self.jobs.items.get(key),
             unreadable=key in self.jobs.unreadable,
-            pods=tuple(self._pods_of.get(key, {}).values()),
+            pods=tuple(self._pods.of_job.get(key, {}).values()),
             belief=belief,
             note=note,
             now=self.now(),
@@ -415,7 +408,7 @@ class Term:
         job = self.jobs.items.get(key)
         if job is None:
             return Outlook(stopping=True)
-        mine = [pod for pod in self._pods_of.get(key, {}).values() if pod.epoch == job.epoch]
+        mine = [pod for pod in self._pods.of_job.get(key, {}).values() if pod.epoch == job.epoch]
         closed = sorted(pod.seat for pod in mine if pod.deleting or self._is_closed(pod.node))
         return Outlook(tuple(closed), job.deleting or job.cancelled or job.state == "Stopping")
 
@@ -480,7 +473,7 @@ class Term:
 
     def standing(self, key: str, state: State, message: str) -> Standing:
         found = standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
-        return with_held_up(found, key, self._held_up(key)) if self._leaving else found
+        return with_held_up(found, key, self._held_up(key)) if self._pods.leaving else found
 
     def survey(self) -> Survey:
         return self.brain.survey()
@@ -488,7 +481,7 @@ class Term:
     def why_it_waits(self, survey: Survey, key: str, state: State) -> Sequence[Reason]:
         """As it stands in a report: the same words as in a status."""
         reasons = reasons_of(survey, JobId(key))
-        if not self._leaving:
+        if not self._pods.leaving:
             return reasons
         return with_held_up(Standing(state, reasons=reasons), key, self._held_up(key)).reasons
 
@@ -512,12 +505,12 @@ class Term:
         looked_at, held = self._held
         if not looked_at <= now < looked_at + HELD_SECONDS:
             fence = self._settings.rules.fence_seconds
-            held = held_up(self._leaving.values(), self.nodebook.lost, fence, now)
+            held = held_up(self._pods.leaving.values(), self.nodebook.lost, fence, now)
             self._held = now, held
         return held
 
     def slow_change(self, key: str) -> str:
-        return slow_change(self._belief(JobId(key)), self._pods_of.get(key, {}).values())
+        return slow_change(self._belief(JobId(key)), self._pods.of_job.get(key, {}).values())
 
     def _belief(self, job: JobId) -> Belief:
         return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
@@ -538,10 +531,8 @@ class Term:
 
     # --- changes ------------------------------------------------------------------------------
 
-    def _job_changed(self, key: str, old: JobSight | None, new: JobSight | None) -> None:
+    def job_changed(self, key: str, old: JobSight | None, new: JobSight | None) -> None:
         self._changes[key] = self._changes.get(key, 0) + 1
-        if new is None and old is not None:
-            self._eyes.forget(old.uid)
         if not self.begun:
             return
         self._show(key, new)
@@ -557,31 +548,21 @@ class Term:
         if isinstance(event, JobSubmitted):
             self._show(event.job.id, self.jobs.items.get(event.job.id))
 
-    def _pod_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
+    def pod_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
         pod = new or old
         assert pod is not None
-        mine = self._pods_of.setdefault(pod.key, {})
-        if new is None:
-            mine.pop(pod.name, None)
-            if not mine:
-                del self._pods_of[pod.key]
-        else:
-            mine[new.name] = new
         self._changes[pod.key] = self._changes.get(pod.key, 0) + 1
-        self._leaving.pop(key, None)
-        if new is not None and new.deleting and new.live:
-            self._leaving[key] = new
-        for node in self.ledger.changed(old, new):
+        for node in nodes_touched(old, new):
             if not self._stands_behind(pod):
                 self._touch_node(node)
         if self.begun:
             self.hands.touch(pod.key)
 
-    def _foreign_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
-        for node in self.ledger.changed(old, new):
+    def foreign_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
+        for node in nodes_touched(old, new):
             self._touch_node(node)
 
-    def _node_changed(self, key: str, old: NodeSight | None, new: NodeSight | None) -> None:
+    def node_changed(self, key: str, old: NodeSight | None, new: NodeSight | None) -> None:
         if old is not None and new is not None and new.same_but_for_version(old):
             return
         self._touch_node(key)
@@ -600,7 +581,7 @@ class Term:
             except BadEvent as error:  # one node that cannot be is no reason to lose all others
                 log.error("node_left_out", error=str(error))
 
-    def _queue_changed(self, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
+    def queue_changed(self, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
         """What the tree can take in is told; all else needs a fresh look."""
         if not self.begun or (old is not None and new is not None and old.spec == new.spec):
             return
@@ -635,16 +616,12 @@ class Term:
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)
-            tell_lags(self._followed(), self._metrics)
+            tell_lags(self._informers.all, self._metrics)
             self._forget_the_gone()
-
-    def _followed(self) -> list[tuple[str, Cache[Any]]]:
-        caches = (self.jobs, self.queues, self.nodes, self.pods, self.foreign)
-        return [(cache.kind, cache) for cache in caches]
 
     def _forget_the_gone(self) -> None:
         for key in [key for key in self._changes if key not in self.jobs.items]:
-            if key not in self._pods_of and JobId(key) not in self.brain.state.slot_of:
+            if key not in self._pods.of_job and JobId(key) not in self.brain.state.slot_of:
                 del self._changes[key]
                 self._whys.pop(key, None)
                 self.progress.forget(key)
@@ -654,6 +631,7 @@ class Term:
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         self._begun.clear()
+        self._informers.tell(None)
         if self._wake is not None:
             self._wake.cancel()
         self.hands.stop()
@@ -663,23 +641,6 @@ class Term:
 
     def _task(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         return asyncio.create_task(work(), name=getattr(work, "__qualname__", "task"))
-
-    def _cache(
-        self,
-        api: Api,
-        path: str,
-        trim: Callable[[dict[str, Any]], Any],
-        on_change: Callable[[str, Any, Any], None],
-        params: Mapping[str, str] | None = None,
-        *,
-        name: str = "",
-    ) -> Cache[Any]:
-        backoff = Backoff(self._random)
-        cache = Cache(
-            api, path, trim=trim, on_change=on_change, params=params, backoff=backoff, name=name
-        )
-        cache.restarted = partial(self._metrics.watch_restarted, cache.kind)
-        return cache
 
 
 async def _first_of(tasks: set[Any]) -> None:
