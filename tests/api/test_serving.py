@@ -211,7 +211,7 @@ def test_one_user_cannot_take_every_connection(
     assert client.nodes().nodes
 
 
-@pytest.mark.parametrize(("handles", "kept"), [(1_000, 6), (4, 4)])
+@pytest.mark.parametrize(("handles", "kept"), [(1_000, 6), (16, 4), (4, 1)])
 def test_lines_that_say_nothing_leave_handles_for_others(
     served: Served, monkeypatch: pytest.MonkeyPatch, handles: int, kept: int
 ) -> None:

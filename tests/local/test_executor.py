@@ -1,15 +1,20 @@
 """What the executor writes down, action by action."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.local.builders import NOW, a_machine, a_started, an_assignment, an_entry, seats
 from weft.local.executor import Executor
-from weft.local.reconcile.step import Record, RecordTarget
+from weft.local.reconcile.step import Record, RecordTarget, Void
 from weft.local.record.book import Book
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.store import Store
+from weft.model.errors import WorldError
 from weft.model.state import State
 
 SUBMITTED = Happening(1.0, "Submitted")
@@ -70,3 +75,40 @@ def test_a_newer_target_lets_go_of_nothing_that_an_older_one_took(tmp_path: Path
     assert entry.devices == {0, 1, 2}
     assert [seat.number for seat in entry.target] == [0, 2]
     assert (entry.target_serial, entry.top_seat) == (2, 2)
+
+
+class ShortOf:
+    """Agents on a machine that has no more of something."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    async def void(self, entry: Entry) -> None:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+def _voided(folder: Path, number: int) -> None:
+    async def scene() -> None:
+        store = Store.at(folder / "db")
+        entry = a_started(State.STARTING, 0, uid="a")
+        store.add(entry, SUBMITTED)
+        book = Book(store, lambda _: None)
+        agents: Any = ShortOf(number)
+        try:
+            await Executor(Context(), book, agents, a_machine())._perform(entry, Void())
+        finally:
+            await book.close()
+            store.close()
+
+    asyncio.run(scene())
+
+
+def test_a_machine_without_handles_is_asked_again(tmp_path: Path) -> None:
+    """A crowd of users can use them up; that is no defect, and ends nobody's term."""
+    with pytest.raises(WorldError, match="Too many open files"):
+        _voided(tmp_path, errno.EMFILE)
+
+
+def test_another_error_of_the_machine_is_a_defect(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Input/output"):
+        _voided(tmp_path, errno.EIO)

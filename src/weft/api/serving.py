@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from weft.api.peer import peer_of
 
 MOST_CONNECTIONS: Final = 64  # of one user
-FEW_CONNECTIONS: Final = 4  # of one user, while all together have half of this process's handles
+AT_ONCE: Final = 64  # are accepted before any of them is looked at
 REQUEST_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 30
 FAREWELL_SECONDS: Final = 2
@@ -36,6 +36,7 @@ async def serve_on(app: FastAPI, listening: socket.socket, stop: asyncio.Event) 
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=IDLE_SECONDS,
+        backlog=AT_ONCE,
         timeout_graceful_shutdown=FAREWELL_SECONDS,
     )
     server = _Server(config)
@@ -91,11 +92,17 @@ class PeerProtocol(H11Protocol):
     def _most(self) -> int:
         """Up to so many of one user are answered, if only with a refusal; beyond, none is kept.
 
-        A process without handles can neither be asked by anybody nor look after what it started.
+        A process without handles can neither be asked by anybody nor look after what it started. So
+        while all together have a quarter of its handles, each user is kept to a fair part of
+        another quarter, and three quarters are never passed.
         """
-        if len(self.connections) > _handles() // 2:
-            return FEW_CONNECTIONS
-        return 2 * MOST_CONNECTIONS
+        quarter, all_together = _handles() // 4, len(self.connections)
+        if all_together <= quarter:
+            return 2 * MOST_CONNECTIONS
+        if all_together > 3 * quarter:
+            return 0
+        users = {getattr(other, "uid", -1) for other in self.connections}
+        return max(quarter // len(users), 1)
 
     @property
     def _answering(self) -> bool:

@@ -6,6 +6,7 @@ looked at again after a while, and what is then still to be done is done.
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 STEPS_IN_A_ROW: Final = 30
 LEAST_BACKOFF_SECONDS: Final = 0.2
 MOST_BACKOFF_SECONDS: Final = 10.0
+SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 class Context(Protocol):
@@ -154,7 +156,15 @@ class Executor:
     # --- actions ----------------------------------------------------------------------------------
 
     async def _perform(self, entry: Entry, action: Action) -> None:
-        await _ACTIONS[type(action)](self, entry, action)
+        """What fails for want of handles, memory or processes is tried again, and ends no term."""
+        try:
+            await _ACTIONS[type(action)](self, entry, action)
+        except OSError as error:
+            if error.errno not in SCARCE:
+                raise
+            raise WorldError(
+                f"{entry.id}: {error}", hint="the machine is short of it; see ulimit -n and -u"
+            ) from error
 
     async def _record(self, entry: Entry, action: Record) -> None:
         free = free_devices(self._context.slots(), self._book)

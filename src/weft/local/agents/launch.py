@@ -95,8 +95,8 @@ class Launcher:
 
     def _birth(self, entry: Entry, spec: JobSpec, *, void: bool) -> subprocess.Popen[bytes]:
         account = Account.of(entry.owner)
-        with _as_input(self._order(entry, spec, account, void=void)) as order:
-            try:
+        try:
+            with _as_input(self._order(entry, spec, account, void=void)) as order:
                 return subprocess.Popen(
                     (sys.executable, "-I", str(BIRTH)),
                     stdin=order,
@@ -107,11 +107,11 @@ class Launcher:
                     start_new_session=True,
                     **_switched(account),
                 )
-            except (OSError, subprocess.SubprocessError) as error:
-                raise WorldError(
-                    f"no process can be started for {entry.owner.user}: {error}",
-                    hint="does the account still exist?",
-                ) from error
+        except (OSError, subprocess.SubprocessError) as error:
+            raise WorldError(
+                f"no process can be started for {entry.owner.user}: {error}",
+                hint="does the account still exist, and has the daemon handles left (ulimit -n)?",
+            ) from error
 
     def _order(
         self, entry: Entry, spec: JobSpec, account: Account, *, void: bool
