@@ -35,6 +35,10 @@ class Interval:
     mean: float
     half_width: float | None
 
+    @property
+    def excludes_zero(self) -> bool:
+        return self.half_width is not None and abs(self.mean) > self.half_width
+
 
 def interval(values: Sequence[float]) -> Interval:
     """Mean of independent runs, with its interval."""
