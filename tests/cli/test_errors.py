@@ -1,11 +1,11 @@
 """What goes wrong goes to standard error, with a hint, and with the status it deserves."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.called import Weft
+from tests.local.daemons import wait_until
 from weft.cli.terminal import waiting
 from weft.cli.terminal.screen import tell
 
@@ -72,28 +72,20 @@ def test_no_colour_in_a_pipe_nor_on_demand(weft: Weft) -> None:
     assert "\x1b" not in weft("recipes").out
 
 
-@pytest.fixture
-def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Standard error as a terminal on which this much time has passed between two looks."""
-
-    def make(seconds: float) -> None:
-        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-        clock = iter([0.0] + [seconds] * 99)
-        monkeypatch.setattr(waiting, "monotonic", lambda: next(clock))
-
-    return make
-
-
-@pytest.mark.parametrize(("seconds", "drawn"), [(1.0, False), (3.0, True)])
-def test_a_bar_appears_after_two_seconds(
-    a_terminal: Callable[[float], None],
+@pytest.mark.parametrize(("patience", "drawn"), [(60.0, False), (0.01, True)])
+def test_a_bar_appears_by_itself_before_anything_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    seconds: float,
+    patience: float,
     drawn: bool,
 ) -> None:
-    a_terminal(seconds)
+    assert waiting.PATIENCE_SECONDS < 1.0
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", patience)
     with waiting.waiting("weaving") as progress:
-        progress(1, 4)
+        assert isinstance(progress, waiting.Bar)
+        if drawn:
+            wait_until(lambda: progress.is_drawn, "the bar")
         progress(2, 4)
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -154,3 +154,29 @@ def test_on_a_cluster_the_object_is_a_training_job(weft: Weft, cluster: FakeApi)
     assert called.status == 0, called.err
     assert "kind: TrainingJob" in called.out
     assert "image: img:1" in called.out
+
+
+def test_the_first_file_runs_as_it_is(here: Lab, weft: Weft) -> None:
+    assert weft("spec", "init", "hello.yaml").status == 0
+    assert "image" not in (here.folder / "hello.yaml").read_text()
+    assert weft("submit", "-y", "hello.yaml").status == 0
+    followed = weft("logs", "-f", "hello")
+    assert (followed.status, followed.out) == (0, "hello from rank 0 of 1\n"), followed.err
+
+
+def test_all_that_cannot_be_had_is_told_at_once(here: Lab, weft: Weft) -> None:
+    called = weft("run", "--gpus", "99", "--set", "resources.cpus_per_gpu=900", "true")
+    assert called.status == 2
+    assert "needs at least 99 slots" in called.err
+    assert "needs at least 89100 CPUs" in called.err
+
+
+def test_the_words_are_those_of_one_machine(here: Lab, weft: Weft) -> None:
+    here.submit("worded", "sleep 300")
+    here.wait_for("worded", "Running")
+    for words in (("show", "worded"), ("ls", "-A"), ("top",), ("why", "worded"), ("nodes",)):
+        called = weft(*words)
+        assert called.status == 0, called.err
+        for foreign in ("pod", "namespace", "cluster", "operator"):
+            assert foreign not in called.out.lower(), words
+    assert weft("cancel", "worded").status == 0

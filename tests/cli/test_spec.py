@@ -42,6 +42,21 @@ def test_check_tells_what_is_wrong_with_each(weft: Weft, tmp_path: Path) -> None
     expect_json_shape("spec-check.json", twin.json)
 
 
+def test_all_faults_of_a_file_are_told_at_once(weft: Weft, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("rnu: x\nresources: {gpus: two}\npriority: high\n")
+    for words in (("spec", "check", bad), ("submit", "--dry-run", bad)):
+        called = weft(*words)
+        assert called.status == 2
+        assert called.err.count("error: ") == called.err.count("hint: ") == 4
+        for field in ("rnu", "run", "resources.gpus", "priority"):
+            assert f"{field}: " in called.err
+        assert called.err.startswith("error: bad.yaml line 1, rnu: there is no such field\n")
+    (line,) = weft("spec", "check", bad, "-o", "json").json["files"]
+    assert len(line["faults"]) == 4
+    assert all(fault["hint"] for fault in line["faults"])
+
+
 def test_check_reads_standard_input(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"run: x\n")))
     assert weft("spec", "check", "-").out == "-: no name, 1 GPU\n"

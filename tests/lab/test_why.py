@@ -42,6 +42,19 @@ def test_at_the_end_its_waits_are_those_of_the_record(
     assert answer.history[-1].state == "SUCCEEDED"
 
 
+def test_by_default_the_whole_wait_is_told_and_not_only_up_to_the_last_round(
+    run_folder: Path, outcome: Outcome, longest_waiting: str
+) -> None:
+    answer = why(journal_in(run_folder), longest_waiting)
+    line = next(line for line in outcome.record.jobs.values() if line.id == longest_waiting)
+    assert answer.wait_ended is not None
+    assert answer.wait_ended > answer.at
+    assert answer.waited_seconds == pytest.approx(sum(line.waits_seconds))
+    then = why(journal_in(run_folder), longest_waiting, at=answer.at)
+    assert then.waited_seconds < answer.waited_seconds
+    assert then.wait_ended is None
+
+
 def test_the_history_begins_at_the_submission(
     run_folder: Path, outcome: Outcome, longest_waiting: str
 ) -> None:

@@ -39,6 +39,14 @@ def test_speeds_are_measured_at_each_width_and_counted_in_steps() -> None:
         wait_until(lambda: has_measured(lab, 2), "its speed on both slots", lab.log)
         lab.submit("other", "model total=100000 step=0.05", gpus=1)
         wait_until(lambda: has_measured(lab, 1), "its speed on one", lab.log)
+        standing = lab.client.why("wide")
+        growth, left = standing.growth, standing.detail.line.remaining_seconds
+        assert growth is not None
+        assert growth.gain is not None
+        assert (growth.gpus, growth.most, growth.next_gpus) == (1, 2, 2)
+        assert growth.gain == pytest.approx(2**0.5 - 1, abs=0.15)
+        assert left is not None, "its steps are stated, and its speed is measured"
+        assert 100_000 / 20 * 0.5 < left < 100_000 / 20 * 1.5
         lab.kill()
         speeds = best_speeds(lab)
         assert (speeds[1], speeds[2]) == pytest.approx((20.0, 20.0 * 2**0.5))

@@ -83,19 +83,23 @@ def test_help_on_a_field_that_does_not_exist(path: str, meant: str) -> None:
 
 
 def test_the_first_file_works_as_it_is() -> None:
-    job = parse_job_file(job_template("first"))
-    assert job.name == "first"
-    assert job.run == "torchrun train.py"
+    for local in (True, False):
+        job = parse_job_file(job_template("first", local=local))
+        assert job.name == "first"
+        assert job.run == "echo hello from rank $RANK of $WORLD_SIZE"
+    for word in ("image", "volumes", "claim", "cluster", "pod", "queue:"):
+        assert word not in job_template(local=True)
 
 
-def test_what_the_first_file_offers_works_too() -> None:
-    lines = job_template().splitlines()
+@pytest.mark.parametrize(("local", "number"), [(True, 10), (False, 15)])
+def test_what_the_first_file_offers_works_too(local: bool, number: int) -> None:
+    lines = job_template(local=local).splitlines()
     offers = [n for n, line in enumerate(lines) if line.lstrip().startswith("#") and ":" in line]
     offered = [n for n in offers if lines[n].lstrip()[1] != " "]
-    for number in offered:
-        lines[number] = lines[number].replace("#", "", 1)
+    for each in offered:
+        lines[each] = lines[each].replace("#", "", 1)
     job = parse_job_file("\n".join(lines))
-    assert len(offered) == 15
+    assert len(offered) == number
     assert job.resources.gpu_type == ["H100", "A100"]
     assert job.ttl == "7d"
 

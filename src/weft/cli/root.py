@@ -43,7 +43,9 @@ def run(args: list[str]) -> None:
     try:
         left = weft.main(args, prog_name="weft", standalone_mode=False)
     except WeftError as error:
-        sys.exit(tell(str(error), error.hint, status=_status_of(error)))
+        for one in getattr(error, "faults", None) or (error,):  # all that is wrong with a file
+            tell(str(one), one.hint, status=0)
+        sys.exit(_status_of(error))
     except click.ClickException as error:
         sys.exit(tell(error.format_message(), _help_of(error), status=error.exit_code))
     except (click.Abort, KeyboardInterrupt):

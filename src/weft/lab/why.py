@@ -20,8 +20,10 @@ from weft.model.ids import JobId
 from weft.model.reason import CAUSES, Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.view.reasons import counted, possible
 
 SCHEMA = "weft-why/1"
+WAITING = (State.QUEUED.name, State.ADMITTED.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,8 @@ class Told:
         return cls(
             code.slug,
             code.cause.label,
-            reason.text,
-            reason.remedy,
+            counted(reason.text),
+            possible(reason.remedy),
             code.anchor,
             {name: reason.numbers[name] for name in _named_in(code.sentence + code.remedy)},
         )
@@ -59,7 +61,11 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """All there is to say of one job at one moment."""
+    """All there is to say of one job at one moment.
+
+    Where nobody named the moment, what it waited is told up to the end of that wait, which is
+    `wait_ended`, and not only up to the last round that left it waiting.
+    """
 
     schema: str = SCHEMA
     job: str
@@ -69,6 +75,7 @@ class Answer:
     queue: str
     nodes: tuple[str, ...]
     waited_seconds: float
+    wait_ended: float | None
     position: int | None
     waiting_jobs: int
     reasons: tuple[Told, ...]
@@ -93,11 +100,17 @@ class Course:
     job: JobRequest
     episodes: tuple[Episode, ...]
     record: int
+    end: float
 
     def state_at(self, at: float) -> str:
         """The state of the last episode that had begun by then."""
         begun = [episode for episode in self.episodes if episode.begin <= at]
         return (begun or self.episodes)[-1 if begun else 0].state
+
+    def wait_ended(self, at: float) -> float | None:
+        """When the wait of that moment was over; None where it never was."""
+        later = (one for one in self.episodes if one.begin > at and one.state not in WAITING)
+        return next((one.begin for one in later), None)
 
 
 def why(journal: Path, job: str, *, at: float | None = None) -> Answer:
@@ -127,7 +140,8 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
             last_wait = entry.number
     if spec is None:
         raise UnknownName(f"no job '{job}' in this run", hint=_near(brain.state, job))
-    return Course(spec, tuple(episodes), asked if at is not None else last_wait or asked)
+    record = asked if at is not None else last_wait or asked
+    return Course(spec, tuple(episodes), record, brain.now)
 
 
 def answer(brain: Brain, course: Course, at: float | None) -> Answer:
@@ -136,7 +150,9 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
     slot = state.slot_of.get(spec.id)
     reasons, line = brain.explain(spec.id), _line(brain)
     now = brain.now if at is None else max(at, brain.now)
-    waits = _waits(state, spec.id, now, waiting=bool(reasons))
+    ended = course.wait_ended(now) if at is None and reasons else None
+    until = now if at is not None else ended or course.end
+    waits = _waits(state, spec.id, until, waiting=bool(reasons))
     return Answer(
         job=spec.id,
         at=now,
@@ -145,6 +161,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         queue=spec.queue,
         nodes=() if slot is None else tuple(state.node_ids[row] for row in state.nodes_of(slot)),
         waited_seconds=sum(waits),
+        wait_ended=ended,
         position=line.index(spec.id) + 1 if spec.id in line else None,
         waiting_jobs=len(line),
         reasons=tuple(Told.of(reason) for reason in reasons),

@@ -24,10 +24,11 @@ from weft.local.record.usage import Ledger
 from weft.model.claim import WorkClaim
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
-from weft.model.reason import Reason, ReasonCode
+from weft.model.reason import ReasonCode
 from weft.model.state import State
 from weft.reconcile.belief import work_done
 from weft.spec.counted import stated_by_script, work_in_steps
+from weft.view.reasons import as_json
 
 log = logging.getLogger(__name__)
 
@@ -229,15 +230,3 @@ def _with_ranks(entry: Entry, status: Status) -> Mapping[str, Mapping[str, int]]
     epoch = str(entry.epoch)
     told = {str(one.number): one.rank for one in status.workers if one.rank is not None}
     return {**entry.ranks, epoch: {**entry.ranks.get(epoch, {}), **told}}
-
-
-def as_json(reason: Reason) -> dict[str, Any]:
-    """A reason as it is written down and shown."""
-    code = reason.code
-    return {
-        "code": code.slug,
-        "cause": code.cause.label,
-        "text": reason.text,
-        "remedy": reason.remedy,
-        "anchor": code.anchor,
-    }

@@ -99,6 +99,18 @@ _short.maxstring = _short.maxother = _short.maxlong = 60
 _short.maxlevel = 2
 
 
+class SpecFaults(SpecError):
+    """Several things that are wrong with one document; `faults` are all of them."""
+
+    def __init__(self, message: str, *, hint: str = "", faults: tuple[SpecError, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.faults = faults
+
+
+class UnknownFaults(SpecFaults, UnknownName):
+    """The same, and the first of them is a field that does not exist."""
+
+
 def spec_error(
     model: type[BaseModel],
     error: ValidationError,
@@ -106,16 +118,23 @@ def spec_error(
     name: str = "",
     lines: Lines | None = None,
 ) -> SpecError:
-    """The first thing that is wrong, and how many more there are."""
-    first = _telling(error)
-    path = _path(first)
-    where = _where(name, path, lines or {})
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    if first["type"] == "extra_forbidden":
-        return UnknownName(f"{where}there is no such field{more}", hint=_nearest(model, path))
+    """What is wrong; where it is more than one thing, the first with all of them behind it."""
+    faults = [_fault(model, one, name, lines or {}) for one in _telling_first(error)]
+    first, more = faults[0], len(faults) - 1
+    if not more:
+        return first
+    kind = UnknownFaults if isinstance(first, UnknownName) else SpecFaults
+    return kind(f"{first} (and {more} more)", hint=first.hint, faults=tuple(faults))
+
+
+def _fault(model: type[BaseModel], detail: ErrorDetails, name: str, lines: Lines) -> SpecError:
+    path = _path(detail)
+    where = _where(name, path, lines)
+    if detail["type"] == "extra_forbidden":
+        return UnknownName(f"{where}there is no such field", hint=_nearest(model, path))
     owner = field_path(model, path)
     info = field_at(model, owner)
-    return SpecError(f"{where}{_problem(first, info)}{more}", hint=_hint(first, owner, info))
+    return SpecError(f"{where}{_problem(detail, info)}", hint=_hint(detail, owner, info))
 
 
 def shown(value: object) -> str:
@@ -135,10 +154,9 @@ def in_line(value: object) -> str:
     return str(value)
 
 
-def _telling(error: ValidationError) -> ErrorDetails:
+def _telling_first(error: ValidationError) -> list[ErrorDetails]:
     """A misspelt field tells more than the one that is missing because of it."""
-    details = error.errors(include_url=False)
-    return next((one for one in details if one["type"] == "extra_forbidden"), details[0])
+    return sorted(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
 
 
 def _path(detail: ErrorDetails) -> Path:

@@ -131,11 +131,26 @@ class JobPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """What more GPUs would do for a job that runs on some of those it may have.
+
+    `gain` is the share of its present speed that `next_gpus` would add, as far as it has been
+    measured; both are None where the job has all that it may have, or nobody knows.
+    """
+
+    gpus: int
+    most: int
+    next_gpus: int | None = None
+    gain: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
-    """A job and, where the reader may see it, the queue that it stands in."""
+    """A job, its queue where the reader may see it, and what it would have of more GPUs."""
 
     detail: JobDetail
     queue: QueueLine | None = None
+    growth: Growth | None = None
 
 
 def nearest(name: str, names: Sequence[str], *, elsewhere: str = "") -> str:
@@ -147,4 +162,5 @@ def nearest(name: str, names: Sequence[str], *, elsewhere: str = "") -> str:
         return f"did you mean {' or '.join(near)}?"
     if not names:
         return f"there are no jobs; {elsewhere or 'weft ls --all-namespaces looks everywhere'}"
-    return f"there are {len(names)} jobs, such as {', '.join(names[:3])}; see weft ls"
+    there = "is 1 job" if len(names) == 1 else f"are {len(names)} jobs, such as"
+    return f"there {there} {', '.join(names[:3])}; see weft ls"

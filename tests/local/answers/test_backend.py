@@ -47,8 +47,8 @@ class Shelf(list[Any]):
 
     def named(self, id: str) -> None: ...
 
-    async def read(self, what: Any, *given: Any) -> Any:  # noqa: ANN401
-        return what(*given)
+    async def read(self, what: Any, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        return what(*given, **named)
 
 
 @pytest.fixture

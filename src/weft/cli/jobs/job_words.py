@@ -109,7 +109,7 @@ def _with_host(words: str, cpus: object, memory: object) -> str:
 def _kept(spec: Spec) -> str:
     words = []
     if spec.get("keep_on_failure"):
-        words.append(f"pods {spec['keep_on_failure']} after a failure")
+        words.append(f"workers {spec['keep_on_failure']} after a failure")
     if spec.get("ttl"):
         words.append(f"the job {spec['ttl']} after its end")
     return ", ".join(words)

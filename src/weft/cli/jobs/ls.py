@@ -75,13 +75,14 @@ def ls(
         place.run(work)
 
 
-def grid_of(page: "JobPage", at: datetime, *, everywhere: bool, wide: bool) -> Grid:
-    titles = ["namespace"] if everywhere else []
+def grid_of(page: "JobPage", at: datetime, *, whose: str = "", wide: bool = False) -> Grid:
+    """`whose` is the title of a column that tells whose each job is; none without it."""
+    titles = [whose] if whose else []
     titles += ["job", "state", "GPUs", "progress", "reason", "age"]
     titles += ["queue", "priority", "waited", "ran", "nodes", "message"] if wide else []
     grid = Grid(titles, NUMBERS)
     for line in in_order(page.jobs):
-        cells = [line.namespace] if everywhere else []
+        cells = [line.namespace] if whose else []
         grid.add(*cells, *_cells(line, at), *(_wide_cells(line, at) if wide else ()))
     return grid
 
@@ -107,8 +108,8 @@ async def _once(world: World, wanted: Selection, output: str) -> None:
         print_json(as_dict(page))
         return
     if page.jobs:
-        everywhere = wanted.owner is None
-        grid_of(page, at, everywhere=everywhere, wide=output == "wide").print()
+        whose = world.whose if wanted.owner is None else ""
+        grid_of(page, at, whose=whose, wide=output == "wide").print()
     else:
         say(_nothing(world, wanted))
     oldest = min((line.told_at for line in page.jobs if line.told_at), default=None)
@@ -119,10 +120,10 @@ async def _once(world: World, wanted: Selection, output: str) -> None:
 
 
 async def _watch(world: World, wanted: Selection, output: str) -> None:
-    everywhere, wide = wanted.owner is None, output == "wide"
+    whose, wide = world.whose if wanted.owner is None else "", output == "wide"
 
     def draw(page: "JobPage") -> Grid:
-        return grid_of(page, now(), everywhere=everywhere, wide=wide)
+        return grid_of(page, now(), whose=whose, wide=wide)
 
     await staying(world.watch_jobs(wanted), as_dict, draw, output)
 

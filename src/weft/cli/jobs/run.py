@@ -99,11 +99,9 @@ async def _names(
 
 async def _check_all(world: World, jobs: "Sequence[JobFile]", names: Sequence[str]) -> None:
     """Nothing is submitted before the world would take all of it."""
-    from weft.cli.jobs.submit import remarks_on
+    from weft.cli.jobs.submit import say_remarks
 
-    queues = await world.visible_queues()
-    for remark in remarks_on(world, jobs[0].spec, queues) if queues is not None else ():
-        say(f"warning: {harmless(remark)}")
+    await say_remarks(world, jobs[0].spec)
     for job, name in zip(jobs, names, strict=True):
         await world.submit(job.spec, name, dry_run=True)
 

@@ -13,7 +13,7 @@ from weft.cli.options import output_option
 from weft.cli.terminal.age import age, lasting, now, told_ago
 from weft.cli.terminal.screen import cell, coloured, fact_table, new_table, print_json, stdout
 from weft.cli.worlds.place import Place, place_options
-from weft.cli.worlds.world import located
+from weft.cli.worlds.world import World, located
 from weft.lab.time_words import number
 
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 @output_option()
 def show(*, job: str, place: Place, output: str) -> None:
     """Show JOB: what it asks for, what it holds and where, its workers, and its latest events."""
-    picture = place.run(lambda world: world.job(located(job, world)))
+
+    async def work(world: World) -> "tuple[JobPicture, bool]":
+        return await world.job(located(job, world)), world.whose == "user"
+
+    picture, is_local = place.run(work)
     if output == "json":
         print_json(as_dict(picture))
     else:
-        stdout().print(drawn(picture, now()))
+        stdout().print(drawn(picture, now(), pods=not is_local))
 
 
 def as_dict(picture: "JobPicture") -> dict[str, Any]:
@@ -53,8 +57,8 @@ def as_dict(picture: "JobPicture") -> dict[str, Any]:
     }
 
 
-def drawn(picture: "JobPicture", at: datetime) -> "Group":
-    """What it is, why it waits, who works for it, what happened."""
+def drawn(picture: "JobPicture", at: datetime, *, pods: bool = True) -> "Group":
+    """What it is, why it waits, who works for it, what happened; workers may be no pods."""
     from rich.console import Group
 
     detail = picture.detail
@@ -64,7 +68,7 @@ def drawn(picture: "JobPicture", at: datetime) -> "Group":
         ago = f" [dim]({told})[/dim]" if told else ""
         parts += ["", f"[bold]Why it waits[/bold]{ago}", *reason_lines(detail)]
     if picture.workers:
-        parts += ["", _workers(picture.workers, at)]
+        parts += ["", _workers(picture.workers, at, pods)]
     if picture.events:
         parts += ["", _events(latest(picture.events), at)]
     return Group(*parts)
@@ -151,16 +155,18 @@ def _past(detail: "JobDetail") -> str:
     return ", ".join(words)
 
 
-def _workers(workers: "tuple[WorkerLine, ...]", at: datetime) -> "Table":
+def _workers(workers: "tuple[WorkerLine, ...]", at: datetime, pods: bool) -> "Table":
     left = len(workers) - SHOWN_WORKERS
     table = new_table("Workers", caption=f"and {left} more" if left > 0 else "")
-    for title in ("rank", "epoch", "pod", "node", "phase", "exit", "age", "message"):
+    where = ("pod", "node") if pods else ("process",)
+    for title in ("rank", "epoch", *where, "phase", "exit", "age", "message"):
         right = title in ("rank", "epoch", "exit", "age")
         table.add_column(title, justify="right" if right else "left")
     for line in workers[:SHOWN_WORKERS]:
         exit_code = "" if line.exit_code is None else str(line.exit_code)
         table.add_row(
-            *(str(line.rank), str(line.epoch), cell(line.pod), cell(line.node)),
+            *(str(line.rank), str(line.epoch)),
+            *((cell(line.pod), cell(line.node)) if pods else (cell(line.uid),)),
             *(coloured(line.phase), exit_code, age(line.created_at, at)),
             cell(line.message) if line.message else "",
         )

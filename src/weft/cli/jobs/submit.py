@@ -59,6 +59,7 @@ def submit(
         spec = job_file.spec
         if dry_run:
             _print_document(world.document(spec, named), output)
+            await say_remarks(world, spec)
             await world.submit(spec, named, dry_run=True)
             say("dry run: the server would take this job; nothing was created")
             return
@@ -102,6 +103,12 @@ async def _show_plan(world: World, spec: Spec, name: str) -> None:
     stderr().print(plan_of(world, spec, name, queue))
     for remark in remarks_on(world, spec, queues):
         say(f"warning: {remark}")
+
+
+async def say_remarks(world: World, spec: Spec) -> None:
+    queues = await world.visible_queues()
+    for remark in remarks_on(world, spec, queues) if queues is not None else ():
+        say(f"warning: {harmless(remark)}")
 
 
 def _standing(queue: "QueueLine") -> str:

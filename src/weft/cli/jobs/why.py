@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli.completion.candidates import jobs_in
+from weft.cli.jobs.job_words import several
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import new_table, print_json, stdout
 from weft.cli.worlds.place import Place, place_options
@@ -74,9 +75,11 @@ def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
 
 
 def _first_line(answer: "Answer") -> str:
-    parts = [f"{answer.state} at {answer.at:,.0f} s", f"waited {span(answer.waited_seconds)}"]
+    ended = f", up to {answer.wait_ended:,.0f} s" if answer.wait_ended is not None else ""
+    parts = [f"{answer.state} at {answer.at:,.0f} s{ended}"]
+    parts.append(f"waited {span(answer.waited_seconds)}")
     if answer.gpus:
-        parts.append(f"{answer.gpus} GPUs")
+        parts.append(several(answer.gpus, "GPU"))
     if answer.queue:
         parts.append(f"queue {answer.queue}")
     if answer.position is not None:

@@ -38,18 +38,18 @@ def top(*, watch: bool, place: Place, output: str) -> None:
     async def work(world: World) -> None:
         if watch:
             pages = world.watch_top(place.namespace)
-            await staying(pages, as_dict, lambda use: drawn(use, now()), output)
+            await staying(pages, as_dict, lambda use: drawn(use, now(), world.whose), output)
         else:
-            _print(await world.top(place.namespace), output)
+            _print(await world.top(place.namespace), output, world.whose)
 
     with detaching("jobs go on; weft top shows them again"):
         place.run(work)
 
 
-def drawn(use: "Use", at: datetime) -> "Group":
+def drawn(use: "Use", at: datetime, whose: str = "namespace") -> "Group":
     from rich.console import Group
 
-    return Group(*_sums(use), "", _table(use.jobs, at))
+    return Group(*_sums(use), "", _table(use.jobs, at, whose))
 
 
 def as_dict(use: "Use") -> dict[str, Any]:
@@ -62,11 +62,11 @@ def bar(share: float, width: int = BAR) -> str:
     return "█" * full + "·" * (width - full)
 
 
-def _print(use: "Use", output: str) -> None:
+def _print(use: "Use", output: str, whose: str) -> None:
     if output == "json":
         print_json(as_dict(use))
     else:
-        stdout().print(drawn(use, now()))
+        stdout().print(drawn(use, now(), whose))
 
 
 def _sums(use: "Use") -> list[str]:
@@ -83,10 +83,10 @@ def _sums(use: "Use") -> list[str]:
     ]
 
 
-def _table(jobs: "tuple[JobLine, ...]", at: datetime) -> "Table":
+def _table(jobs: "tuple[JobLine, ...]", at: datetime, whose: str) -> "Table":
     left = len(jobs) - SHOWN
     table = new_table("", caption=f"and {left:,} more; weft ls lists all" if left > 0 else "")
-    for title in ("namespace", "job", "state", "GPUs", "progress", "left", "ran"):
+    for title in (whose, "job", "state", "GPUs", "progress", "left", "ran"):
         right = title in ("GPUs", "left", "ran")
         table.add_column(title, justify="right" if right else "left", no_wrap=title == "job")
     for job in jobs[:SHOWN]:

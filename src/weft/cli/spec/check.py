@@ -19,7 +19,7 @@ SCHEMA = "weft-checked/1"
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=files)
 @output_option()
 def check(files: tuple[str, ...], output: str) -> None:
-    """Check each FILE as a cluster would; - is standard input.
+    """Check each FILE as a cluster would, and tell all its faults; - is standard input.
 
     The exit status is 2 if one of them cannot be used.
     """
@@ -27,18 +27,29 @@ def check(files: tuple[str, ...], output: str) -> None:
     if output == "json":
         print_json({"schema": SCHEMA, "files": found})
     for line in found:
-        if line["error"] is not None:
-            tell(line["error"], line["hint"], status=Exit.USAGE)
-        elif output != "json":
+        for fault in line["faults"]:
+            tell(fault["error"], fault["hint"], status=Exit.USAGE)
+        if line["faults"]:
+            continue
+        if output != "json":
             click.echo(harmless(f"{line['file']}: {line['name'] or 'no name'}, {line['asks_for']}"))
     if any(line["error"] is not None for line in found):
         raise click.exceptions.Exit(Exit.USAGE)
 
 
 def _checked(file: str) -> dict[str, Any]:
-    nothing = {"file": file, "name": None, "asks_for": None, "error": None, "hint": ""}
+    nothing: dict[str, Any] = {
+        "file": file,
+        "name": None,
+        "asks_for": None,
+        "error": None,
+        "hint": "",
+        "faults": [],
+    }
     try:
         job = read_job(file)
     except SpecError as error:
-        return {**nothing, "error": str(error), "hint": error.hint}
+        found = getattr(error, "faults", None) or (error,)
+        faults = [{"error": str(one), "hint": one.hint} for one in found]
+        return {**nothing, "error": str(error), "hint": error.hint, "faults": faults}
     return {**nothing, "name": job.name, "asks_for": asked(job.spec)}

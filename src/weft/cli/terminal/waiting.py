@@ -1,18 +1,19 @@
-"""A progress bar with the remaining time, for whatever lasts longer than two seconds.
+"""A progress bar with the remaining time, for whatever lasts longer than a moment.
 
-It is drawn on standard error, only where that is a terminal, and leaves nothing behind.
+It appears and moves in the first second, though nothing may be counted by then. It is drawn on
+standard error, only where that is a terminal, and leaves nothing behind.
 """
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from threading import Lock, Timer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 0.4
 
 
 class Bar:
@@ -20,19 +21,31 @@ class Bar:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._begun = monotonic()
         self._drawn: tuple[Progress, TaskID] | None = None
+        self._counted: tuple[int, int | None] = 0, None
+        self._closed = False
+        self._turn = Lock()
+        self._alarm = Timer(PATIENCE_SECONDS, self._appear)
+        self._alarm.daemon = True
+        self._alarm.start()
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        if self._drawn is None and monotonic() - self._begun >= PATIENCE_SECONDS:
-            self._appear()
-        if self._drawn is not None:
-            progress, task = self._drawn
-            progress.update(task, completed=done, total=total)
+        with self._turn:
+            self._counted = done, total
+            if self._drawn is not None:
+                progress, task = self._drawn
+                progress.update(task, completed=done, total=total)
+
+    @property
+    def is_drawn(self) -> bool:
+        return self._drawn is not None
 
     def close(self) -> None:
-        if self._drawn is not None:
-            self._drawn[0].stop()
+        self._alarm.cancel()
+        with self._turn:
+            if self._drawn is not None:
+                self._drawn[0].stop()
+            self._closed = True
 
     def _appear(self) -> None:
         from rich.console import Console
@@ -47,8 +60,12 @@ class Bar:
             console=Console(stderr=True),
             transient=True,
         )
-        progress.start()
-        self._drawn = progress, progress.add_task(self._what, total=None)
+        with self._turn:
+            if self._closed:
+                return
+            done, total = self._counted
+            self._drawn = progress, progress.add_task(self._what, completed=done, total=total)
+            progress.start()
 
 
 @contextmanager

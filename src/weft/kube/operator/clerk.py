@@ -27,6 +27,7 @@ from weft.model.ids import JobId
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.state import State
+from weft.view.reasons import counted
 
 SPACING_SECONDS = 5.0
 SETTLED_SECONDS = 1.0
@@ -248,7 +249,7 @@ def _code_of(sight: JobSight) -> int:
 def _is_told(sight: JobSight, standing: Standing) -> bool:
     """Whether the record says all of this already."""
     status = sight.status
-    text = standing.reasons[0].text if standing.reasons else standing.message or None
+    text = counted(standing.reasons[0].text) if standing.reasons else standing.message or None
     return (
         sight.state == title(standing.state)
         and status.get("message") == text

@@ -18,6 +18,7 @@ from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
+from weft.view.reasons import as_json, counted
 
 Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
@@ -159,9 +160,11 @@ def _standing(job: JobSight, standing: Standing, now: float) -> Patch:
         "state": title(state),
         "gpus": standing.gpus,
         "reason": reasons[0].code.slug if reasons else None,
-        "message": (standing.message or (reasons[0].text if reasons else ""))[:MESSAGE_LIMIT]
+        "message": (standing.message or (counted(reasons[0].text) if reasons else ""))[
+            :MESSAGE_LIMIT
+        ]
         or None,
-        "reasons": [_told(reason) for reason in reasons] or None,
+        "reasons": [as_json(reason) for reason in reasons] or None,
         "conditions": _conditions(job, standing, now),
     }
     if standing.past is not None:
@@ -186,17 +189,6 @@ def _times(job: JobSight, state: State, now: float) -> Patch:
     if state.final and "endedAt" not in job.status:
         times["endedAt"] = stamp(now)
     return times
-
-
-def _told(reason: Reason) -> Patch:
-    code = reason.code
-    return {
-        "code": code.slug,
-        "cause": code.cause.label,
-        "text": reason.text,
-        "remedy": reason.remedy,
-        "anchor": code.anchor,
-    }
 
 
 def _past(past: Past) -> Patch:
@@ -224,7 +216,7 @@ def _plan(plan: ExecutionPlan) -> Patch:
 def _conditions(job: JobSight, standing: Standing, now: float) -> list[Patch]:
     state = standing.state
     why = standing.reasons[0].code.slug.replace(".", "") if standing.reasons else title(state)
-    text = standing.message or (standing.reasons[0].text if standing.reasons else "")
+    text = standing.message or (counted(standing.reasons[0].text) if standing.reasons else "")
     before = {found["type"]: found for found in job.status.get("conditions") or ()}
     facts = {
         "Admitted": state.holds_seats or state is State.ADMITTED,

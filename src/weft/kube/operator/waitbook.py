@@ -32,6 +32,7 @@ from weft.kube.operator.status import MESSAGE_LIMIT, stamp
 from weft.model.ids import JobId
 from weft.model.reason import Reason
 from weft.model.state import State
+from weft.view.reasons import counted, possible
 
 LOOK_SECONDS = 1.0
 CHANGED_SECONDS = 3.0  # between two writes of one part, where a job waits for something else
@@ -239,11 +240,11 @@ class Sayings:
         return [self._place_of(reason) for reason in reasons]
 
     def _place_of(self, reason: Reason) -> int:
-        code, text = reason.code.slug, reason.text[:MESSAGE_LIMIT]
+        code, text = reason.code.slug, counted(reason.text)[:MESSAGE_LIMIT]
         place = self._place.get((code, text))
         if place is None:
             place = self._place[code, text] = len(self.reasons)
-            self.reasons.append({"code": code, "text": text, "remedy": reason.remedy})
+            self.reasons.append({"code": code, "text": text, "remedy": possible(reason.remedy)})
         return place
 
 

@@ -42,6 +42,7 @@ NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MOST_SPEC_BYTES: Final = 256 * 1024
 MOST_WAITING: Final = 1_000
 MOST_SHOWN: Final = 10_000
+MOST_NEAR: Final = 1_000
 NEWS_SECONDS: Final = 0.2
 UID: Final = re.compile(r"[0-9a-f]{16}")
 AGAIN: Final = (State.FAILED, State.CANCELLED)
@@ -177,13 +178,14 @@ class LocalBackend:
         return JobPicture(self._detail(entry), workers, tuple(map(views.event_of, history)))
 
     async def why(self, who: Identity, job: JobKey) -> Standing:
-        detail, term = self._detail(await self._theirs(who, job)), self._host.term
+        entry, term = await self._theirs(who, job), self._host.term
+        detail = self._detail(entry)
         if detail.reasons and term.foreign_watch.free():
             told = reason_of(term.foreign_watch.found, len(term.machine.slots))
             detail = replace(detail, reasons=(*detail.reasons, told))
         if detail.reasons and term.room.low:
             detail = replace(detail, reasons=(room.reason_of(term.room.low), *detail.reasons))
-        return Standing(detail, self._queue())
+        return Standing(detail, self._queue(), views.growth_of(entry, term.brain))
 
     async def logs(
         self, who: Identity, job: JobKey, which: Which, *, follow: bool
@@ -266,7 +268,9 @@ class LocalBackend:
             entry = await term.book.read(store.kept, job.owner, job.name)
         if entry is not None:
             return entry
-        names = [entry.name for entry in term.book if entry.owner.user == job.owner]
+        over = await term.book.read(store.over, user=job.owner, limit=MOST_NEAR)
+        known = [entry for entry in term.book if entry.owner.user == job.owner]
+        names = list(dict.fromkeys(entry.name for entry in (*known, *over)))
         raise NoSuchJob(
             f"no job '{job.name}' of '{job.owner}'",
             hint=nearest(job.name, names, elsewhere="weft submit makes one"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any
 
 from weft.brain.brain import Brain
@@ -11,12 +12,12 @@ from weft.local.reconcile.asking import Asked
 from weft.local.reconcile.observation import ObservedAgent
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.usage import Usage
-from weft.local.status_writer import as_json
 from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
-from weft.view.jobs import JobDetail, JobLine, ReasonLine, SeatLine
+from weft.view.jobs import Growth, JobDetail, JobLine, ReasonLine, SeatLine
 from weft.view.node_page import NodeLine
 from weft.view.queues import QueueLine
+from weft.view.reasons import as_json
 from weft.view.workers import EventLine, WorkerLine
 
 WAITING = (State.QUEUED, State.ADMITTED)
@@ -79,6 +80,21 @@ def state_of(entry: Entry, brain: Brain) -> State:
     """As the brain has it; the record follows a moment later."""
     slot = brain.state.slot_of.get(JobId(entry.id))
     return entry.state if slot is None or entry.state.final else brain.state.state_of(slot)
+
+
+def growth_of(entry: Entry, brain: Brain) -> Growth | None:
+    """Of a job that holds GPUs: how many it may have, and what the next ones would bring."""
+    state, slot = brain.state, brain.state.slot_of.get(JobId(entry.id))
+    if slot is None or not entry.width:
+        return None
+    spec, menu = state.spec(slot), int(state.jobs.menu[slot])
+    growth = Growth(entry.width, spec.width.max_gpus)
+    if growth.gpus >= growth.most or menu == state.menus.stated(spec):  # nothing is learnt yet
+        return growth
+    now, more = (state.likely_speed(slot, entry.width + one) for one in (0, 1))
+    if now <= 0:
+        return growth
+    return replace(growth, next_gpus=entry.width + 1, gain=more / now - 1)
 
 
 def workers_of(entry: Entry, observed: ObservedAgent, machine: Machine) -> tuple[WorkerLine, ...]:
@@ -187,17 +203,23 @@ def _user(
 
 
 def _remaining_seconds(entry: Entry, brain: Brain) -> float | None:
+    """At the measured speed, or at the claimed one before there is any."""
     state = brain.state
     slot = state.slot_of.get(JobId(entry.id))
-    claim = None if slot is None else state.spec(slot).work
-    if slot is None or claim is None:
+    if slot is None:
         return None
-    jobs = state.jobs
-    speed = float(jobs.speed[slot]) or float(jobs.pace[slot])
+    jobs, claim = state.jobs, state.spec(slot).work
+    speed = float(jobs.speed[slot])
+    if claim is not None:
+        total, speed = claim.amount, speed or float(jobs.pace[slot])
+    elif entry.progress.total is not None:  # steps that the script states, at a speed that it shows
+        total = float(jobs.work_total[slot])
+    else:
+        return None
     done = float(jobs.work_done[slot]) + float(jobs.speed[slot]) * (
         brain.now - float(jobs.mark[slot])
     )
-    return max(claim.amount - done, 0.0) / speed if speed > 0 else None
+    return max(total - done, 0.0) / speed if speed > 0 and not isnan(total) else None
 
 
 def _seats(entry: Entry, machine: Machine) -> tuple[SeatLine, ...]:

@@ -77,11 +77,21 @@ def refuse_impossible(
     job: JobRequest, machine: Machine, limits: MachineLimits = MACHINE_LIMITS
 ) -> None:
     """What no state of this machine could ever satisfy is not taken in."""
+    faults = list(_impossible(job, machine, limits))
+    if faults:
+        texts, hints = zip(*faults, strict=True)
+        raise InfeasibleSpec("; ".join(texts), hint="; ".join(dict.fromkeys(hints)))
+
+
+def _impossible(
+    job: JobRequest, machine: Machine, limits: MachineLimits
+) -> Iterator[tuple[str, str]]:
+    """Each thing that cannot be had here, with what to do about it."""
     least = job.width.min_gpus
     if limits.user_slots is not None and least > limits.user_slots:
-        raise InfeasibleSpec(
+        yield (
             f"it needs at least {least} slots, and one user has at most {limits.user_slots} here",
-            hint="ask for less; a range such as 1..8 takes what you may have",
+            "ask for less; a range such as 1..8 takes what you may have",
         )
     needs = (
         ("GPUs" if machine.has_gpus else "slots", float(least), float(len(machine.slots))),
@@ -94,15 +104,15 @@ def refuse_impossible(
     )
     for what, need, there in needs:
         if need > there + ROUNDING:
-            raise InfeasibleSpec(
+            yield (
                 f"it needs at least {need:g} {what}, and {machine.name} has {there:g}",
-                hint="ask for less; a range such as 1..8 takes what there is",
+                "ask for less; a range such as 1..8 takes what there is",
             )
     types = [accepted.type for accepted in job.gpu_types]
     if types and machine.gpu_type not in types:
-        raise InfeasibleSpec(
+        yield (
             f"it accepts {', '.join(types)}, and the GPUs of {machine.name} are {machine.gpu_type}",
-            hint="leave gpu_type out, or add that type",
+            "leave gpu_type out, or add that type",
         )
 
 
