@@ -18,7 +18,7 @@ help: ## print these targets
 
 setup: ## make .venv and install Weft into it, editable, with what the checks need
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet,solvers,kube,train,safetensors,s3,huggingface,lightning]'
+	.venv/bin/python -m pip install --quiet --editable '.[dev,docs,notebook,parquet,solvers,kube,local,train,safetensors,s3,huggingface,lightning]'
 
 programs: ## build a real Kubernetes for the tests, once (about 15 minutes; needs Go, and etcd installed)
 	tools/testcluster/build
