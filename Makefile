@@ -11,7 +11,7 @@ FAST := $(addprefix tests/,model brain policy perf failure sim lab trace spec vi
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs lint types test test-all bench cover
+.PHONY: help setup programs lint types test test-all bench cover site
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,3 +47,6 @@ bench: ## the benchmarks in their short form
 
 cover: ## every test, with the lines and branches that none of them reached
 	$(PYTHON) -m pytest -q -n auto --dist loadgroup --cov=weft --cov-report=term
+
+site: ## build the documentation into build/site, strictly
+	$(PYTHON) -m tools.site build/site
