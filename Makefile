@@ -11,14 +11,14 @@ FAST := $(addprefix tests/,model brain policy perf failure sim lab trace spec vi
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs lint types test test-all bench cover
+.PHONY: help setup programs lint types test test-all bench cover site
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv and install Weft into it, editable, with what the checks need
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --editable '.[dev,parquet,solvers,kube,train,safetensors,s3,huggingface,lightning]'
+	.venv/bin/python -m pip install --quiet --editable '.[dev,docs,notebook,parquet,solvers,kube,local,train,safetensors,s3,huggingface,lightning]'
 
 programs: ## build a real Kubernetes for the tests, once (about 15 minutes; needs Go, and etcd installed)
 	tools/testcluster/build
@@ -47,3 +47,6 @@ bench: ## the benchmarks in their short form
 
 cover: ## every test, with the lines and branches that none of them reached
 	$(PYTHON) -m pytest -q -n auto --dist loadgroup --cov=weft --cov-report=term
+
+site: ## build the documentation into build/site, strictly
+	$(PYTHON) -m tools.site build/site

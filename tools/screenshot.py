@@ -24,23 +24,24 @@ PATIENCE_SECONDS = 600.0
 @click.argument("out", type=click.Path(path_type=Path))
 @click.argument("commands", nargs=-1, required=True)
 @click.option("--title", default="", help="Above the picture.")
-def main(out: Path, commands: tuple[str, ...], title: str) -> None:
+@click.option("--columns", default=COLUMNS, show_default=True, help="How wide the terminal is.")
+def main(out: Path, commands: tuple[str, ...], title: str, columns: int) -> None:
     """Run COMMANDS and draw what they show into OUT."""
-    console = Console(record=True, width=COLUMNS, file=sys.stderr, force_terminal=True)
+    console = Console(record=True, width=columns, file=sys.stderr, force_terminal=True)
     for command in commands:
         if command.startswith("#sleep "):
             time.sleep(float(command.split()[1]))
             continue
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
-        console.print(Text.from_ansi(shown_by(command).rstrip().replace("\r\n", "\n")))
+        console.print(Text.from_ansi(shown_by(command, columns).rstrip().replace("\r\n", "\n")))
     out.parent.mkdir(parents=True, exist_ok=True)
     console.save_svg(str(out), title=title)
 
 
-def shown_by(command: str) -> str:
+def shown_by(command: str, columns: int) -> str:
     """What the command writes to a terminal."""
     ours, theirs = pty.openpty()
-    env = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    env = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color"}
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, env=env
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"cli.md", "parity.md", "benchmarks.md"}
-BLOCK = re.compile(r"^```(?:sh|console)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+GENERATED = {"cli.md", "parity.md", "benchmarks.md", "recipe-parameters.md"}
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+TYPED = ("", "sh", "console")
 SPAN = re.compile(r"`((?:weft|weft-agent|python -m) [^`\n]+)`")
 COMMENT = re.compile(r"(\s{2,}|\s)#\s.*$")
 COLUMNS_APART = re.compile(r"\s{3,}\S.*$")
@@ -36,7 +37,8 @@ def documents() -> list[Path]:
 
 def in_blocks(page: Path) -> Iterator[Sample]:
     """What a reader would copy."""
-    for block in BLOCK.findall(page.read_text()):
+    blocks = [text for kind, text in FENCED.findall(page.read_text()) if kind in TYPED]
+    for block in blocks:
         lines = block.replace("\\\n", " ").splitlines()
         shown = any(line.startswith("$ ") for line in lines)
         for number, line in enumerate(lines):
@@ -47,7 +49,7 @@ def in_blocks(page: Path) -> Iterator[Sample]:
 
 def in_prose(page: Path) -> Iterator[Sample]:
     """What stands between backticks."""
-    for span in SPAN.findall(BLOCK.sub("", page.read_text())):
+    for span in SPAN.findall(FENCED.sub("", page.read_text())):
         yield Sample(page.name, span)
 
 

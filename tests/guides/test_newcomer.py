@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import ZipFile
 
 import pytest
 
@@ -20,16 +22,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 class Person:
     """Sits in a folder of their own and types."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, source: Path = ROOT / "src") -> None:
+        self.home, self.source = home, source
 
     def types(self, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        return self.runs("-m", "weft.cli.main", *words, status=status)
+
+    def runs(self, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        """Python, with these words."""
         done = subprocess.run(
-            [sys.executable, "-m", "weft.cli.main", *words],
+            [sys.executable, *words],
             cwd=self.home,
             env={
                 **os.environ,
-                "PYTHONPATH": str(ROOT / "src"),
+                "PYTHONPATH": str(self.source),
                 "HOME": str(self.home),
                 "XDG_CONFIG_HOME": str(self.home / "config"),
                 "WEFT_LOCAL_FOLDER": str(self.home / "world"),
@@ -89,19 +95,66 @@ def test_a_cluster_without_the_queue_is_not_run_in_silence(person: Person) -> No
 
 
 def test_a_recipe_of_ones_own_first_with_a_bug(person: Person) -> None:
-    def compared(*lines: str, status: int) -> subprocess.CompletedProcess[str]:
-        person.writes("mine.py", "from weft.policy.recipe import Recipe", *lines)
-        recipes = "fifo,mine.py:my_recipe"
-        small = ("--jobs", "20", "--seeds", "0")
-        return person.types("compare", *small, "--recipe", recipes, status=status)
+    def compared(*, status: int) -> subprocess.CompletedProcess[str]:
+        recipes = ("--recipe", "fifo,mine.py:mine")
+        return person.types("compare", "--jobs", "20", "--seeds", "0", *recipes, status=status)
 
-    made = "my_recipe = Recipe(name='mine', order=order)"
-    assert "mine.py has no 'my_recipe'" in compared("my_recipes = 1", status=2).stderr
-    assert "NameError" in compared(made, status=2).stderr
-    told = compared("def order(snapshot, slots):", "    return snapshot.nothing", made, status=2)
-    assert "mine.py line 3, in order: AttributeError" in told.stderr
-    right = compared("from weft.policy.order.arrival import by_arrival as order", made, status=0)
-    assert "mine.py:my_recipe" in right.stdout
+    person.types("recipes", "new", "mine")
+    assert "against fifo" in compared(status=0).stdout
+    whole = (person.home / "mine.py").read_text()
+    right = "return Ranking((gpus - waited / self.seconds_per_gpu,))"
+    for wrong, told in {
+        "return Ranking(gpus)": "in __call__: the keys of its Ranking are an array of int64",
+        "return snapshot.nothing": "in __call__: AttributeError",
+        "return Ranking((gpus * float('nan'),))": "is NaN for job 'job-",
+        "return Ranking((gpus,": "SyntaxError",
+    }.items():
+        person.writes("mine.py", whole.replace(right, wrong))
+        message = compared(status=2).stderr
+        assert message.startswith("error: mine.py line ")
+        assert told in message
+        assert "hint: " in message
+    person.writes("mine.py", whole.replace("def mine(", "def mime("))
+    assert "did you mean 'mime'?" in compared(status=2).stderr
+    person.writes("mine.py", whole)
+    assert "mine.py:mine" in compared(status=0).stdout
+    assert "3 passed" in person.runs("-m", "pytest", "-q", "test_mine.py").stdout
+
+
+def test_from_a_history_to_a_report_and_a_frame(person: Person) -> None:
+    shutil.copy(ROOT / "examples" / "history.csv", person.home)
+    person.types("compare", "history.csv", "--cluster", "2x4", "--seeds", "0", "--out", "both")
+    assert (person.home / "both" / "report.html").stat().st_size > 0
+    person.writes(
+        "look.py",
+        "from weft import lab",
+        "jobs = lab.workload('history.csv')",
+        "run = lab.simulate(jobs, recipe='fifo', cluster='2x4')",
+        "frame = run.jobs.frame()",
+        "print(len(frame), frame.jct_seconds.mean() == run.summary.mean_jct_seconds)",
+        "run.report('run.html')",
+    )
+    rows = len((person.home / "history.csv").read_text().splitlines()) - 1
+    assert person.runs("look.py").stdout == f"{rows} True\n"
+    assert (person.home / "run.html").stat().st_size > 0
+
+
+def test_what_is_installed_is_whole(person: Person) -> None:
+    """A wheel is unpacked where nothing else of Weft is, which is what an installer does."""
+    built = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(person.home)]
+    subprocess.run(built, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = person.home.glob("weft-*.whl")
+    with ZipFile(wheel) as packed:
+        packed.extractall(person.home / "site")
+        names = packed.namelist()
+        scripts = next(name for name in names if name.endswith("entry_points.txt"))
+        assert "weft = weft.cli.main:main" in packed.read(scripts).decode()
+    away = Person(person.home, source=person.home / "site")
+    where = away.runs("-c", "import weft; print(weft.__file__)").stdout
+    assert where.startswith(str(person.home))
+    away.types("compare", "--jobs", "20", "--seeds", "0", "--out", "both")
+    away.types("recipes", "new", "mine")
+    assert (person.home / "both" / "report.html").stat().st_size > 0
 
 
 def test_a_job_on_this_machine(person: Person) -> None:

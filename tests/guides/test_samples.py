@@ -18,7 +18,7 @@ from weft.agent.__main__ import main as agent
 from weft.cli.root import weft
 
 ALONE = re.compile(r"weft (compare|simulate|replay|recipes|trace|spec|why .*--run|\S+ --help)\b")
-FOLLOWED_ELSEWHERE = {"first-job.md", "local.md"}
+FOLLOWED_ELSEWHERE = {"first-job.md", "local.md", "recipes.md"}
 PATIENCE_SECONDS = 300
 ELIDED = re.compile(r"…|\.\.\. |\||\[")
 

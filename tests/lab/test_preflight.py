@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.lab.preflight import preflight
+from weft.lab.preflight import preflight, remarks
 from weft.model.errors import SpecError
 from weft.model.ids import GpuType, JobId, QueueId
 from weft.model.job import Job
@@ -11,6 +11,7 @@ from weft.model.request import GpuSpeed, Width
 from weft.model.truth import Work
 from weft.policy.recipes import RECIPES
 from weft.trace.clusters import ClusterSetup, read_cluster
+from weft.trace.readers import read_rows
 
 SETUP = read_cluster("2x4")
 FIXED, ELASTIC = [RECIPES["fifo"]()], [RECIPES["weave"]()]
@@ -44,7 +45,7 @@ def test_jobs_of_a_queue_that_is_not_there_are_refused() -> None:
 )
 def test_jobs_that_nothing_can_hold_are_told_and_all_of_them_refused(stranded: Job) -> None:
     (note,) = preflight([job("a", Width.fixed(1)), stranded], SETUP, FIXED)
-    assert "1 jobs can never run on this cluster" in note and str(stranded.id) in note
+    assert "1 job can never run on this cluster" in note and str(stranded.id) in note
     with pytest.raises(SpecError, match="no job of this workload can ever run there"):
         preflight([stranded], SETUP, FIXED)
 
@@ -52,6 +53,14 @@ def test_jobs_that_nothing_can_hold_are_told_and_all_of_them_refused(stranded: J
 def test_elasticity_that_is_not_used_is_told() -> None:
     fixed, ranged = job("a", Width.fixed(2)), job("b", Width(1, 4, 2))
     (note,) = preflight([fixed], SETUP, ELASTIC)
-    assert "elasticity is not used: all 1 jobs" in note and "weave" in note
+    assert "elasticity is not used: the job asks" in note and "weave" in note
     assert preflight([fixed, ranged], SETUP, ELASTIC) == ()
     assert preflight([fixed], SETUP, FIXED) == ()
+
+
+def test_what_the_reader_has_to_say_is_passed_on() -> None:
+    header = ("job_id", "submit_seconds", "duration_seconds", "gpus")
+    (note,) = remarks(read_rows(header, [("a", "0", "60", "1..8"), ("b", "0", "60", "4")]))
+    assert "1 range without asked_gpus: its length counts at the larger end" in note
+    assert "add a column asked_gpus" in note
+    assert remarks(read_rows(header, [("b", "0", "60", "4")])) == ()

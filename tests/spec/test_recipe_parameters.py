@@ -1,10 +1,13 @@
 """Every parameter of every recipe is explained, and its range is held."""
 
+from pathlib import Path
+
 import pytest
 
 from weft.model.errors import SpecError
 from weft.policy.recipes import RECIPES
 from weft.spec.recipe import explained, make_recipe
+from weft.spec.recipe_page import page
 from weft.spec.recipe_parameters import COMMON, OF_ONE, parameters_of
 
 
@@ -37,3 +40,9 @@ def test_one_name_may_mean_two_things() -> None:
         name: dict((k.name, k.meaning) for k in explained(name)[2]) for name in ("las", "weave")
     }
     assert told["las"]["hold"] != told["weave"]["hold"]
+
+
+def test_the_page_tells_what_the_recipes_take() -> None:
+    kept = Path(__file__).parents[2] / "docs" / "recipe-parameters.md"
+    remedy = "python -m weft.spec.recipe_page > docs/recipe-parameters.md"
+    assert kept.read_text() == page(), remedy

@@ -72,6 +72,6 @@ def test_a_range_without_asked_gpus_is_told(tmp_path: Path) -> None:
     head = "job_id,submit_seconds,gpus,asked_gpus,duration_seconds\n"
     file.write_text(head + "a,0,1..8,,60\nb,0,1..8,4,60\n")
     (told,) = read(file).faults
-    assert "1 ranges without asked_gpus: their lengths count at the larger end" in told.text
+    assert "1 range without asked_gpus: its length counts at the larger end" in told.text
     file.write_text(head + "b,0,1..8,4,60\n")
     assert read(file).faults == ()

@@ -11,7 +11,7 @@ from typing import Any
 from weft.lab.time_words import number
 
 WIDTH, HEIGHT = 640, 90
-COLOURS = ("#0072b2", "#e69f00")
+COLOURS = ("#3a8fd0", "#e69f00")
 SMALL = "opacity:.7;font-size:.85em"
 
 
@@ -35,7 +35,11 @@ def table_html(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, of: int | None = None
 ) -> str:
     """A table; `of` is how many rows there are where not all are shown."""
-    head = "".join(f"<th style='text-align:right'>{escape(name)}</th>" for name in columns)
+    sides = [_side(row) for row in zip(*rows, strict=True)] or ["left"] * len(columns)
+    head = "".join(
+        f"<th style='text-align:{side}'>{escape(name)}</th>"
+        for name, side in zip(columns, sides, strict=True)
+    )
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     left = 0 if of is None else of - len(rows)
     more = f"<span style='{SMALL}'>{left:,} more rows: frame() or dicts()</span>" if left else ""
@@ -53,12 +57,12 @@ def lines_html(series: Sequence[tuple[str, Sequence[float]]], times: Sequence[fl
     drawn, told = "", ""
     for (name, values), colour in zip(series, COLOURS, strict=False):
         top = max(*values, 1)
-        points = " ".join(
-            f"{WIDTH * (at - times[0]) / (times[-1] - times[0]):.1f},"
-            f"{HEIGHT - (HEIGHT - 4) * value / top:.1f}"
+        stairs = "".join(
+            f"H{WIDTH * (at - times[0]) / (times[-1] - times[0]):.1f}"
+            f"V{HEIGHT - (HEIGHT - 4) * value / top:.1f}"
             for at, value in zip(times, values, strict=True)
         )
-        drawn += f"<polyline fill='none' stroke='{colour}' stroke-width='1.5' points='{points}'/>"
+        drawn += f"<path fill='none' stroke='{colour}' stroke-width='1.5' d='M0 {HEIGHT}{stairs}'/>"
         told += (
             f"<span style='margin-right:1.2em'><span style='color:{colour}'>■</span> "
             f"{escape(name)}, at most {number(top)}</span>"
@@ -68,6 +72,11 @@ def lines_html(series: Sequence[tuple[str, Sequence[float]]], times: Sequence[fl
         f"<svg viewBox='0 0 {WIDTH} {HEIGHT + 2}' style='width:100%;max-width:{WIDTH}px' "
         f"role='img'>{base}{drawn}</svg><div style='{SMALL}'>{told}</div>"
     )
+
+
+def _side(values: Sequence[object]) -> str:
+    """Numbers stand at the right, texts at the left."""
+    return "right" if all(isinstance(one, int | float | None) for one in values) else "left"
 
 
 def _cell(value: object) -> str:

@@ -22,17 +22,19 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+from weft.lab.change import change
 from weft.lab.comparison import METRICS, Comparison
 from weft.lab.comparison import compare as compare_all
 from weft.lab.experiment import Experiment, Outcome
 from weft.lab.experiment import run as run_one
 from weft.lab.html import card, facts_html, lines_html, table_html
-from weft.lab.preflight import preflight
+from weft.lab.interval import Interval
+from weft.lab.preflight import preflight, remarks
 from weft.lab.run_dir import JOB_COLUMNS, JOURNAL, job_row, run_into
 from weft.lab.source import FromFile, FromRows, Generated, Source
 from weft.lab.summary import Summary
 from weft.lab.table import Table, table_of
-from weft.lab.time_words import number, span
+from weft.lab.time_words import number, scale_of, span
 from weft.model.errors import SpecError, UnknownName
 from weft.model.ids import JobId
 from weft.model.reason import CAUSES
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
 
 DEFAULT_RECIPES = ("fifo", "backfill", "las", "srtf", "weave")
 DRAWN_POINTS = 300
+SHOWN = (
+    *("mean_jct_seconds", "p95_jct_seconds", "mean_start_delay_seconds", "mean_slowdown"),
+    *("utilisation_while_arriving", "preemptions_per_job"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +242,26 @@ class Compared:
         return Path(path)
 
     def _repr_html_(self) -> str:
-        from weft.lab.report import comparison_tables
-
-        experiment, seeds = self.comparison.experiment, len(self.comparison.seeds)
-        below = f"{experiment.source.label} · {experiment.cluster} · {seeds} seeds"
-        title = " against ".join(reversed([row.recipe for row in self.comparison.rows[:2]]))
-        more = len(self.comparison.rows) - 2
-        title += f" and {more} more" if more > 0 else ""
-        notes = "".join(card("note", note) for note in self.notes)
-        return card(title, below, comparison_tables(self.comparison), notes)
+        rows, experiment = self.comparison.rows, self.comparison.experiment
+        count = len(self.comparison.seeds)
+        seeds = f"{count} {'seed' if count == 1 else 'seeds'}"
+        shown = [metric for metric in METRICS if metric.field in SHOWN]
+        apart = [
+            (row.recipe, *(change(row, rows[0], metric).text for metric in shown))
+            for row in rows[1:]
+        ]
+        means = [
+            (row.recipe, *(_mean(row.metrics[metric.field], metric.unit) for metric in shown))
+            for row in rows
+        ]
+        titles = ("recipe", *(metric.title for metric in shown))
+        return card(
+            f"{len(rows)} recipes on {experiment.cluster}",
+            f"{experiment.source.label} · {seeds} · ± is a 95 % interval, ≈ may be no difference",
+            table_html(f"against {rows[0].recipe}", titles, apart) if apart else "",
+            table_html("means", titles, means),
+            *(card("note", note) for note in self.notes),
+        )
 
 
 def workload(
@@ -330,7 +347,7 @@ def _looked_at(experiment: Experiment, recipes: Iterable[str]) -> tuple[str, ...
     setup = read_cluster(experiment.cluster)
     made = [make_recipe(one) for one in recipes]
     loaded = experiment.source.load(seed=experiment.seed, gpus=setup.cluster.gpus)
-    return preflight(loaded.jobs, setup, made)
+    return (*remarks(loaded), *preflight(loaded.jobs, setup, made))
 
 
 def _cells(what: object) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
@@ -351,6 +368,11 @@ def _cells(what: object) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
 def _text(value: object) -> str:
     """A cell as a file would have it; what is not a number is no value."""
     return "" if value is None or value != value else str(value)  # noqa: PLR0124
+
+
+def _mean(value: Interval, unit: str) -> str:
+    told = span(value.mean) if unit == "s" else f"{number(value.mean / scale_of(unit))} {unit}"
+    return told.removesuffix(" per job")
 
 
 def _headline(summary: Summary) -> str:

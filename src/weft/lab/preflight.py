@@ -12,6 +12,8 @@ from weft.model.errors import SpecError
 from weft.model.job import Job
 from weft.policy.recipe import Recipe
 from weft.trace.clusters import ClusterSetup
+from weft.trace.faults import Severity
+from weft.trace.workload import Workload
 
 NAMED = 3
 
@@ -29,6 +31,14 @@ def preflight(
             hint=f"the cluster has {held.told}; give a larger one, or narrower jobs",
         )
     return tuple([*_stranded(stranded, held), *_elasticity(jobs, recipes)])
+
+
+def remarks(workload: Workload) -> tuple[str, ...]:
+    """What the reader of the workload would have its owner know, and how much else it noted."""
+    told = [fault for fault in workload.faults if fault.severity is Severity.INFO]
+    others = len(workload.faults) - len(told)
+    more = f"{others:,} {'row has' if others == 1 else 'rows have'} remarks; see weft trace show"
+    return (*(f"{fault.text}; {fault.remedy}" for fault in told), *([more] if others else []))
 
 
 def _check_queues(jobs: Sequence[Job], setup: ClusterSetup) -> None:
@@ -83,7 +93,7 @@ def _domain(node: Node) -> tuple[str, str]:
 def _stranded(jobs: Sequence[Job], held: _Holding) -> Iterator[str]:
     if jobs:
         yield (
-            f"{len(jobs):,} jobs can never run on this cluster, by width, GPU type or nodes: "
+            f"{_counted(jobs)} can never run on this cluster, by width, GPU type or nodes: "
             f"{_named(jobs)}; it has {held.told}"
         )
 
@@ -92,11 +102,22 @@ def _elasticity(jobs: Sequence[Job], recipes: Sequence[Recipe]) -> Iterator[str]
     elastic = [recipe.name for recipe in recipes if recipe.resizing is not None]
     if elastic and jobs and not any(job.width.elastic for job in jobs):
         yield (
-            f"elasticity is not used: all {len(jobs):,} jobs ask for a fixed number of GPUs, so "
+            f"elasticity is not used: {_all(jobs)} for a fixed number of GPUs, so "
             f"{', '.join(elastic)} can resize none; write ranges such as 2..8 in the column gpus"
         )
 
 
+def _counted(jobs: Sequence[Job]) -> str:
+    return "1 job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
+
+
+def _all(jobs: Sequence[Job]) -> str:
+    return "the job asks" if len(jobs) == 1 else f"all {len(jobs):,} jobs ask"
+
+
 def _named(jobs: Sequence[Job]) -> str:
-    told = [f"{job.id} ({job.width.min_gpus} GPUs)" for job in jobs[:NAMED]]
+    told = [
+        f"{job.id} ({gpus} {'GPU' if gpus == 1 else 'GPUs'})"
+        for job, gpus in ((job, job.width.min_gpus) for job in jobs[:NAMED])
+    ]
     return ", ".join(told) + (f" and {len(jobs) - NAMED:,} more" if len(jobs) > NAMED else "")

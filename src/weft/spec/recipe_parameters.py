@@ -130,6 +130,20 @@ class Parameter:
     def kind(self) -> str:
         return words(self.hint)
 
+    @property
+    def default_text(self) -> str:
+        """As one would write it; nothing where there is none."""
+        text = self.text.partition("=")[2]
+        return {"None": "none", "True": "true", "False": "false"}.get(text, text)
+
+    @property
+    def may_be(self) -> str:
+        """Kind and range in few words."""
+        reach = self.meaning.range
+        if not reach:
+            return self.kind.removesuffix(" or none")
+        return f"{reach} or none" if self.kind.endswith(" or none") else reach
+
 
 def parameters_of(maker: Callable[..., Recipe], recipe: str = "") -> tuple[Parameter, ...]:
     """What can be set, from the function's own signature; `recipe` is the name of one of ours."""
@@ -174,7 +188,7 @@ def words(hint: object) -> str:
 
 
 def _meaning(recipe: str, name: str) -> Meaning:
-    return OF_ONE.get((recipe, name)) or COMMON[name]
+    return OF_ONE.get((recipe, name)) or COMMON.get(name, Meaning(""))
 
 
 def _told_in(maker: Callable[..., Recipe]) -> dict[str, str]:

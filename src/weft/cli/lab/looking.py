@@ -15,7 +15,7 @@ def look_before(experiment: "Experiment", recipes: Sequence[str]) -> None:
     Generated workloads are made for their cluster, and only those of a file are looked at for
     anything but queues. What is written wrongly is told alone, before any remark.
     """
-    from weft.lab.preflight import preflight
+    from weft.lab.preflight import preflight, remarks
     from weft.sim.costs import named_costs
     from weft.spec.recipe import make_recipe, split_recipes
     from weft.trace.clusters import read_cluster
@@ -24,5 +24,5 @@ def look_before(experiment: "Experiment", recipes: Sequence[str]) -> None:
     setup = read_cluster(experiment.cluster)
     made = [make_recipe(one) for text in recipes for one in split_recipes(text)]
     workload = experiment.source.load(seed=experiment.seed, gpus=setup.cluster.gpus)
-    for note in preflight(workload.jobs, setup, made):
+    for note in (*remarks(workload), *preflight(workload.jobs, setup, made)):
         say(f"note: {note}")

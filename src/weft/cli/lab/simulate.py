@@ -90,9 +90,7 @@ def _run(experiment: "Experiment", folder: Path | None) -> "Outcome":
 
 
 def _talk(outcome: "Outcome", folder: Path | None) -> None:
-    faults, unfinished = outcome.workload.faults, outcome.summary.unfinished
-    if faults:
-        say(f"note: {len(faults):,} remarks on the workload; see weft trace show")
+    unfinished = outcome.summary.unfinished
     if unfinished:
         say(f"note: {unfinished:,} jobs never finished; weft why JOB --run DIR tells the reason")
     if folder is not None:

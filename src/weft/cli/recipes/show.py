@@ -48,7 +48,7 @@ def show(context: click.Context, name: str, output: str) -> None:
     table.add_column("may be")
     table.add_column("what it means")
     for knob in knobs:
-        table.add_row(knob.name, plain(_default(knob)), plain(_may_be(knob)), knob.meaning.text)
+        table.add_row(knob.name, plain(knob.default_text), plain(knob.may_be), knob.meaning.text)
     console.print(table)
     example = next((knob for knob in knobs if not isinstance(knob.default, bool)), knobs[0])
     said = example.text if example.default not in (None, "") else f"{example.name}=1"
@@ -58,24 +58,10 @@ def show(context: click.Context, name: str, output: str) -> None:
 def _as_dict(knob: "Parameter") -> dict[str, object]:
     return {
         "name": knob.name,
-        "default": None if _default(knob) == "" else knob.default,
-        "required": _default(knob) == "",
+        "default": knob.default if knob.default_text else None,
+        "required": not knob.default_text,
         "kind": knob.kind,
         "least": knob.meaning.least,
         "most": knob.meaning.most,
         "meaning": knob.meaning.text,
     }
-
-
-def _default(knob: "Parameter") -> str:
-    """As one would write it; nothing where there is none."""
-    text = knob.text.partition("=")[2]
-    return {"None": "none", "True": "true", "False": "false"}.get(text, text)
-
-
-def _may_be(knob: "Parameter") -> str:
-    """Kind and range in few words."""
-    reach = knob.meaning.range
-    if not reach:
-        return knob.kind.removesuffix(" or none")
-    return f"{reach} or none" if knob.kind.endswith(" or none") else reach

@@ -97,7 +97,9 @@ def _tell_unasked(
         for width, gpus, cell in zip(widths, asked, cells, strict=True)
     )
     if count:
-        problem = f"{count:,} ranges without asked_gpus: their lengths count at the larger end"
+        counted = "1 range" if count == 1 else f"{count:,} ranges"
+        lengths = "its length counts" if count == 1 else "their lengths count"
+        problem = f"{counted} without asked_gpus: {lengths} at the larger end"
         remedy = "add a column asked_gpus with the GPUs on which each length was measured"
         reading.log.inform("gpus", problem=problem, remedy=remedy)
 

@@ -1,0 +1,1 @@
+"""The documentation site, built from the documents as they stand."""

@@ -1,0 +1,16 @@
+"""Which document is of which kind, in the order of reading."""
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "Guides": (
+        *("first-job", "workloads", "recipes", "notebook", "local", "install", "training"),
+        *("plain-scripts", "coming-from-slurm", "coming-from-kueue"),
+    ),
+    "Concepts": (
+        *("architecture", "elastic", "checkpoints", "stages", "repository/SECURITY", "glossary"),
+    ),
+    "Reference": (
+        *("cli", "recipe-parameters", "job-file", "reasons", "metrics", "api", "parity"),
+        *("benchmarks", "repository/CHANGELOG", "repository/CONTRIBUTING"),
+    ),
+    "Decisions": ("adr/index",),
+}
