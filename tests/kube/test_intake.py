@@ -11,6 +11,7 @@ from weft.kube.operator.no_journal import NoJournal
 from weft.kube.operator.pod_index import PodIndex, nodes_touched
 from weft.kube.operator.sight import JobEyes
 from weft.model.state import State
+from weft.spec.request import to_request
 
 
 def test_what_a_job_asks_is_worked_out_once_and_never_again() -> None:
@@ -25,7 +26,7 @@ def test_what_a_job_asks_is_worked_out_once_and_never_again() -> None:
         },
         "spec": {"run": "train", "resources": {"gpus": 4}},
     }
-    with patch.object(asking, "to_request", wraps=asking.to_request) as reads:
+    with patch.object(asking, "to_request", wraps=to_request) as reads:
         first = eyes(raw)
         again = eyes({**raw, "status": RUNNING})
     assert reads.call_count == 1
