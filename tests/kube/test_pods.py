@@ -19,11 +19,9 @@ from tests.kube.restricted import breaches
 from tools.testcluster import ControlPlane
 from weft.kube.names import REPORT_CA_ANNOTATION, pods_path
 from weft.kube.node_rules import NodeRules
+from weft.kube.pod_launch import AGENT, LAUNCH, PASS_TERM_ON
 from weft.kube.pods import (
-    AGENT,
     CA_FILE,
-    LAUNCH,
-    PASS_TERM_ON,
     PodMaker,
     WorkerSettings,
     service_name,
