@@ -23,6 +23,7 @@ from weft.api import gate, socket_file
 from weft.api import serving as server
 from weft.api.backend import Farewell, JobKey, Selection
 from weft.api.client import Client
+from weft.api.connection import UnixConnection
 from weft.api.errors import Forbidden, NoAnswer, NoSuchJob
 from weft.api.peer import peer_of
 from weft.api.socket_file import GROUP, listen_at
@@ -233,6 +234,26 @@ def test_lines_that_say_nothing_leave_handles_for_others(
     finally:
         for door in doors:
             door.close()
+
+
+def test_a_full_queue_at_the_door_is_waited_for(tmp_path: Path) -> None:
+    """Nobody is told that there is no daemon because others came before."""
+    path = tmp_path / "door"
+    with ExitStack() as doors:
+        listening = doors.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(path))
+        listening.listen(0)
+        with pytest.raises(BlockingIOError):
+            for _ in range(8):
+                each = doors.enter_context(socket.socket(socket.AF_UNIX))
+                each.setblocking(False)
+                each.connect(str(path))
+        later = threading.Timer(0.3, lambda: doors.enter_context(listening.accept()[0]))
+        later.start()
+        connection = UnixConnection(path, timeout_seconds=5.0)
+        connection.connect()
+        later.join()
+        connection.close()
 
 
 def test_a_stream_whose_reader_is_gone_is_closed(served: Served, client: Client) -> None:

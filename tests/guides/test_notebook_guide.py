@@ -68,9 +68,9 @@ def executed(sources: list[str], folder: Path) -> list[dict[str, str]]:
     return [_shown(cell["outputs"]) for cell in found]
 
 
-def _shown(outputs: list[dict[str, dict[str, object]]]) -> dict[str, str]:
+def _shown(outputs: list[dict[str, dict[str, list[str]]]]) -> dict[str, str]:
     results = [one["data"] for one in outputs if one.get("data")]
-    return {kind: "".join(map(str, text)) for kind, text in results[-1].items()} if results else {}
+    return {kind: "".join(text) for kind, text in results[-1].items()} if results else {}
 
 
 def test_every_cell_runs_and_shows_something(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -15,6 +16,8 @@ from weft.api.peer import Peer, peer_of
 
 PATIENCE_SECONDS: Final = 20.0
 SILENCE_SECONDS: Final = 35.0  # of a stream, which is to break its silence every ten
+CROWD_SECONDS: Final = 5.0
+CROWD_PAUSE_SECONDS: Final = 0.02
 MOST_LINE_BYTES: Final = 16 * 1024**2
 PIECE_BYTES: Final = 256 * 1024
 REFUSED: Final = 400
@@ -33,13 +36,19 @@ class UnixConnection(HTTPConnection):
         self.raw: socket.socket | None = None
 
     def connect(self) -> None:
+        """While too many others wait at the door, it is tried again and again."""
         self.raw = self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        try:
-            self.sock.connect(str(self.path))
-        except OSError as error:
-            self.sock.close()
-            raise _unheard(self.path, error) from error
+        until = time.monotonic() + CROWD_SECONDS
+        while True:
+            try:
+                return self.sock.connect(str(self.path))
+            except OSError as error:
+                if isinstance(error, BlockingIOError) and time.monotonic() < until:
+                    time.sleep(CROWD_PAUSE_SECONDS)
+                    continue
+                self.sock.close()
+                raise _unheard(self.path, error) from error
 
 
 class Lines:

@@ -19,6 +19,7 @@ from weft.api.peer import peer_of
 
 MOST_CONNECTIONS: Final = 64  # of one user
 AT_ONCE: Final = 64  # are accepted before any of them is looked at
+AT_THE_DOOR: Final = 2048  # wait in the kernel until they are
 REQUEST_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 30
 FAREWELL_SECONDS: Final = 2
@@ -54,6 +55,15 @@ async def serve_on(app: FastAPI, listening: socket.socket, stop: asyncio.Event) 
 
 
 class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """One number bounds both who is accepted at once and who may wait; the second is set anew.
+
+        A full queue in the kernel refuses whoever comes, and so lets a crowd keep others out.
+        """
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(AT_THE_DOOR)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
