@@ -26,9 +26,9 @@ from weft.api.backend import Farewell, Origin, Selection
 from weft.api.client import Client
 from weft.api.peer import user_name
 from weft.crash import _PLAN, CrashPlan
-from weft.local.agents.folders import Folders, remove_tree
 from weft.local.agents.job_processes import MARK
 from weft.local.daemon import Daemon
+from weft.local.folders import Folders, remove_tree
 from weft.local.journals import Journals
 from weft.local.options import LocalOptions
 from weft.local.reconcile.step import Rules

@@ -11,8 +11,8 @@ import pytest
 
 from tests.local.builders import a_started
 from weft.local.agents.agent_client import _card
-from weft.local.agents.folders import Folders, folder_of, read_file
 from weft.local.answers.logs import LogReader
+from weft.local.folders import Folders, folder_of, read_file
 from weft.local.machine.disk_space import cut_logs
 from weft.local.reconcile.observation import KILLED, read_last_words, read_status
 from weft.local.record.entry import Owner

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.local.builders import a_machine, a_started
 from weft.brain.brain import Settings
 from weft.brain.journal import Journal
-from weft.local.agents.folders import Folders
 from weft.local.agents.launch import Launcher
+from weft.local.folders import Folders
 from weft.local.record.entry import End, Entry, Happening, Owner
 from weft.local.record.store import Store
 from weft.local.term import Term, TermSettings

@@ -1,9 +1,9 @@
 """The agent: carries out what the coordinator decides, with real processes.
 
 It outlives its workers and owns what must: the control store, the key of the job, the snapshots in
-shared memory, and the pen that writes them to disk, also after the trainer has died. It is the only
-part that reads the clock; everything it learns goes to the coordinator as an event. This is the
-agent of one machine; `weft.agent.pods.head` is that of a job over several pods.
+shared memory, and the writer that puts them on disk, also after the trainer has died. It is the
+only part that reads the clock; everything it learns goes to the coordinator as an event. This is
+the agent of one machine; `weft.agent.pods.head` is that of a job over several pods.
 """
 
 import asyncio
@@ -180,7 +180,7 @@ class Agent:
     # ------------------------------------------------------------------------ what is heard
 
     def worker_said(self, worker: int, message: Message) -> None:
-        """At the door: a worker's message."""
+        """From the server: a worker's message."""
         match message:
             case Hello():
                 self._welcome(worker)
@@ -227,7 +227,7 @@ class Agent:
         """On one machine there are none."""
 
     def driver_asked(self, message: Message) -> Answer:
-        """At the door: an order by hand, or by the world that this agent works for."""
+        """From the server: an order by hand, or by the world that this agent works for."""
         now = time.monotonic()
         match message:
             case Resize():

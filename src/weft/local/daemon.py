@@ -22,9 +22,9 @@ from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, GROUP, OWNER, SocketFile, listen_at
 from weft.brain.brain import Settings
 from weft.local.agents.cgroups import cgroups_of
-from weft.local.agents.folders import Folders
 from weft.local.agents.launch import AGENT, Launcher
 from weft.local.answers.backend import LocalBackend, News
+from weft.local.folders import Folders
 from weft.local.machine.machine import this_machine
 from weft.local.options import LocalOptions
 from weft.local.reconcile.step import Rules

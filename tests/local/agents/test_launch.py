@@ -12,9 +12,9 @@ from tests.local.builders import a_machine, a_started
 from tests.local.daemons import wait_until
 from weft.api.backend import Origin
 from weft.local.agents.bootstrap import EXISTS_STATUS, FAILED_STATUS
-from weft.local.agents.folders import Folders, folder_of, read_file
 from weft.local.agents.job_processes import end_incarnation, find_agent, of_incarnation
 from weft.local.agents.launch import Launcher, command_of
+from weft.local.folders import Folders, folder_of, read_file
 from weft.local.reconcile.observation import read_last_words
 from weft.local.record.entry import Entry, Owner
 from weft.model.state import State

@@ -10,9 +10,9 @@ from tests.local.builders import a_machine, an_entry
 from weft.api.backend import Identity, JobKey, Origin
 from weft.api.errors import Forbidden, NoSuchJob
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.folders import Folders
 from weft.local.answers import backend
 from weft.local.answers.backend import LocalBackend
+from weft.local.folders import Folders
 from weft.local.reconcile.asking import MACHINE_LIMITS
 from weft.local.record.entry import Happening
 from weft.local.record.store import Store

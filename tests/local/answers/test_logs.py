@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.local.builders import a_started
-from weft.local.agents.folders import Folders
 from weft.local.answers import logs
 from weft.local.answers.logs import LogReader
+from weft.local.folders import Folders
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import SpecError
 from weft.model.state import State

@@ -11,8 +11,8 @@ import pytest
 
 from tests.local.builders import a_started
 from tests.local.daemons import a_lab, wait_until
-from weft.local.agents.folders import Folders
 from weft.local.answers.logs import LogReader
+from weft.local.folders import Folders
 from weft.local.machine import disk_space as room
 from weft.local.machine.disk_space import cut_logs
 from weft.local.record.entry import Owner

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tests.local.builders import an_entry
-from weft.local.agents.folders import Folders
+from weft.local.folders import Folders
 from weft.local.record.entry import Entry, Happening, Owner
 from weft.local.record.retention import DAY_SECONDS, GIB, HOUR_SECONDS, Retention, size_of
 from weft.local.record.store import Store

@@ -1,4 +1,4 @@
-"""The pen of the agent: snapshots in shared memory become checkpoints on disk, in the background.
+"""The checkpoint writer: snapshots in shared memory become checkpoints, in the background.
 
 A worker only copies its state into a slot and goes on; the agent writes, hashes and renames, and
 does so also when the worker has died meanwhile. The newest snapshot wins: if disks are slower than

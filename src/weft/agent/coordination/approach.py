@@ -6,16 +6,13 @@ stays as wide as it is, and whoever wanted another width gets to know.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from weft.agent.coordination.epochs import Epochs
 from weft.agent.coordination.limits import Limits
 from weft.agent.coordination.roster import Roster
 from weft.agent.coordination.worker import Worker, WorkerState
 from weft.agent.messages import Members
-
-if TYPE_CHECKING:
-    from weft.agent.coordination.coordinator import Coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +23,26 @@ class Unreached:
     why: str
 
 
-class Approach:
-    """Of one coordinator, which knows the width, and who is not wanted."""
+class Wanted(Protocol):
+    """What the coordinator knows: how wide the job is to be, without whom, begun from what."""
 
-    def __init__(self, mind: "Coordinator", roster: Roster, epochs: Epochs, limits: Limits) -> None:
+    width: int
+    unit: int
+    unwanted: frozenset[int]
+    near: frozenset[int] | None
+    source: str
+    holding: bool
+    elastic: bool
+    finished: bool
+
+    @property
+    def members(self) -> Members: ...
+
+
+class Approach:
+    """Of one coordinator."""
+
+    def __init__(self, mind: Wanted, roster: Roster, epochs: Epochs, limits: Limits) -> None:
         self._mind, self._roster, self._epochs, self._limits = mind, roster, epochs, limits
         self.unreached: Unreached | None = None  # what was ordered last, if it cannot be had
         self.stillborn = 0  # newcomers in a row that were lost before they were members

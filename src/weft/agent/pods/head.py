@@ -1,4 +1,4 @@
-"""The agent of a job over several pods: it has the mind, and followers are its hands elsewhere.
+"""The agent of a job over several pods: it decides, and followers start workers elsewhere.
 
 It begins in the pod of seat 0. Followers find it through the operator, bring the places of their
 pods, and start workers for it there; the workers themselves speak to the head. How wide the job is
@@ -177,7 +177,7 @@ class HeadAgent(Agent):
             self._process_ended(number, code)
 
     def worker_said(self, worker: int, message: Message) -> None:
-        """At the door; before it leads, a head only takes note."""
+        """From the server; before it leads, a head only takes note."""
         if self.succession is None:
             super().worker_said(worker, message)
         elif isinstance(message, Here):
@@ -261,7 +261,7 @@ class HeadAgent(Agent):
     # ------------------------------------------------------------------------ what is heard
 
     def follower_said(self, seat: int, message: Message) -> None:
-        """At the door: what a follower has to tell."""
+        """From the server: what a follower has to tell."""
         now = time.monotonic()
         self.followers.heard(seat, now)
         match message:

@@ -34,7 +34,7 @@ WORKER, STORE, DRIVER, FOLLOWER = ROLES = (
 
 
 class Listener(Protocol):
-    """Who hears what came in at the door."""
+    """Who hears what came in."""
 
     def worker_said(self, worker: int, message: Message) -> None: ...
 

@@ -16,7 +16,7 @@ from typing import Final
 from weft.agent.messages import MOST_LINE_BYTES, Answer, Hello, Message
 from weft.agent.wire.line import Line
 from weft.agent.wire.orders import CARD, KEY, SOCKET
-from weft.local.agents.folders import folder_of, read_file
+from weft.local.folders import folder_of, read_file
 from weft.local.record.entry import Owner
 from weft.model.errors import ProtocolError, WorldError
 

@@ -20,8 +20,8 @@ from weft.agent.settings import VAULT
 from weft.agent.workers.spawn_pool import PYTHON
 from weft.local.agents import bootstrap as birth
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.folders import AGENT_LOG, OUTCOME, TOKEN, Folders
 from weft.local.agents.job_processes import MARK, Sign
+from weft.local.folders import AGENT_LOG, OUTCOME, TOKEN, Folders
 from weft.local.machine.machine import Machine
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import WorldError

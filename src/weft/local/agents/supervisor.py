@@ -23,8 +23,8 @@ from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.local.agents import job_processes as processes
 from weft.local.agents.agent_client import AgentClient
 from weft.local.agents.bootstrap import EXISTS_STATUS
-from weft.local.agents.folders import OUTCOME, TOKEN, folder_of, read_file, remove_tree
 from weft.local.agents.launch import Launcher
+from weft.local.folders import OUTCOME, TOKEN, folder_of, read_file, remove_tree
 from weft.local.reconcile.observation import (
     ObservedAgent,
     Presence,

@@ -19,10 +19,10 @@ from weft.api.backend import Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import Forbidden, NoSuchJob
 from weft.local import crash
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.folders import Folders
 from weft.local.answers import views
 from weft.local.answers.health import findings
 from weft.local.answers.logs import LogReader
+from weft.local.folders import Folders
 from weft.local.machine import disk_space as room
 from weft.local.machine.foreign_use import reason_of
 from weft.local.reconcile.asking import asked, refuse_impossible

@@ -8,8 +8,8 @@ from typing import Final
 
 from weft.agent.run_folder import SHARED_MEMORY
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.folders import Folders
 from weft.local.agents.launch import BIRTH
+from weft.local.folders import Folders
 from weft.local.machine.machine import Machine
 from weft.view.health import Finding, Verdict
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.local.agents.folders import LOGS, Folders, folder_of, names_in, open_file
+from weft.local.folders import LOGS, Folders, folder_of, names_in, open_file
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import SpecError, WorldError
 from weft.view.logs import LogLine, Which

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from weft.local.agents.folders import AGENT_LOG, FOLLOW_NOT, LOGS, Folders, folder_of, names_in
 from weft.local.answers.logs import EPOCH, WORKER
+from weft.local.folders import AGENT_LOG, FOLLOW_NOT, LOGS, Folders, folder_of, names_in
 from weft.local.record.entry import Entry, Owner
 from weft.view.jobs import ReasonLine
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from weft.local.agents.folders import Folders
+from weft.local.folders import Folders
 from weft.local.record.entry import Entry
 from weft.local.record.store import Store
 from weft.model.errors import SpecError, WorldError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.agent.reports.speed import Measured
-from weft.local.agents.folders import MOST_BYTES, Folders, folder_of, open_file, read_file
+from weft.local.folders import MOST_BYTES, Folders, folder_of, open_file, read_file
 from weft.local.reconcile.observation import KILLED, read_last_words, read_status
 from weft.local.record.entry import Owner
 from weft.model.errors import WorldError
