@@ -12,7 +12,7 @@ from tools.testcluster import ControlPlane
 from weft.kube.client import cache as cache_module
 from weft.kube.client.api import Api
 from weft.kube.client.cache import Cache, Mark
-from weft.kube.client.errors import NotFound, Unavailable
+from weft.kube.client.errors import Invalid, NotFound, Unavailable
 
 
 class Marks:
@@ -36,6 +36,10 @@ class Marks:
 
 async def gone(key: str) -> int:
     raise NotFound("deleted just now")
+
+
+async def refused(key: str) -> int:
+    raise Invalid("this object was stored by another version, and a policy refuses every change")
 
 
 def caught_up(
@@ -74,7 +78,7 @@ def test_of_a_long_one_only_what_is_new_is_heard(monkeypatch: pytest.MonkeyPatch
     assert mark.marked == ["c"]
 
 
-@pytest.mark.parametrize("mark", [Marks(), Marks(raw_object("d", 11)), gone])
+@pytest.mark.parametrize("mark", [Marks(), Marks(raw_object("d", 11)), gone, refused])
 def test_a_mark_that_does_not_arrive_is_made_good_by_a_list(
     monkeypatch: pytest.MonkeyPatch, mark: Mark
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
-from weft.kube.client.errors import ApiError, Gone, NotFound
+from weft.kube.client.errors import ApiError, Gone
 
 logger = logging.getLogger(__name__)
 
@@ -158,10 +158,11 @@ class Cache(Generic[T]):
                 self._set(key, old, item)
 
     async def _sees(self, mark: Mark) -> bool:
-        """Whether the change arrives in time, and so all before it."""
+        """Whether the change may be made and arrives in time, and so all before it."""
         try:
             version = await mark(next(reversed(self.items)))
-        except NotFound:
+        except ApiError as error:
+            logger.info("%s: no mark: %s", self.name, error)
             return False
         until = time.monotonic() + MARK_SECONDS
         while self.version < version and time.monotonic() < until:
