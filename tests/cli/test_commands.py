@@ -200,3 +200,11 @@ def test_trace_show_names_what_is_wrong(weft: Weft, tmp_path: Path) -> None:
     assert "error: jobs.csv row 5" in called.err
     assert weft("simulate", path).status == 2
     assert weft("simulate", path, "--on-fault", "skip").status == 0
+
+
+def test_only_json_is_imported_as_kueues(weft: Weft, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    weft("trace", "generate", path, "--jobs", "3")
+    called = weft("trace", "import", "kueue", path, tmp_path / "out.csv")
+    assert called.status == 2
+    assert "-o json" in called.err

@@ -68,7 +68,7 @@ def executed(sources: list[str], folder: Path) -> list[dict[str, str]]:
     return [_shown(cell["outputs"]) for cell in found]
 
 
-def _shown(outputs: list[dict[str, dict[str, list[str]]]]) -> dict[str, str]:
+def _shown(outputs: list[dict[str, dict[str, list[str] | str]]]) -> dict[str, str]:
     results = [one["data"] for one in outputs if one.get("data")]
     return {kind: "".join(text) for kind, text in results[-1].items()} if results else {}
 

@@ -75,3 +75,30 @@ def test_what_holds_no_workloads_is_said(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(TraceFault):
         read(file)
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus"),
+    [
+        ("cpu=8,gres/gpu=4,node=1", 4),
+        ("cpu=8,gres/gpu:a100=4,gres/gpu=4", 4),
+        ("cpu=8,gres/gpu:a100=4,gres/gpu:h100=2", 6),
+        ("cpu=8,node=1", 0),
+    ],
+)
+def test_gpus_of_slurm_are_counted_by_type_or_together(
+    tres: str, gpus: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "accounts.txt"
+    head = "JobID|Submit|Elapsed|State|AllocTRES"
+    file.write_text(f"{head}\n1|2026-01-01T10:00:00|01:00:00|COMPLETED|{tres}\n")
+    (job,) = read(file).jobs
+    assert job.width.asked_gpus == gpus
+
+
+def test_gpus_that_cannot_be_counted_are_not_none(tmp_path: Path) -> None:
+    file = tmp_path / "accounts.txt"
+    head = "JobID|Submit|Elapsed|State|AllocTRES"
+    file.write_text(f"{head}\n1|soon|01:00:00|COMPLETED|cpu=8,gres/gpu=x\n")
+    faults = [fault for fault in read(file, on_fault="skip").faults if fault.severity == "error"]
+    assert {fault.column for fault in faults} == {"Submit", "AllocTRES"}, "both, at once"

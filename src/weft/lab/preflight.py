@@ -16,6 +16,7 @@ from weft.trace.faults import Severity
 from weft.trace.workload import Workload
 
 NAMED = 3
+NOTHING_TO_DO = "none needed"
 
 
 def preflight(
@@ -35,8 +36,9 @@ def preflight(
 
 def remarks(workload: Workload) -> tuple[str, ...]:
     """What the reader of the workload would have its owner know, and how much else it noted."""
-    told = [fault for fault in workload.faults if fault.severity is Severity.INFO]
-    others = len(workload.faults) - len(told)
+    infos = [fault for fault in workload.faults if fault.severity is Severity.INFO]
+    told = [fault for fault in infos if not fault.remedy.startswith(NOTHING_TO_DO)]
+    others = len(workload.faults) - len(infos)
     more = f"{others:,} {'row has' if others == 1 else 'rows have'} remarks; see weft trace show"
     return (*(f"{fault.text}; {fault.remedy}" for fault in told), *([more] if others else []))
 

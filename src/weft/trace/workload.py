@@ -183,7 +183,8 @@ def _check_order(reading: Reading, submits: Sequence[float | None]) -> None:
     if late:
         reading.log.inform(
             "submit_seconds",
-            problem=f"{late} rows stand after a later submission; jobs are taken by time",
+            problem=f"{late:,} {'row stands' if late == 1 else 'rows stand'} after a later "
+            "submission; jobs are taken by time",
             remedy="none needed; sort the file if its order was meant",
         )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from weft.cli.options import ON_FAULT, Naming, naming_options
+from weft.model.errors import SpecError
 
 FORMATS = {"sacct": "sacct", "kueue": None, "csv": None}
 
@@ -36,6 +37,11 @@ def import_history(
     from weft.cli.trace.convert import leave
     from weft.trace.readers import read
 
+    if kind == "kueue" and not history.endswith((".json", ".json.gz")):
+        raise SpecError(
+            f"'{history}' is no .json, in which Kueue's workloads come",
+            hint="kubectl get workloads -A -o json > workloads.json",
+        )
     jobs = read(
         history,
         format=FORMATS[kind] if not naming.columns else None,

@@ -1,8 +1,8 @@
 """Slurm's accounts, as `weft trace import --help` shows how to ask sacct for them.
 
 `-X` leaves the steps of a job out, `-P` separates by `|`. GPUs, or CPUs of a job without, are
-counted from the TRES (`gres/gpu=8`, `cpu=4`), the length is the time that the job ran, and the
-tenant is its account.
+counted from the TRES (`gres/gpu=8`, else all of `gres/gpu:a100=4`; `cpu=4`), the length is the time
+that the job ran, and the tenant is its account.
 """
 
 import re
@@ -14,8 +14,10 @@ from weft.trace.times import read_span
 from weft.trace.workload import JobColumns, works_of_seconds
 
 COLUMNS = frozenset({"JobID", "Submit", "Elapsed", "State", "AllocTRES"})
-GPUS, CPUS = re.compile(r"gres/gpu=(\d+)"), re.compile(r"\bcpu=(\d+)")
+GPUS, TYPED_GPUS = re.compile(r"gres/gpu=(\d+)"), re.compile(r"gres/gpu:[^=,]+=(\d+)")
+CPUS = re.compile(r"\bcpu=(\d+)")
 STEP = re.compile(r"\d+\S*\.\S+")
+NOTHING = Width.fixed(0)
 LEAVE_STEPS = "leave steps out: sacct -X"
 
 
@@ -28,7 +30,10 @@ def translate(reading: Reading, options: Options) -> JobColumns:
     return JobColumns(
         ids=ids,
         submit_seconds=reading.moments("Submit", missing="ask sacct for Submit"),
-        widths=[_width(tres) for tres in reading.texts("AllocTRES")],
+        widths=[
+            width or NOTHING
+            for width in reading.parsed("AllocTRES", _width, remedy="write it as gres/gpu=4")
+        ],
         works=works_of_seconds(reading, "Elapsed", seconds),
         tenants=reading.texts("Account") if reading.has("Account") else reading.texts("User"),
         more={"cpus": [_cpus(tres) for tres in reading.texts("AllocTRES")]},
@@ -37,10 +42,18 @@ def translate(reading: Reading, options: Options) -> JobColumns:
 
 
 def _width(tres: str) -> Width:
+    return Width.fixed(_gpus(tres))
+
+
+def _gpus(tres: str) -> int:
+    """Sites may count GPUs together, by type, or both; a part of them must not be read as none."""
     found = GPUS.search(tres)
-    return Width.fixed(int(found[1]) if found else 0)
+    typed = [int(count) for count in TYPED_GPUS.findall(tres)]
+    if found is None and not typed and "gres/gpu" in tres:
+        raise ValueError("tells no number of GPUs")
+    return int(found[1]) if found else sum(typed)
 
 
 def _cpus(tres: str) -> float | None:
     found = CPUS.search(tres)
-    return float(found[1]) if found and not GPUS.search(tres) else None
+    return float(found[1]) if found and "gres/gpu" not in tres else None
