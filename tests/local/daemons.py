@@ -281,7 +281,14 @@ def _said(log: Path | None) -> str:
     if log is None:
         return ""
     files = [log, *sorted(log.parent.glob("jobs/*/*/agent.log"))[-4:]]
-    return "\n".join(f"--- {path}\n{path.read_text()[-2500:]}" for path in files if path.exists())
+    return "\n".join(f"--- {path}\n{_end_of(path)}" for path in files if path.exists())
+
+
+def _end_of(path: Path) -> str:
+    """A hostile user's log may be larger than memory."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - 2500, 0))
+        return file.read(2500).decode(errors="replace")
 
 
 def _me() -> str:
