@@ -70,9 +70,9 @@ def shell(
         try:
             status = attach(connected)
         finally:
-            place.run(lambda world: _ended(world, key), quiet=True)
+            state = place.run(lambda world: _ended(world, key), quiet=True)
     if status is None:
-        say(f"the connection to {key.name} broke off")
+        say(_why_it_broke_off(key.name, state))
     raise click.exceptions.Exit(1 if status is None else status)
 
 
@@ -139,11 +139,21 @@ async def _connected(world: World, key: "JobKey", path: Path) -> socket.socket:
         await asyncio.gather(telling, return_exceptions=True)
 
 
-async def _ended(world: World, key: "JobKey") -> None:
-    """Its job ends by itself; one that does not is told to."""
+async def _ended(world: World, key: "JobKey") -> str | None:
+    """Its job ends by itself; one that does not is told to. The state in which it ended."""
     with suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS), aclosing(world.changes(key)) as changes:
             async for detail in changes:
                 if detail is None or detail.line.finished:
-                    return
+                    return None if detail is None else detail.line.state
     await world.cancel(key, dry_run=False)
+    return None
+
+
+def _why_it_broke_off(name: str, state: str | None) -> str:
+    """The job's own last words may not have come through; its state has."""
+    if state == "Cancelled":
+        return "the job is stopped, and the session with it"
+    if state is not None:
+        return f"the session is over: {name} {state}"
+    return f"the connection to {name} broke off"

@@ -41,6 +41,9 @@ WORKERS_WORDS: Final = (
 KEPT: Final = ("WEFT_JOB", "WEFT_INCARNATION_MARK", "WEFT_CHECKPOINT_PATH")
 
 
+STOPPED: Final = b"the job is stopped, and the session with it"
+
+
 class Stopped(Exception):
     """The job is told to stop."""
 
@@ -53,16 +56,16 @@ def main(path: str, idle_seconds: float) -> int:
         print("nobody came to the session", flush=True)  # noqa: T201 - its log
         return 1
     connected.settimeout(SEND_SECONDS)
-    child, terminal = pty.fork()
-    if child == 0:
-        _become_shell()
     with connected:
+        child = 0
         try:
+            child, terminal = pty.fork()
+            if child == 0:
+                _become_shell()
             Session(connected, child, terminal, idle_seconds).serve()
         except Stopped:
-            _tell(connected, NOTICE, b"the job is stopped, and the session with it")
-        finally:
-            _tell(connected, END, STATUS.pack(_ended(child)))
+            _tell(connected, NOTICE, STOPPED)
+        _tell(connected, END, STATUS.pack(_ended(child) if child else HUNG_UP))
     return 0
 
 
@@ -185,6 +188,8 @@ def _tell(connected: socket.socket, kind: bytes, content: bytes) -> bool:
 
 
 def _stop(number: int, stack: FrameType | None) -> None:
+    """Once: what is told and hung up because of it is not to be interrupted by the next one."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Stopped
 
 

@@ -53,10 +53,14 @@ def show(
     return UNUSABLE if facts.faults.get("error") else 0
 
 
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _print(facts: "Facts") -> None:
     console = stdout()
     table = new_table(
-        f"{facts.name}: {facts.jobs:,} jobs of {facts.tenants:,} tenants in "
+        f"{facts.name}: {_many(facts.jobs, 'job')} of {_many(facts.tenants, 'tenant')} in "
         f"{span(facts.span_seconds)} · {facts.gpu_hours:,.0f} GPU-hours",
         caption=" ".join(facts.notes),
     )
