@@ -54,7 +54,7 @@ HEADLINES = (
         ),
     ),
     (
-        "`weave` against the best other recipe, lengths and curves unknown, one seed: mean "
+        "`weave` against the best other recipe, lengths and curves unknown, five seeds: mean "
         "completion time {} times at 50 % load, {} times in the mix where it is worst.",
         (("contest", "generated, 50 % load"), ("contest", "mix, 25 % unpredictable")),
     ),
