@@ -13,6 +13,8 @@ from tests.cli.fake_cluster import FakeApi
 from tests.cli.local_world import daemon, here
 from tests.local.daemons import Lab, wait_until
 
+pytestmark = pytest.mark.slow  # a real daemon
+
 READ_SECONDS = 1.0  # several times as long as a log is left unread
 __all__ = ["daemon", "here"]
 

@@ -24,6 +24,8 @@ from tests.local.daemons import Lab, wait_until
 from weft.cli.shell.frames import DATA, END, Frames, frame
 from weft.cli.shell.idleness import Idleness
 
+pytestmark = pytest.mark.slow  # a real daemon
+
 __all__ = ["daemon", "here"]
 PATIENCE_SECONDS = 30.0
 SOURCE = str(Path(package.__file__).parents[1])

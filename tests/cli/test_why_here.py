@@ -8,6 +8,8 @@ from tests.local.daemons import Lab
 from weft.cli.jobs.why_world import growth_words
 from weft.view.jobs import Growth
 
+pytestmark = pytest.mark.slow  # a real daemon
+
 __all__ = ["daemon", "here"]
 
 
