@@ -31,10 +31,11 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """The worst of many."""
     graphs = [_graph(seed) for seed in range(SHORT_GRAPHS if short else GRAPHS)]
     found = [heaviest(table, kind) for table, kind in graphs]
+    best = [optimum(*graph) for graph in graphs]
     shares = [
-        _value(*graph, pairs) / max(_optimum(*graph), 1e-9)
-        for graph, pairs in zip(graphs, found, strict=True)
-        if _optimum(*graph)
+        value(*graph, pairs) / most
+        for graph, pairs, most in zip(graphs, found, best, strict=True)
+        if most
     ]
     yield at_least(f"worst of {len(shares)} matchings / the heaviest", min(shares), "×", 0.995)
     yield exactly("matchings with a node twice", sum(map(_twice, found)), "", 0)
@@ -42,7 +43,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
         yield at_least("1,000 nodes, no two alike / the heaviest", _large(), "×", 0.98)
     table = [row for row in measured(traces) if row.gpus == 1]
     count = SHORT_GROUPINGS if short else GROUPINGS
-    parts = [_grouping(drawn(table, *_size(seed)), seed) for seed in range(count)]
+    parts = [_grouping(drawn(table, *_size(seed))) for seed in range(count)]
     yield at_least(f"worst of {count} choices by types / the best", min(parts), "×", 0.995)
 
 
@@ -58,16 +59,18 @@ def _graph(seed: int, nodes: int | None = None, density: float = 0.4) -> tuple[F
     return np.triu(weight, 1) + np.triu(weight, 1).T, np.arange(nodes)
 
 
-def _value(table: Floats, kind: Ints, pairs: Pairs) -> float:
+def value(table: Floats, kind: Ints, pairs: Pairs) -> float:
+    """The weight of all these pairs."""
     return float(sum(table[kind[one], kind[other]] for one, other in pairs))
 
 
-def _optimum(table: Floats, kind: Ints) -> float:
+def optimum(table: Floats, kind: Ints) -> float:
+    """The weight of the heaviest matching, by NetworkX."""
     graph = networkx.Graph()
     for one, other in combinations(range(len(kind)), 2):
         if weight := table[kind[one], kind[other]]:
             graph.add_edge(one, other, weight=round(weight * 1_000_000))
-    return _value(table, kind, list(networkx.max_weight_matching(graph)))
+    return value(table, kind, list(networkx.max_weight_matching(graph)))
 
 
 def _twice(pairs: Pairs) -> int:
@@ -78,10 +81,10 @@ def _twice(pairs: Pairs) -> int:
 def _large() -> float:
     table, kind = _graph(0, LARGE, density=0.18)
     exact = among(table, kind, list(combinations(range(LARGE), 2)))
-    return _value(table, kind, heaviest(table, kind)) / _value(table, kind, exact)
+    return value(table, kind, heaviest(table, kind)) / value(table, kind, exact)
 
 
-def _grouping(jobs: Candidates, seed: int) -> float:
+def _grouping(jobs: Candidates) -> float:
     """Groups by types on a third of the GPUs that are asked for, beside an exact search."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - an extra
 

@@ -20,7 +20,8 @@ __all__ = ["daemon", "here"]
 
 
 def test_a_command_runs_here_and_its_output_is_ours(here: Lab, weft: Weft) -> None:
-    (here.folder / "train.py").write_text("import os\nprint(os.getcwd(), os.environ['MARK'])\n")
+    lasting = f"import os, time\ntime.sleep({READ_SECONDS})\n"  # long enough to be seen running
+    (here.folder / "train.py").write_text(f"{lasting}print(os.getcwd(), os.environ['MARK'])\n")
     called = weft("run", "--env", "MARK=woven", "--", "python", "train.py")
     assert called.status == 0, called.err
     assert called.out == f"{here.folder} woven\n"

@@ -6,27 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.perf.interleaving.profiles import DQN, GPT2, VGG16
 from weft.model.errors import SpecError
 from weft.perf.interleaving.group import DECIDING, LOCK_STEP, CycleModel, foretold
 from weft.perf.interleaving.profile import StageProfile
 
 PUBLISHED = CycleModel(ratios=False, at_least_alone=False)
 
-
-def measured(iteration: float, data: float, gpu: float, network: float = 0.0) -> StageProfile:
-    """A row of the published table, in milliseconds."""
-    return StageProfile(
-        iteration_seconds=iteration / 1000,
-        loading_seconds=data / 1000,
-        gpu_seconds=gpu / 1000,
-        network_seconds=network / 1000,
-    )
-
-
-VGG16 = measured(107, 117, 68)
-DQN = measured(490, 446, 8)
-GPT2 = measured(426, 0.6, 410)
-A2C = measured(517, 514, 14)
 
 profiles = st.builds(
     StageProfile,

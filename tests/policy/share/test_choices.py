@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.policy.share.jobs import (
-    A2C,
-    BERT,
-    DQN,
-    GPT2,
-    PUBLISHED,
-    VGG16,
-    alike,
-    candidates,
-    measured,
-)
+from tests.perf.interleaving.profiles import A2C, BERT, DQN, GPT2, VGG16, measured
+from tests.policy.share.jobs import PUBLISHED, alike, candidates
 from weft.model.errors import InvariantBreach
 from weft.perf.interleaving.group import foretold
 from weft.perf.interleaving.profile import StageProfile

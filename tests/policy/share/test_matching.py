@@ -1,11 +1,11 @@
 """Matchings against an oracle (NetworkX, which torch brings along), and three ways to find them."""
 
-import networkx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.interleaving.quality import optimum, value
 from weft.policy.share import matching
 from weft.policy.share.matching import Pairs, by_kinds, heaviest
 
@@ -14,19 +14,6 @@ def table_of(kinds: int, seed: int, *, density: float = 0.5) -> np.ndarray:
     chance = np.random.default_rng(seed)
     weight = chance.uniform(0.1, 2.0, (kinds, kinds)) * (chance.random((kinds, kinds)) < density)
     return np.triu(weight) + np.triu(weight, 1).T
-
-
-def value(table: np.ndarray, kind: np.ndarray, pairs: Pairs) -> float:
-    return float(sum(table[kind[one], kind[other]] for one, other in pairs))
-
-
-def optimum(table: np.ndarray, kind: np.ndarray) -> float:
-    graph = networkx.Graph()
-    for one in range(len(kind)):
-        for other in range(one):
-            if weight := table[kind[one], kind[other]]:
-                graph.add_edge(one, other, weight=round(weight * 1_000_000))
-    return value(table, kind, list(networkx.max_weight_matching(graph)))
 
 
 def demand_matching(pairs: Pairs) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weft.api.backend import JobKey, Selection
 from weft.api.errors import NoSuchJob
 from weft.cli.exit_status import Exit, of_job
+from weft.cli.jobs.job_words import several
 from weft.cli.jobs.logs import Printer, followed
 from weft.cli.jobs.sweep import Point
 from weft.cli.terminal.age import lasting, now
@@ -186,7 +187,7 @@ def _standing(detail: "JobDetail") -> str:
     if line.waiting:
         why = f": {harmless(line.message)}" if line.message else ""
         return f"{line.state or 'New'}{why}"
-    on = f" on {line.gpus} GPU{'' if line.gpus == 1 else 's'}" if line.gpus else ""
+    on = f" on {several(line.gpus, 'GPU')}" if line.gpus else ""
     return f"{line.state}{on}"
 
 

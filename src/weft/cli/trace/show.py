@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.jobs.job_words import several
 from weft.cli.options import FORMAT, Naming, naming_options, output_option
 from weft.cli.terminal.screen import new_table, print_json, say, stdout
 from weft.lab.time_words import span
@@ -53,14 +54,10 @@ def show(
     return UNUSABLE if facts.faults.get("error") else 0
 
 
-def _many(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _print(facts: "Facts") -> None:
     console = stdout()
     table = new_table(
-        f"{facts.name}: {_many(facts.jobs, 'job')} of {_many(facts.tenants, 'tenant')} in "
+        f"{facts.name}: {several(facts.jobs, 'job')} of {several(facts.tenants, 'tenant')} in "
         f"{span(facts.span_seconds)} · {facts.gpu_hours:,.0f} GPU-hours",
         caption=" ".join(facts.notes),
     )

@@ -25,6 +25,7 @@ LOADING = SLOTS
 """The column of the stage that spans the first two slots."""
 
 MOST_MEMBERS = SLOTS
+"""A resource each: a fifth member would wait for one that is always taken."""
 
 
 @cache

@@ -1,8 +1,7 @@
 """Columns: all groups that types could form, judged once, and what each is worth.
 
 A group of types is a multiset. Eight types have 494 of them with up to four members; forty have
-135,750. A width has types of its own, so a cluster
-with forty types has far fewer.
+135,750. A width has types of its own, so a cluster with forty types has far fewer.
 """
 
 from dataclasses import dataclass

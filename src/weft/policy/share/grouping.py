@@ -5,7 +5,7 @@ partition of some of the candidates: nobody is in two groups, all members of a g
 width, and together the groups need no more GPUs than there are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Protocol
@@ -74,18 +74,14 @@ class Choice(Protocol):
 
 def everybody_alone(jobs: Candidates, free_gpus: int, limits: Limits) -> Grouping:
     """Nobody shares; in order of rank, skipping what does not fit."""
-    taken: list[Sequence[int]] = []
-    for row, gpus in enumerate(jobs.gpus.tolist()):
-        if gpus <= free_gpus:
-            free_gpus -= gpus
-            taken.append((row,))
-    return Grouping(tuple(grouped(jobs, taken, limits)), "none")
+    alone = [(row,) for row in range(len(jobs))]
+    return Grouping(tuple(grouped(jobs, _with_room(jobs, alone, free_gpus), limits)), "none")
 
 
-def grouped(jobs: Candidates, rows: Sequence[Sequence[int]], limits: Limits) -> Iterator[Group]:
-    """Groups of these rows with their forecasts, by rank of their best members."""
+def grouped(jobs: Candidates, rows: Iterable[Sequence[int]], limits: Limits) -> Iterator[Group]:
+    """Groups of these rows with their forecasts, in the order in which they come."""
     known: dict[tuple[int, ...], GroupForecast] = {}
-    for one in sorted(sorted(members) for members in rows):
+    for one in rows:
         profiles = tuple(int(jobs.profile[row]) for row in one)
         if profiles not in known:
             known[profiles] = foretold([jobs.profiles[row] for row in profiles], limits.cycles)
@@ -115,14 +111,18 @@ def fitted(
     jobs: Candidates, groups: Sequence[Sequence[int]], free_gpus: int, limits: Limits, matcher: str
 ) -> Grouping:
     """Those that find room, in order of their best members, skipping what does not fit."""
-    left, taken = free_gpus, []
+    taken = grouped(jobs, _with_room(jobs, groups, free_gpus), limits)
+    return demand_valid(jobs, Grouping(tuple(taken), matcher, refused(jobs, limits)), free_gpus)
+
+
+def _with_room(
+    jobs: Candidates, groups: Sequence[Sequence[int]], free_gpus: int
+) -> Iterator[Sequence[int]]:
     for group in sorted(sorted(members) for members in groups):
         gpus = int(jobs.gpus[group[0]])
-        if gpus <= left:
-            left -= gpus
-            taken.append(group)
-    found = Grouping(tuple(grouped(jobs, taken, limits)), matcher, refused(jobs, limits))
-    return demand_valid(jobs, found, free_gpus)
+        if gpus <= free_gpus:
+            free_gpus -= gpus
+            yield group
 
 
 def refused(jobs: Candidates, limits: Limits) -> tuple[Refused, ...]:

@@ -10,6 +10,7 @@ from enum import Enum
 import numpy as np
 
 from weft.model.snapshot import Bools, Ints
+from weft.perf.interleaving.cycle import MOST_MEMBERS
 from weft.perf.interleaving.group import DECIDING, CycleModel, GroupForecasts, foretold_all
 from weft.policy.share.candidates import Candidates
 
@@ -57,7 +58,7 @@ class Limits:
     cores_per_gpu: float = float("inf")
     host_gib_per_gpu: float = float("inf")
     least_gain: float = 1.02
-    most_members: int = 4
+    most_members: int = MOST_MEMBERS
     cycles: CycleModel = DECIDING
 
     @property

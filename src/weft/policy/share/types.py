@@ -57,11 +57,11 @@ def _filled(jobs: Candidates, columns: GroupColumns, often: Ints) -> list[tuple[
     left = [deque[int]() for _ in range(len(jobs.types))]
     for row, of in enumerate(jobs.types.of_job.tolist()):
         left[of].append(row)
-    taken = np.flatnonzero(often)
-    order = np.lexsort((-columns.worth[taken], columns.sizes[taken]))
+    taken, sizes = np.flatnonzero(often), columns.sizes
+    order = np.lexsort((-columns.worth[taken], sizes[taken]))
     found: list[tuple[int, ...]] = []
     for column in taken[order].tolist():
-        members = columns.members[column, : columns.sizes[column]].tolist()
+        members = columns.members[column, : sizes[column]].tolist()
         found += [tuple(left[of].popleft() for of in members) for _ in range(int(often[column]))]
     return found
 
