@@ -162,7 +162,7 @@ class Site:
         try:
             return wait_until(settled, f"{name} to train {width} wide", seconds)
         except AssertionError as error:
-            error.add_note(self._said(name))
+            error.add_note(self.said(name))
             raise
 
     def await_step(self, name: str, number: int) -> float:
@@ -191,13 +191,13 @@ class Site:
     def table(self) -> list[str]:
         return [f"{phase:<9} {what:<58} {seconds:7.2f} s" for phase, what, seconds in self.times]
 
-    # ------------------------------------------------------------------ helpers
-
-    def _said(self, name: str) -> str:
+    def said(self, name: str) -> str:
         """The last words of the job's pods and of the operators."""
         pods = [(TEAM, pod) for pod in self.lab.pods(name)]
         pods += [(NAMESPACE, pod) for pod in self.operators()]
         return "\n".join(f"--- {pod}\n{self._logs(namespace, pod)}" for namespace, pod in pods)
+
+    # ------------------------------------------------------------------ helpers
 
     def _logs(self, namespace: str, pod: str) -> str:
         try:
