@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.perf.interleaving.profile import StageProfile
+from weft.model.stages import StageProfile
 from weft.policy.share.candidates import Candidates
 
 MS = 1000.0

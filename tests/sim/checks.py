@@ -6,6 +6,7 @@ more in the dullest way, so that this file shares no mistake with the code that 
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from math import isclose
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from tests.sim import idle
 from tests.sim.apart import Apart, rested_are_thought_of
+from tests.sim.company import companions_of, gpus_by_node, party_of, sound_company
 from tests.sim.overdue import Overdue
 from tests.sim.promise import PromiseBroken
 from weft.brain.brain import Brain
@@ -35,7 +37,7 @@ from weft.brain.state.brain_state import REASONS, BrainState
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId, QueueId
-from weft.model.placement import Placement, Seat
+from weft.model.placement import Placement
 from weft.model.queue import QueueTree
 from weft.model.reason import ReasonCode
 from weft.model.request import JobRequest
@@ -102,7 +104,7 @@ class Auditor:
         state = self.world.brain.state
         self.admitted = [state.spec(slot).id for slot in state.seating.admitted]
         if isinstance(event, NodeChanged):
-            used = sum(seat.gpus for seat in self._seats_on(event.node.id))
+            used = gpus_by_node(self.world.running())[event.node.id]
             self.shrunk[event.node.id] = max(used, self.shrunk.get(event.node.id, 0))
         elif isinstance(event, JobCancelled) and event.job in state.slot_of:
             self.seen[f"cancelled {state.state_of(state.slot_of[event.job]).name}"] += 1
@@ -131,7 +133,8 @@ class Auditor:
         for instruction in instructions:
             if isinstance(instruction, Start):
                 if instruction.epoch != self.starts.get(instruction.job, (0, None))[0]:
-                    started.add(instruction.job)
+                    if not instruction.assignment.party:  # else others hold the GPUs already
+                        started.add(instruction.job)
                     self._may_start(instruction, event.at)
                 self._started(instruction)
             elif isinstance(instruction, Resize):
@@ -239,6 +242,8 @@ class Auditor:
         epoch, assignment = self.starts.get(start.job, (0, None))
         if start.epoch < epoch or (start.epoch == epoch and start.assignment != assignment):
             raise PromiseBroken("I5", f"{start} after epoch {epoch} with {assignment}")
+        if start.epoch > epoch and start.assignment.party:
+            self.seen["joined"] += 1
         self.starts[start.job] = (start.epoch, start.assignment)
         self.numbers[start.job, start.epoch] = set(start.assignment.placement.numbers)
         whole_gang(self.world.request(start.job), start.assignment, self.world.nodes)
@@ -322,13 +327,9 @@ class Auditor:
         if not (started or admitted) or not any_quota(tree):
             return
         held, staying, firm = Counter[QueueId](), Counter[QueueId](), Counter[QueueId]()
-        for job, slot in state.slot_of.items():
-            status, width = state.state_of(slot), int(state.jobs.width[slot])
-            stays = width * (status is not State.STOPPING)
-            if status is State.RESIZING:
-                stays = min(width, state.seating.resizes[slot].target.width)
+        for job, holds, stays in self._parties(state):
             for step in path(tree, self.world.request(job).queue):
-                held[step] += width * status.holds_seats
+                held[step] += holds
                 staying[step] += stays
                 firm[step] += stays * (not self.world.request(job).preemptible)
         for job in sorted(started | admitted):
@@ -342,6 +343,21 @@ class Auditor:
                     )
                 if tree.divided and not spec.preemptible and firm[step] > tree.guaranteed(step):
                     raise PromiseBroken("I3", f"{job} is kept beyond what {step} is promised")
+
+    def _parties(self, state: BrainState) -> Iterator[tuple[JobId, int, int]]:
+        """A member of each, the GPUs that they hold, and those that they will hold."""
+        found: dict[str, tuple[JobId, int, int]] = {}
+        for job, slot in state.slot_of.items():
+            status, width = state.state_of(slot), int(state.jobs.width[slot])
+            stays = width * (status is not State.STOPPING)
+            if status is State.RESIZING:
+                stays = min(width, state.seating.resizes[slot].target.width)
+            party = party_of(state, slot)
+            first, holds, later = found.get(party, (job, 0, 0))
+            if self.world.request(first).preemptible:
+                first = job
+            found[party] = first, max(holds, width * status.holds_seats), max(later, stays)
+        return iter(found.values())
 
     # --- what the world does -------------------------------------------------------------------
 
@@ -419,10 +435,8 @@ class Auditor:
     def _must_go(self, run: Run) -> bool:
         if run.broken or run.phase is Phase.STOPPING or run.job.id in self.world.cancelled:
             return True
-        return any(
-            sum(seat.gpus for seat in self._seats_on(node)) > self.world.node(node).gpus
-            for node in run.placement.nodes
-        )
+        used = gpus_by_node(self.world.running())
+        return any(used[node] > self.world.node(node).gpus for node in run.placement.nodes)
 
     def rebuilt(self) -> None:
         """Everything that runs was adopted; everything that is not over is known."""
@@ -461,18 +475,20 @@ class Auditor:
     def _runs(self) -> None:
         """No GPU twice, by what runs (I1); the brain holds a seat for all that runs (I13)."""
         world, state = self.world, self.world.brain.state
-        used: dict[NodeId, tuple[int, float, float]] = {}
+        used: dict[NodeId, tuple[float, float]] = {}
+        gpus_on = gpus_by_node(world.running())
         for run in world.running_ids().values():
             if run.speed > 0.0:
                 fastest = self.speeds.get((run.job.id, run.epoch), 0.0)
                 self.speeds[run.job.id, run.epoch] = max(run.speed, fastest)
             for seat in run.seats:
-                gpus, cpus, memory = used.get(seat.node, (0, 0.0, 0.0))
-                used[seat.node] = (gpus + seat.gpus, cpus + seat.cpus, memory + seat.memory_gib)
+                cpus, memory = used.get(seat.node, (0.0, 0.0))
+                used[seat.node] = (cpus + seat.cpus, memory + seat.memory_gib)
             if not self._is_strange(run):
                 self._held(state, run)
-        for name, (gpus, cpus, memory) in used.items():
-            node = world.node(name)
+        sound_company(world, world.running(), world.plan.recipe.sharing)
+        for name, (cpus, memory) in used.items():
+            node, gpus = world.node(name), gpus_on[name]
             if gpus > node.gpus and gpus > self.shrunk.get(name, 0):
                 raise PromiseBroken("I1", f"{gpus} GPUs run on {name}, which has {node.gpus}")
             if node.cpus is not None and cpus > node.cpus + SOON:
@@ -480,7 +496,7 @@ class Auditor:
             if node.memory_gib is not None and memory > node.memory_gib + SOON:
                 raise PromiseBroken("I1", f"{memory} GiB run on {name} of {node.memory_gib}")
         for name in self.shrunk:
-            self.shrunk[name] = min(self.shrunk[name], used.get(name, (0, 0.0, 0.0))[0])
+            self.shrunk[name] = min(self.shrunk[name], gpus_on[name])
 
     def _held(self, state: BrainState, run: Run) -> None:
         slot = state.slot_of.get(run.job.id)
@@ -518,9 +534,6 @@ class Auditor:
 
     def _is_strange(self, run: Run) -> bool:
         return (run.job.id, run.epoch) in self.strangers
-
-    def _seats_on(self, node: NodeId) -> list[Seat]:
-        return [s for run in self.world.running() for s in run.seats if s.node == node]
 
 
 def _breaks_pledges(event: Event) -> bool:
@@ -580,7 +593,8 @@ def _wrong_seats(state: BrainState, slot: int, rows: list[int]) -> str:
     if (assignment is not None) != (status.holds_seats or status is State.ADMITTED):
         return f"assigned {assignment}"
     given = [] if assignment is None else [seat.gpus for seat in assignment.placement.seats]
-    if given != state.seats.gpus[state.seating.seat_rows[slot]].tolist():
+    has = state.seats.gpus[state.seating.seat_rows[slot]].tolist()
+    if given != has and (any(has) or not _held_by_another(state, slot)):
         return f"has other seats than {given}"
     marked = [bool(state.seats.releasing[row]) for row in state.seating.seat_rows[slot]]
     if marked != _being_left(state, slot, status, assignment):
@@ -588,6 +602,12 @@ def _wrong_seats(state: BrainState, slot: int, rows: list[int]) -> str:
     lists = (slot in state.seating.admitted, slot in state.seating.resizes)
     in_order = lists == (status is State.ADMITTED, status is State.RESIZING)
     return "" if in_order else "is in the wrong list"
+
+
+def _held_by_another(state: BrainState, slot: int) -> bool:
+    """Whether one of its party, and no more, holds GPUs for all of them."""
+    rows, gpus = state.seating.seat_rows, state.seats.gpus
+    return sum(bool(gpus[rows[other]].any()) for other in companions_of(state, slot)) == 1
 
 
 def _being_left(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tests.sim.company import companions_of, first_staying
 from tests.sim.promise import PromiseBroken
 from weft.brain.state.brain_state import REASONS, BrainState
 from weft.model.cluster import Node
@@ -133,13 +134,21 @@ def guarantees_are_served(world: "RandomWorld") -> None:
         return
     used = _used(state)
     before = _without_grants(state, brain.decision, used)
-    lent = [slot for slot in state.running_slots().tolist() if state.jobs.preemptible[slot]]
+    lent = [slot for slot in state.running_slots().tolist() if _may_go(state, slot)]
     for job, slot in state.slot_of.items():
         if not _claims_one_gpu(world, slot, used):
             continue
         for victim in lent:
             if _may_reclaim(world, slot, victim, used, before):
                 raise PromiseBroken("I15", f"{job} waits for what {state.spec(victim).id} was lent")
+
+
+def _may_go(state: BrainState, slot: int) -> bool:
+    """With all who take turns with it, of whom none has yet to begin."""
+    party = companions_of(state, slot)
+    states = [state.state_of(other) for other in party]
+    preemptible = all(state.jobs.preemptible[other] for other in party)
+    return preemptible and all(one in (State.RUNNING, State.STOPPING) for one in states)
 
 
 def _claims_one_gpu(world: "RandomWorld", slot: int, used: dict[QueueId, int]) -> bool:
@@ -175,7 +184,8 @@ def _may_reclaim(
     theirs = above - mine
     if mine <= above or not theirs or any(before[q] <= tree.guaranteed(q) for q in theirs):
         return False
-    if not {q for q in mine if used[q] + 1 > _cap(state, q)} <= above:
+    given = {q: int(state.jobs.width[victim]) for q in above}
+    if any(used[q] + 1 - given.get(q, 0) > _cap(state, q) for q in mine):
         return False
     open_nodes = {node.id: node for node in world.open_nodes()}
     seats = state.seating.placement(victim).seats
@@ -198,6 +208,8 @@ def _used(state: BrainState) -> dict[QueueId, int]:
         spec = state.spec(slot)
         if state.state_of(slot) is State.STOPPING or spec.queue not in state.tree:
             continue
+        if slot != first_staying(state, slot):
+            continue  # counted with those with whom it takes turns
         for q in state.tree.path(spec.queue):
             found[q.id] += width
     return found

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.sim.checks import Auditor
+from tests.sim.company import sociable, taking_turns, with_company, with_memory
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
     Event,
@@ -153,6 +154,8 @@ def draw(seed: int) -> Plan:
     crowded = hurry.random() < CROWDED_SHARE
     jobs = _jobs(rng, cluster, tree, span, resubmit=resubmit, elastic=elastic)
     jobs = tuple(map(_longer, jobs)) if crowded else jobs
+    if sociable(seed):
+        cluster, jobs = with_memory(seed, cluster), with_company(seed, jobs)
     until = span * rng.uniform(1.0, 2.5)
     last_troubles = _last_troubles(rng, kinds, cluster, until)
     planned = _planned(
@@ -164,7 +167,7 @@ def draw(seed: int) -> Plan:
         cluster=cluster,
         tree=tree,
         jobs=jobs,
-        recipe=_hurried(hurry, _recipe(rng)) if crowded else _recipe(rng),
+        recipe=_recipe_of(seed, rng, hurry if crowded else None),
         settings=_settings(rng, kinds),
         costs=_costs(rng),
         faults=_faults(rng, kinds, until, planned),
@@ -361,6 +364,11 @@ def _recipe(rng: Random) -> Recipe:
         rounds = Rounds(spacing_seconds=spacing, period_seconds=rng.choice((15.0, 60.0)))
         recipe = replace(recipe, rounds=rounds)
     return recipe
+
+
+def _recipe_of(seed: int, rng: Random, hurry: Random | None) -> Recipe:
+    recipe = _recipe(rng) if hurry is None else _hurried(hurry, _recipe(rng))
+    return taking_turns(seed, recipe) if sociable(seed) else recipe
 
 
 def _hurried(rng: Random, recipe: Recipe) -> Recipe:

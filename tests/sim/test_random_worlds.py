@@ -51,6 +51,7 @@ MUST_BE_MET: set[str] = {
     "pledge kept",
     "pledge withdrawn",
     "resized",
+    "joined",
 }
 MOST_SEEDS_PER_CHUNK = 60
 

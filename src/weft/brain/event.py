@@ -5,7 +5,8 @@ from enum import StrEnum
 
 from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.model.cluster import Node
-from weft.model.ids import JobId, NodeId
+from weft.model.decision import NO_PARTY
+from weft.model.ids import JobId, NodeId, PartyId
 from weft.model.placement import Placement
 from weft.model.plan import ExecutionPlan
 from weft.model.queue import Queue
@@ -79,7 +80,8 @@ class JobReported:
     written that down. `live` says whether the job can be resized while it trains (None: no news),
     `tunable` the same of its cores and memory, and `fed` what it has of those beyond its seats'.
     `yields` says whether it gives way to those who rank before it (None: no news).
-    `plan` is how it computes, or did when it ran last, where the world has written that down.
+    `plan` is how it computes, or did when it ran last, where the world has written that down, and
+    `party` with whom it takes turns.
     """
 
     at: float
@@ -96,6 +98,7 @@ class JobReported:
     fed: Fed | None = None
     plan: ExecutionPlan | None = None
     yields: bool | None = None
+    party: PartyId = NO_PARTY
 
 
 @dataclass(frozen=True, slots=True)

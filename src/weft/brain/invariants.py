@@ -16,7 +16,7 @@ from weft.brain.state.vacancy import free_room
 from weft.model.decision import Decision
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
-from weft.model.snapshot import Bools
+from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
 from weft.policy.place.room import ROUNDING
 
@@ -37,12 +37,13 @@ def check(state: BrainState, decision: Decision | None = None) -> list[Breach]:
     A decision that hands out nothing moves no seat, so only the reasons can have gone wrong.
     """
     idle = decision is not None and not (decision.grants or decision.preemptions)
-    if decision is not None and idle and not (decision.resizes or decision.fed):
+    if decision is not None and idle and not (decision.resizes or decision.fed or decision.joins):
         return _unexplained(state)
     breaches = [
         *_oversubscribed(state),
         *_promised_on_what_is_gone(state),
         *_partial_gangs(state),
+        *_parted(state, list(state.seating.company.leads())),
         *_misplaced(state),
         *_unexplained(state),
         *_miscounted(state),
@@ -58,6 +59,7 @@ def check_touched(state: BrainState, decision: Decision) -> list[Breach]:
         *(grant.job for grant in (*decision.grants, *decision.moves, *decision.resizes)),
         *(preemption.job for preemption in decision.preemptions),
         *decision.fed,
+        *(joining.job for joining in decision.joins),
     ]
     if not jobs:
         return []
@@ -94,8 +96,9 @@ def check_job(state: BrainState, job: JobId) -> list[Breach]:
     breaches = []
     seats = state.seats
     held = pledged = 0
+    lent = _lent_by_leads(state)
     for row in state.seating.seat_rows[slot]:
-        gpus = int(seats.gpus[row])
+        gpus = int(seats.gpus[row] + lent[row])
         node = int(seats.node[row])
         if seats.pledged[row]:
             pledged += gpus
@@ -104,7 +107,7 @@ def check_job(state: BrainState, job: JobId) -> list[Breach]:
         used = sum(state.seating.held_on[node].values())
         if used > int(state.nodes.gpus[node]) and not _is_being_left(state, node):
             breaches.append(_too_much(state, node, used))
-    return breaches + _gang(state, slot, held, pledged)
+    return breaches + _gang(state, slot, held, pledged) + _parted(state, [slot])
 
 
 def demand(breaches: list[Breach]) -> None:
@@ -120,7 +123,62 @@ def _decided_wrongly(state: BrainState, decision: Decision) -> list[Breach]:
         *_overdrawn(state, decision),
         *_idle_preemptions(state, decision),
         *_broken_guarantees(state, decision),
+        *_bad_company(state, decision),
     ]
+
+
+def _lent_by_leads(state: BrainState) -> Ints:
+    """By row of seats: GPUs on which a companion takes turns, though another holds them."""
+    lent = np.zeros(len(state.seats.slot), np.int64)
+    company = state.seating.company
+    for lead in company.leads():
+        for slot in company.companions(lead):
+            seats = state.placement(slot).seats
+            for seat, row in zip(seats, state.seating.seat_rows[slot], strict=True):
+                lent[row] = seat.gpus
+    return lent
+
+
+def _parted(state: BrainState, slots: list[int]) -> list[Breach]:
+    """Those who take turns sit on the same GPUs, which one of them holds."""
+    company, found = state.seating.company, []
+    for lead in {company.lead(slot) for slot in slots if company.shares(slot)}:
+        where = state.placement(lead).gpus_by_node
+        held = sum(int(state.seats.gpus[row]) for row in state.seating.seat_rows[lead])
+        apart = [
+            state.spec(slot).id
+            for slot in company.companions(lead)
+            if state.placement(slot).gpus_by_node != where
+        ]
+        if apart or held != int(state.jobs.width[lead]) or company.is_companion(lead):
+            detail = f"{state.spec(lead).id} holds {held} GPUs for {len(company.companions(lead))}"
+            found.append(Breach("who takes turns sits together", f"{detail}, apart: {apart}"))
+    return found
+
+
+def _bad_company(state: BrainState, decision: Decision) -> list[Breach]:
+    """Nobody joins whose memory does not fit, who slows others beyond the cap, or for nothing."""
+    found = []
+    for joining in decision.joins:
+        slots = [state.slot_of[job] for job in (joining.job, *joining.company)]
+        slow = max(joining.slowdowns)
+        if slow > joining.cap + ROUNDING or joining.aggregate < 1.0:
+            detail = f"{joining.job}: {slow:.2f} times slower, together {joining.aggregate:.2f}"
+            found.append(Breach("nobody is slowed beyond the cap", detail))
+        if not _memory_fits(state, slots):
+            found.append(Breach("memory of those who take turns fits", str(joining.job)))
+    return found
+
+
+def _memory_fits(state: BrainState, slots: list[int]) -> bool:
+    """On every node that they sit on whose GPUs' memory is known."""
+    node = state.node_table.specs[state.nodes_of(slots[0])[0]]
+    if node.gpu.memory_gib is None:
+        return True
+    claims = [state.spec(slot).stages for slot in slots]
+    needs = [None if one is None else one.profile.gpu_memory_bytes for one in claims]
+    known = [need for need in needs if need is not None]
+    return len(known) == len(needs) and sum(known) <= node.gpu.memory_gib * 2**30
 
 
 def _miscounted(state: BrainState) -> list[Breach]:
@@ -200,6 +258,7 @@ def _partial_gangs(state: BrainState) -> list[Breach]:
     taken = seats.slot[:count] >= 0
     slots, gpus = seats.slot[:count][taken], seats.gpus[:count][taken]
     pledged = seats.pledged[:count][taken]
+    gpus = gpus + _lent_by_leads(state)[:count][taken]
     held = np.bincount(slots, gpus * ~pledged, minlength=size)[:size]
     promised = np.bincount(slots, gpus * pledged, minlength=size)[:size]
     status, width, active = jobs.state[:size], jobs.width[:size], jobs.active[:size]

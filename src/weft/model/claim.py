@@ -10,6 +10,7 @@ from typing import Self
 
 from weft.model.curve import Curve
 from weft.model.host import HostCurve
+from weft.model.stages import StageProfile
 
 
 class ClaimSource(StrEnum):
@@ -58,3 +59,14 @@ class HostClaim:
     @classmethod
     def indifferent(cls, source: ClaimSource = ClaimSource.USER) -> Self:
         return cls(None, source)
+
+
+@dataclass(frozen=True, slots=True)
+class StageClaim:
+    """Where the time of an iteration goes at the asked width, alone.
+
+    Of a job that claims nothing it is not known whose company it could bear, so it runs alone.
+    """
+
+    profile: StageProfile
+    source: ClaimSource = ClaimSource.USER

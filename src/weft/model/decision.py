@@ -6,18 +6,25 @@ requested, so that elastic widths and plans are values and not new types.
 
 from dataclasses import dataclass
 
-from weft.model.ids import JobId, NodeId
+from weft.model.ids import JobId, NodeId, PartyId
 from weft.model.placement import Placement
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
+
+NO_PARTY = PartyId("")
+"""Of a job that has its GPUs to itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a job is to run on: width, plan and seats, decided together."""
+    """What a job is to run on: width, plan, seats and company, decided together.
+
+    Jobs with the same `party` take turns on the same GPUs; nobody else has one.
+    """
 
     width: int
     placement: Placement
     plan: ExecutionPlan = AS_WRITTEN
+    party: PartyId = NO_PARTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,24 @@ class Grant:
 
     job: JobId
     assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """`job` takes turns with `company` on seats of theirs, as is foretold.
+
+    `cycle_seconds` is how long it takes until all had their turns, `slowdowns` are those of the
+    job and of its company in that order, none above `cap`; `aggregate` is the work of all by that
+    of one alone.
+    """
+
+    job: JobId
+    company: tuple[JobId, ...]
+    assignment: Assignment
+    cycle_seconds: float
+    slowdowns: tuple[float, ...]
+    aggregate: float
+    cap: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +75,6 @@ class Decision:
     preemptions: tuple[Preemption, ...] = ()
     resizes: tuple[Grant, ...] = ()
     moves: tuple[Grant, ...] = ()
+    joins: tuple[Joining, ...] = ()
     fed: tuple[JobId, ...] = ()
     reservation: tuple[JobId, tuple[NodeId, ...]] | None = None

@@ -9,6 +9,7 @@ PoolId = NewType("PoolId", str)
 RackId = NewType("RackId", str)
 NodeId = NewType("NodeId", str)
 GpuType = NewType("GpuType", str)
+PartyId = NewType("PartyId", str)
 InstructionId = NewType("InstructionId", str)
 
 DEFAULT_TENANT = TenantId("default")

@@ -7,7 +7,7 @@ is what the world itself goes by.
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
-from weft.model.claim import ClaimSource, CurveClaim, HostClaim, WorkClaim
+from weft.model.claim import ClaimSource, CurveClaim, HostClaim, StageClaim, WorkClaim
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.host import HostCurve
@@ -23,6 +23,7 @@ from weft.model.request import (
     demand_amount,
     demand_cores,
 )
+from weft.model.stages import StageProfile
 from weft.model.suit import Demand
 from weft.model.truth import JobTruth, Work
 
@@ -89,6 +90,7 @@ class Job:
         curve: Curve | None = None,
         host: HostCurve | None = None,
         loss: Loss | None = None,
+        stages: StageProfile | None = None,
         tell_work: bool = True,
         tell_curve: bool = True,
         tell_host: bool = True,
@@ -108,6 +110,7 @@ class Job:
             work=WorkClaim(work.amount, FROM_TRACE) if tell_work else None,
             curve=_curve_claim(curve, work.unit) if tell_curve else None,
             host=_host_claim(host) if tell_host else None,
+            stages=None if stages is None else StageClaim(stages, FROM_TRACE),
             target_loss=None if loss is None else loss.target,
             saves_on_demand=saves,
             **asked,
@@ -118,6 +121,7 @@ class Job:
             curve=curve,
             host=host,
             loss=loss,
+            stages=stages,
             gpu_types=request.gpu_types,
             locality=request.locality,
             checkpoint_interval_seconds=request.checkpoint_interval_seconds,

@@ -1,11 +1,10 @@
-"""A party: who holds seats. One job today; a group of jobs that take turns on them later.
+"""A party: who holds seats. One job, or several that take turns on them.
 
-This is the seam for interleaving. Seats, what a node has given away, and what a queue uses are
-asked by party, and a party has one row among the seats whoever its members are. A job that has its
-GPUs to itself is a party of one, whose row is its own slot; so naming parties costs nothing. What a
-party of several will need beside that row is its members and who answers for its quota: a table
-from members to `PartyRow`, read where a job is started, resized or stopped. Everything that counts
-seats is then right as it stands.
+Seats, what a node has given away, and what a queue uses are asked by party. A job that has its GPUs
+to itself is a party of one, whose row is its own slot. Where several take turns, one of them, the
+*lead*, holds the GPUs, and the others, its *companions*, sit on the same nodes with their cores and
+memory and no GPU of their own; so everything that counts GPUs is right as it stands. When a lead
+goes, the GPUs pass to a companion.
 """
 
 from typing import TypeAlias

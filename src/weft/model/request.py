@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from weft.model.claim import CurveClaim, HostClaim, WorkClaim
+from weft.model.claim import CurveClaim, HostClaim, StageClaim, WorkClaim
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, GpuType, JobId, QueueId, TenantId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -89,12 +89,13 @@ class JobRequest:
     """One job as submitted. `gpu_types` empty means any type at speed 1.
 
     `cpus` and `memory_gib` are the needs of a job without GPUs; one with GPUs states them per GPU.
-    `work`, `curve` and `host` are claims; None means that nobody has said anything, and what can be
-    measured is measured. `target_loss` is where training is to end, if its owner names that. A job
-    that `saves_on_demand` writes a checkpoint when it is told to stop; any other one falls back to
-    its last. One that does not `yields` keeps its seats from those who rank before it until the
-    world reports otherwise: it has saved something, or has had them long enough. Jobs of one tenant
-    with the same `program` are alike, so one tells of the next.
+    `work`, `curve`, `host` and `stages` are claims; None means that nobody has said anything, and
+    what can be measured is measured. `target_loss` is where training is to end, if its owner names
+    that. A job that `saves_on_demand` writes a checkpoint when it is told to stop; any other one
+    falls back to its last. One that does not `yields` keeps its seats from those who rank before it
+    until the world reports otherwise: it has saved something, or has had them long enough. Jobs of
+    one tenant with the same `program` are alike, so one tells of the next. One that is `shareable`
+    may take turns with others on the same GPUs.
     """
 
     id: JobId
@@ -115,6 +116,7 @@ class JobRequest:
     work: WorkClaim | None = None
     curve: CurveClaim | None = None
     host: HostClaim | None = None
+    stages: StageClaim | None = None
     target_loss: float | None = None
     plans: tuple[ExecutionPlan, ...] = (AS_WRITTEN,)
     checkpoint_interval_seconds: float = 1800.0

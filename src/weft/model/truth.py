@@ -13,6 +13,7 @@ from weft.model.host import HostCurve
 from weft.model.ids import GpuType
 from weft.model.loss import Loss
 from weft.model.request import INDIFFERENT, GpuSpeed, JobRequest, Locality, WorkUnit
+from weft.model.stages import StageProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class JobTruth:
     """`asked_gpus` is the width at which a second of work takes a second.
 
     Without a `curve` the job scales without loss, without a `host` curve more cores than asked for
-    do nothing, and GPU types that are not named have speed 1. Every `checkpoint_interval_seconds`
+    do nothing, without `stages` it keeps a GPU busy all the time, and GPU types that are not named
+    have speed 1. Every `checkpoint_interval_seconds`
     of training it saves (0: never), and when it is stopped too if it `saves_on_demand`.
     """
 
@@ -37,6 +39,7 @@ class JobTruth:
     curve: Curve | None = None
     host: HostCurve | None = None
     loss: Loss | None = None
+    stages: StageProfile | None = None
     gpu_types: tuple[GpuSpeed, ...] = ()
     locality: Locality = INDIFFERENT
     checkpoint_interval_seconds: float = 1800.0
@@ -50,6 +53,7 @@ class JobTruth:
             asked_gpus=request.width.asked_gpus,
             curve=None if request.curve is None else request.curve.curve,
             host=None if request.host is None else request.host.curve,
+            stages=None if request.stages is None else request.stages.profile,
             gpu_types=request.gpu_types,
             locality=request.locality,
             checkpoint_interval_seconds=request.checkpoint_interval_seconds,

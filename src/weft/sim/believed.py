@@ -44,6 +44,7 @@ def _run(brain: Brain, slot: int, costs: Costs, chance: Chance) -> InFlight:
         phase=PHASES[state.state_of(slot)],
         placement=placement,
         plan=assignment.plan,
+        party=state.party_of(slot),
         work_done=done,
         since=mark,
         saved=_saved(state, slot),

@@ -4,23 +4,29 @@ It is the world's own account, and shares no code with the brain's: what does no
 refused, whatever the brain believes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 from weft.brain.state.nodes import NodeTable
 from weft.model.cluster import Node
-from weft.model.ids import NodeId
+from weft.model.decision import NO_PARTY
+from weft.model.ids import JobId, NodeId, PartyId
 from weft.model.kind import kind_of
 from weft.model.placement import Placement, Seat
 from weft.perf.speed import Traits
 from weft.sim.run import Run
 
+NOBODY: Final[Mapping[JobId, int]] = MappingProxyType({})
+
 
 class Ground:
-    """Seats are taken and freed one by one."""
+    """Seats are taken and freed one by one; those who take turns take each GPU once."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
         self._used: dict[NodeId, int] = {}
+        self._sitting: dict[tuple[PartyId, NodeId], dict[JobId, int]] = {}
         self._in_use = 0
 
     def put(self, node: Node) -> None:
@@ -48,25 +54,42 @@ class Ground:
             self.nodes.lose(row)
         return row is not None
 
-    def no_room(self, placement: Placement) -> str:
-        """Why this does not fit; nothing if it does."""
+    def no_room(self, placement: Placement, party: PartyId = NO_PARTY) -> str:
+        """Why this does not fit; nothing if it does, beside others of its party too."""
         for node, gpus in placement.gpus_by_node.items():
             row = self.nodes.row.get(node)
             if row is None or not self.nodes.columns.present[row]:
                 return f"node {node} is not there"
-            if self._used[node] + gpus > self.nodes.specs[row].gpus:
+            there = max(self._sitting.get((party, node), NOBODY).values(), default=0)
+            if self._used[node] + max(gpus - there, 0) > self.nodes.specs[row].gpus:
                 return f"node {node} is full"
         return ""
 
-    def take(self, seats: Iterable[Seat]) -> None:
+    def take(self, run: Run, seats: Iterable[Seat]) -> None:
         for seat in seats:
-            self._used[seat.node] += seat.gpus
-            self._in_use += seat.gpus
+            self._change(run, seat.node, seat.gpus)
 
-    def free(self, seats: Iterable[Seat]) -> None:
+    def free(self, run: Run, seats: Iterable[Seat]) -> None:
         for seat in seats:
-            self._used[seat.node] -= seat.gpus
-            self._in_use -= seat.gpus
+            self._change(run, seat.node, -seat.gpus)
+
+    def party(self, run: Run) -> list[JobId]:
+        """Who takes turns with it where it sits, itself among them."""
+        return list(self._sitting.get((run.party, run.placement.nodes[0]), ()))
+
+    def _change(self, run: Run, node: NodeId, gpus: int) -> None:
+        """Of those who take turns on a node, the widest takes the GPUs."""
+        key = (run.party, node)
+        sitting = self._sitting.setdefault(key, {})
+        before = max(sitting.values(), default=0)
+        sitting[run.job.id] = sitting.get(run.job.id, 0) + gpus
+        if not sitting[run.job.id]:
+            del sitting[run.job.id]
+        more = max(sitting.values(), default=0) - before
+        self._used[node] += more
+        self._in_use += more
+        if not sitting:
+            del self._sitting[key]
 
     def used_gpus(self) -> int:
         return self._in_use

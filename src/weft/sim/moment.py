@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from weft.brain.event import Fed, Phase, Verb
-from weft.model.ids import JobId
+from weft.model.decision import NO_PARTY
+from weft.model.ids import JobId, PartyId
 from weft.model.placement import Placement
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 
@@ -29,10 +30,11 @@ UNFED, ANY_ORDER = Fed(), Order()
 class InFlight:
     """One run. `work_done` is counted up to `since`, which lies ahead while a pause lasts.
 
-    `ready_at` is when the start, the stop or the resize to `target` that is under way is answered.
-    `saved` is what was checkpointed before `since`, and `begun` when training began. Without
-    `units_per_second` a run is as fast as its truth says. `foreseen` is when its pace changed last,
-    and `version` how often; `told` is its last measurement and `news` the number of the next.
+    `party` names those who take turns with it. `ready_at` is when the start, the stop or the resize
+    to `target` that is under way is answered. `saved` is what was checkpointed before `since`, and
+    `begun` when training began. Without `units_per_second` a run is as fast as its truth says.
+    `foreseen` is when its pace changed last, and `version` how often; `told` is its last
+    measurement and `news` the number of the next.
     """
 
     job: JobId
@@ -40,6 +42,7 @@ class InFlight:
     phase: Phase
     placement: Placement
     plan: ExecutionPlan = AS_WRITTEN
+    party: PartyId = NO_PARTY
     work_done: float = 0.0
     since: float = 0.0
     units_per_second: float | None = None

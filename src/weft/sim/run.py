@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from weft.brain.event import Event, Fed, JobReported, Phase, Verb
 from weft.model.host import PerGpu
+from weft.model.ids import PartyId
 from weft.model.job import Job
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN
@@ -30,6 +31,7 @@ class Run:
         "next_seat",
         "paced",
         "paced_done",
+        "party",
         "phase",
         "placement",
         "plan",
@@ -50,6 +52,7 @@ class Run:
         self.epoch = epoch
         self.placement = placement
         self.plan = AS_WRITTEN
+        self.party = PartyId(f"{job.id}/{epoch}")
         self.phase = Phase.STARTING
         self.done = saved
         self.saved = saved
@@ -81,6 +84,7 @@ class Run:
         run.saved, run.begun, run.mark = found.saved, found.begun, found.since
         run.paced = found.since
         run.plan, run.phase, run.ready_at = found.plan, found.phase, found.ready_at
+        run.party = found.party or run.party
         run.target, run.serial, run.fed = found.target, found.serial, found.fed
         run.next_seat = max(found.next_seat, max(run.numbers) + 1)
         run.stop_verb = found.stop_verb
@@ -97,6 +101,7 @@ class Run:
             phase=self.phase,
             placement=self.placement,
             plan=self.plan,
+            party=self.party,
             work_done=self.done,
             since=self.mark,
             units_per_second=self.speed,
@@ -171,6 +176,7 @@ class Run:
             live=self.live or None,
             tunable=self.tunable or None,
             fed=self.fed if self.tunable else None,
+            party=self.party,
         )
 
     def adoptable(self, now: float) -> JobReported:

@@ -5,7 +5,7 @@ world keeps its own account of which GPUs are in use and of which incarnation ru
 does not fit: a second guard that shares no code with the brain's.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypedDict, Unpack
 
@@ -35,6 +35,7 @@ from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
 from weft.model.placement import Placement
 from weft.model.truth import JobTruth
+from weft.perf.interleaving.group import DECIDING, CycleModel
 from weft.sim.agenda import Agenda, Turn
 from weft.sim.believed import believed
 from weft.sim.chance import Chance
@@ -49,6 +50,7 @@ from weft.sim.record import JobRecord, Record, Sitting
 from weft.sim.run import Run
 from weft.sim.telling import TELLING, Telling
 from weft.sim.timetable import Happenings, Timetable
+from weft.sim.turns import Turns
 
 __all__ = ["Checks", "World"]
 
@@ -65,6 +67,7 @@ class Parts(TypedDict, total=False):
     journal: Journal | None
     checks: Checks
     keep_sittings: bool
+    cycles: CycleModel
 
 
 class World:
@@ -83,6 +86,7 @@ class World:
         journal: Journal | None = None,
         checks: Checks = Checks.TOUCHED,
         keep_sittings: bool = False,
+        cycles: CycleModel = DECIDING,
     ) -> None:
         self.brain = brain
         self.costs = costs
@@ -100,6 +104,7 @@ class World:
         self._ground = Ground()
         self._specs: dict[JobId, Job] = {}
         self._runs: dict[JobId, Run] = {}
+        self._turns = Turns(self._ground, self._runs, cycles)
         self._past = Past()
         self._timetable = Timetable(
             self._agenda,
@@ -176,10 +181,10 @@ class World:
 
     def _find(self, found: InFlight) -> None:
         run = self._runs[found.job] = Run.resumed(self._specs[found.job], found, self.now)
-        self._ground.take(run.seats)
+        self._ground.take(run, run.seats)
         if run.phase is Phase.RUNNING:
             told = found.units_per_second
-            run.speed = self._ground.speed(run) if told is None else told
+            run.speed = self._turns.speed(run) if told is None else told
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -272,7 +277,7 @@ class World:
             return
         self._call_off(run)
         self._vacate(run, run.placement.numbers - left.numbers)
-        self._repace(run, left)
+        self._resume_on(run, left)
         self._tell(run.seen(self.now))
 
     def _break(self, run: Run) -> None:
@@ -280,6 +285,7 @@ class World:
         run.done = run.checkpointed(self.now)
         run.speed, run.mark, run.broken = 0.0, self.now, True
         run.version += 1
+        self._repace_company(run)
 
     def _started(self, run: Run) -> None:
         if run.phase is not Phase.STARTING or self._runs.get(run.job.id) is not run:
@@ -287,8 +293,9 @@ class World:
         run.phase = Phase.RUNNING
         run.begin(self.now)
         if not run.broken:
-            run.speed = self._ground.speed(run)
+            run.speed = self._turns.speed(run)
             self._timetable.pace(run)
+            self._repace_company(run)
         self._tell(InstructionDone(self.now, run.job.id, run.epoch, Verb.START))
         if run.live or run.tunable:
             self._tell(run.seen(self.now))
@@ -339,12 +346,22 @@ class World:
         run.version += 1
         del self._runs[run.job.id]
         self._call_off(run)
+        others = self._turns.others(run)
         self._vacate(run, run.placement.numbers)
+        self._repace(others)
+
+    def _repace_company(self, run: Run) -> None:
+        """It begins or ends to take turns with others: they go on at another pace."""
+        self._repace(self._turns.others(run))
+
+    def _repace(self, others: Iterable[Run]) -> None:
+        for other in others:
+            self._go_on(other, other.placement, max(other.mark - self.now, 0.0))
 
     def _vacate(self, run: Run, numbers: Collection[int]) -> None:
         """These of its seats are free."""
         gone = [seat for seat in run.placement.seats if seat.number in numbers]
-        self._ground.free(gone)
+        self._ground.free(run, gone)
         for seat in gone:
             begun = run.seated.pop(seat.number)
             if self.keep_sittings:
@@ -399,7 +416,7 @@ class World:
         """Why this world will not start it: its own guard, apart from the brain's."""
         if present is not None:
             return f"epoch {present.epoch} still runs"
-        why = self._ground.no_room(start.assignment.placement)
+        why = self._ground.no_room(start.assignment.placement, start.assignment.party)
         if why:
             return why
         refused = self._mishaps.refuse(self.now, "refuse", start.job, start.epoch)
@@ -410,8 +427,9 @@ class World:
         placement, saved = start.assignment.placement.numbered(), self._past.kept(job.id)
         run = Run(job, start.epoch, placement, saved, self.now)
         run.plan = start.assignment.plan
+        run.party = start.assignment.party or run.party
         self._runs[job.id] = run
-        self._ground.take(placement.seats)
+        self._ground.take(run, placement.seats)
         line = self.record.jobs[job.id]
         line.starts += 1
         if line.first_start is None:
@@ -436,7 +454,7 @@ class World:
         if why:
             self._answer_resize(run, why)
             return
-        self._ground.take(run.placement.added_by(target))
+        self._ground.take(run, run.placement.added_by(target))
         run.target, run.next_seat = target, max(run.next_seat, max(target.numbers) + 1)
         delay = self.costs.resize.at(self._chance.uniform("resize", run.job.id, run.serial))
         self._timetable.change(run, delay)
@@ -462,7 +480,7 @@ class World:
         self._vacate(run, run.placement.numbers - target.numbers)
         run.target = None
         self.record.jobs[run.job.id].resizes += 1
-        paused = self._repace(run, target)
+        paused = self._resume_on(run, target)
         self._answer_resize(run, paused_seconds=paused)
 
     def _answer_resize(
@@ -477,7 +495,7 @@ class World:
             )
         self._tell(run.resize_answer)
 
-    def _repace(self, run: Run, placement: Placement) -> float:
+    def _resume_on(self, run: Run, placement: Placement) -> float:
         """Another placement, after a pause; how long that is."""
         pause = self.costs.resize_pause.at(
             self._chance.uniform("resize pause", run.job.id, run.serial)
@@ -488,7 +506,7 @@ class World:
     def _go_on(self, run: Run, placement: Placement, pause_seconds: float) -> None:
         """From where it is, there, after so long."""
         run.take_placement(placement, self.now)
-        run.speed = self._ground.speed(run)
+        run.speed = self._turns.speed(run)
         run.mark += pause_seconds
         run.paced += pause_seconds
         self._timetable.pace(run)
@@ -514,7 +532,7 @@ class World:
         """A resize under way does not take place: what was taken for it is free again."""
         if run.target is None:
             return
-        self._ground.free(run.placement.added_by(run.target))
+        self._ground.free(run, run.placement.added_by(run.target))
         run.target = None
 
     def _act_stop(self, stop: Preempt | Stop) -> None:
@@ -529,6 +547,7 @@ class World:
         run.phase, run.stop_verb = Phase.STOPPING, stop.verb
         run.speed, run.mark = 0.0, self.now
         run.version += 1
+        self._repace_company(run)
         delay = self.costs.stop.at(self._chance.uniform("stop", stop.job, stop.epoch))
         delay += self.faults.lease_seconds if run.broken else 0.0
         self._timetable.change(run, delay)

@@ -1,6 +1,6 @@
 """Profiles for tests: rows of the published table."""
 
-from weft.perf.interleaving.profile import StageProfile
+from weft.model.stages import StageProfile
 
 
 def measured(

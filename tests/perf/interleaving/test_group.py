@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.perf.interleaving.profiles import DQN, GPT2, VGG16
 from weft.model.errors import SpecError
+from weft.model.stages import StageProfile
 from weft.perf.interleaving.group import DECIDING, LOCK_STEP, CycleModel, foretold
-from weft.perf.interleaving.profile import StageProfile
 
 PUBLISHED = CycleModel(ratios=False, at_least_alone=False)
 

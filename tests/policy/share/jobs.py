@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.perf.interleaving.profiles import A2C, BERT, DQN, GPT2, RESNET, VGG16, measured
-from weft.perf.interleaving.profile import StageProfile
+from weft.model.stages import StageProfile
 from weft.policy.share.candidates import Candidates
 
 PUBLISHED = (DQN, GPT2, RESNET, VGG16, BERT, A2C)

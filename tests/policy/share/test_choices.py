@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.perf.interleaving.profiles import A2C, BERT, DQN, GPT2, VGG16, measured
 from tests.policy.share.jobs import PUBLISHED, alike, candidates
 from weft.model.errors import InvariantBreach
+from weft.model.stages import StageProfile
 from weft.perf.interleaving.group import foretold
-from weft.perf.interleaving.profile import StageProfile
 from weft.policy.share.blossom import Blossom
 from weft.policy.share.candidates import Candidates
 from weft.policy.share.grouping import Choice, Group, Grouping, demand_valid, everybody_alone

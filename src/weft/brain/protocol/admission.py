@@ -11,10 +11,10 @@ from weft.brain.learn.learning import Learning
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
-from weft.brain.round.outcome import Granted
+from weft.brain.round.outcome import Granted, Joined
 from weft.brain.state.brain_state import PENDING, REASON_ROW
 from weft.brain.state.later import fits_later
-from weft.model.decision import Assignment, Grant
+from weft.model.decision import Assignment, Grant, Joining
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 from weft.policy.tenancy.quota import QuotaLedger
@@ -59,6 +59,25 @@ class Admission:
             held.take(int(state.jobs.queue[slot]), granted.width)
             self._dispatch.start(slot, assignment)
         return Grant(state.spec(slot).id, assignment)
+
+    def join(self, joined: Joined) -> Joining | None:
+        """It starts beside those who hold the seats, unless these have gone in the meantime."""
+        state, slot, lead = self._context.state, joined.slot, joined.lead
+        members = state.seating.company.members(lead)
+        assignment = self._dispatch.beside(slot, lead)
+        if not self._may_sit_beside(slot, lead, assignment):
+            return None
+        state.seating.seat(slot, assignment, pledged=False, lead=lead)
+        self._dispatch.start(slot, assignment)
+        return Joining(
+            state.spec(slot).id,
+            tuple(state.spec(member).id for member in members),
+            assignment,
+            joined.forecast.cycle_seconds,
+            joined.forecast.slowdowns,
+            joined.forecast.aggregate,
+            joined.cap,
+        )
 
     def move(self, moved: Granted) -> Grant:
         """It stops for seats of its own elsewhere, which are kept for it until it has stopped."""
@@ -164,6 +183,15 @@ class Admission:
         state = self._context.state
         state.move(slot, State.ADMITTED)
         state.seating.seat(slot, assignment, pledged=True)
+
+    def _may_sit_beside(self, slot: int, lead: int, assignment: Assignment) -> bool:
+        """Whether the lead is there, and cores and memory that nobody holds or is fed."""
+        state = self._context.state
+        by_node = assignment.placement.gpus_by_node.items()
+        shares = tuple((state.node_row[node], gpus) for node, gpus in by_node)
+        kind = state.kinds[int(state.jobs.kind[slot])]
+        sits = state.state_of(lead) in (State.STARTING, State.RUNNING)
+        return sits and (not state.counts_host or state.host_fits(kind, shares))
 
     def _is_fed_away(self, granted: Granted) -> bool:
         """Whether cores or memory that it needs are still fed to others."""

@@ -84,6 +84,17 @@ class Dispatch:
             granted.width, Placement(self.seats(slot, granted.shares, 0)), plans[slot]
         )
 
+    def beside(self, slot: int, lead: int) -> Assignment:
+        """Seats of its own on the nodes where the lead sits, to take turns there."""
+        state = self._context.state
+        shares = tuple(
+            (state.node_row[node], gpus)
+            for node, gpus in state.placement(lead).gpus_by_node.items()
+        )
+        placement = Placement(self.seats(slot, shares, 0))
+        party = state.party_of(lead)
+        return Assignment(placement.width, placement, state.plans[slot], party)
+
     def seats(self, slot: int, shares: tuple[Share, ...], first: int) -> tuple[Seat, ...]:
         """Seats for these shares, in pieces where the job may be resized, numbered from `first`."""
         state = self._context.state
@@ -106,6 +117,7 @@ class Dispatch:
     def _leave(self, slot: int, after: State) -> None:
         state = self._context.state
         state.after_stop[slot] = after
+        state.repace_company(slot, self._context.now, leaves=True)
         state.move(slot, State.STOPPING)
         state.seating.mark_releasing(slot)
 

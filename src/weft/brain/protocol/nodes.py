@@ -114,4 +114,6 @@ class Nodes:
             gpus = seating.gpus_staying(slot, row)
             if gpus:
                 over -= gpus
-                self._dispatch.stop(slot, after=State.QUEUED, why=why)
+                for member in reversed(seating.company.members(slot)):
+                    if state.state_of(member) in SITTING:
+                        self._dispatch.stop(member, after=State.QUEUED, why=why)

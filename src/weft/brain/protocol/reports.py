@@ -14,6 +14,7 @@ from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.resize import Resizes
 from weft.model.decision import Assignment
 from weft.model.host import PerGpu
+from weft.model.ids import PartyId
 from weft.model.placement import Placement
 from weft.model.state import State
 
@@ -148,11 +149,20 @@ class Reports:
         in_range = width.min_gpus <= placement.width <= width.max_gpus
         return bool(placement.seats) and known and in_range
 
+    def _lead_of(self, slot: int, event: JobReported, placement: Placement) -> int | None:
+        """Who holds the seats already on which this one takes turns."""
+        state = self._context.state
+        lead = state.lead_of_party(event.party or PartyId(f"{event.job}/{event.epoch}"))
+        if lead is None or state.placement(lead).gpus_by_node != placement.gpus_by_node:
+            return None
+        return lead
+
     def _adopt(self, slot: int, event: JobReported, placement: Placement) -> None:
         """It holds its seats whether we like it or not; where they are not there, it must go."""
         state = self._context.state
-        assignment = Assignment(placement.width, placement, state.plans[slot])
-        state.seating.seat(slot, assignment, pledged=False)
+        assignment = Assignment(placement.width, placement, state.plans[slot], event.party)
+        lead = self._lead_of(slot, event, placement)
+        state.seating.seat(slot, assignment, pledged=False, lead=lead)
         state.jobs.serial[slot] = event.serial
         state.jobs.next_seat[slot] = max(event.next_seat, max(placement.numbers) + 1)
         state.jobs.live[slot] = bool(event.live)

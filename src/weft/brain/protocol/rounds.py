@@ -67,6 +67,7 @@ class Rounds:
             self._feeding.feed(slot, level)
         held = state.use(held_only=True)
         grants = [self._admission.grant(granted, vacated, held) for granted in outcome.grants]
+        joins = [self._admission.join(joined) for joined in outcome.joins]
         if outcome.moves or (resizes and grants):
             self._admission.start_admitted()
         self._look_ahead(outcome)
@@ -76,6 +77,7 @@ class Rounds:
             preemptions(state, outcome),
             resizes=tuple(resizes),
             moves=tuple(moves),
+            joins=tuple(joining for joining in joins if joining is not None),
             fed=tuple(state.spec(slot).id for slot in outcome.feeds),
             reservation=kept_nodes(state, outcome),
         )

@@ -16,6 +16,7 @@ from weft.brain.round.session import Session
 from weft.brain.round.victims import NEVER, Victim, Victims
 from weft.model.kind import Kind
 from weft.model.snapshot import Bools, Ints
+from weft.model.state import State
 from weft.policy.place.packing import Offer
 from weft.policy.place.room import Room
 
@@ -34,12 +35,10 @@ class Eviction:
         self._session = session
         self._outcome = outcome
         self._hopeless: set[int] = set()
-        jobs, yielding = session.snapshot.jobs, session.recipe.yielding
-        may = jobs.preemptible[running]
+        yielding = session.recipe.yielding
+        may = session.preemptible(running)
         if yielding is not None and not session.divided and late is None:
-            ran = session.now - jobs.started[running]
-            saves, spared = jobs.saves_every_seconds[running], jobs.spared[running]
-            may = may & jobs.yields[running] & yielding.may_go(ran, saves, spared)
+            may = may & session.may_go(running, yielding)
         self._victims = Victims(session.state, running[may], positions[may], session.on_offer)
         self._rights = Rights(session, self._victims, late)
 
@@ -94,7 +93,9 @@ class Eviction:
         queue = session.queue(beneficiary)
         for victim in victims:
             reclaim = session.divided and victim.queue != queue
-            self._outcome.preempted[victim.slot] = (beneficiary, reclaim)
+            for member in reversed(session.state.seating.company.members(victim.slot)):
+                if session.snapshot.jobs.state[member] == State.RUNNING:
+                    self._outcome.preempted[member] = (beneficiary, reclaim)
         session.give(victims)
         self._victims.remove(victims)
         spare = sum(victim.width for victim in victims) > width

@@ -30,6 +30,7 @@ class Hosting:
         self._state = session.state
         self._leaving = {*outcome.preempted, *(moved.slot for moved in outcome.moves)}
         self._stretched: set[int] = set()
+        self._in_company = {slot for one in outcome.joins for slot in (one.slot, one.lead)}
 
     def settle(self) -> None:
         free = self._free_now()
@@ -93,6 +94,8 @@ class Hosting:
 
     def _can_be_fed(self, slot: int) -> bool:
         if slot in self._leaving or slot in self._stretched or slot in self._outcome.feeds:
+            return False
+        if slot in self._in_company or self._state.seating.company.shares(slot):
             return False
         status = self._state.state_of(slot)
         if status is State.RUNNING:

@@ -10,6 +10,7 @@ from weft.model.decision import Preemption
 from weft.model.host import PerGpu
 from weft.model.ids import JobId, NodeId
 from weft.model.snapshot import Ints
+from weft.perf.interleaving.group import GroupForecast
 from weft.policy.order.ranking import Ranking
 from weft.policy.place.room import Share
 
@@ -25,6 +26,16 @@ class Granted:
     slot: int
     width: int
     shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A job that is to take turns with others on seats that `lead` holds, and what is foretold."""
+
+    slot: int
+    lead: int
+    forecast: GroupForecast
+    cap: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,7 @@ class Outcome:
 
     grants: list[Granted] = field(default_factory=list)
     moves: list[Granted] = field(default_factory=list)
+    joins: list[Joined] = field(default_factory=list)
     stretched: list[Stretched] = field(default_factory=list)
     feeds: dict[int, PerGpu] = field(default_factory=dict)
     unsettled: set[int] = field(default_factory=set)
@@ -62,7 +74,7 @@ class Outcome:
     @property
     def is_empty(self) -> bool:
         """Whether nobody was ranked and nobody moves."""
-        return not len(self.candidates) and not (self.moves or self.feeds)
+        return not len(self.candidates) and not (self.moves or self.feeds or self.joins)
 
     def wake_by(self, at: float) -> None:
         """Ask for a round at that time at the latest."""

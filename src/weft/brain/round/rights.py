@@ -28,11 +28,8 @@ class Rights:
         self._nobody: Bools = np.zeros(len(session.state.quota.ids), bool)
         self._yields: dict[int, Bools] = {}
         self._lent: dict[tuple[int, int], Bools] = {}
-        yielding, jobs = session.recipe.yielding, session.snapshot.jobs
-        ran = session.now - jobs.started[victims.slots]
-        saves, spared = jobs.saves_every_seconds[victims.slots], jobs.spared[victims.slots]
-        self._ran_for_late: Bools = (yielding or Yielding()).may_go(ran, saves, spared)
-        self._ran_for_late &= jobs.yields[victims.slots]
+        yielding = session.recipe.yielding
+        self._ran_for_late: Bools = session.may_go(victims.slots, yielding or Yielding())
         self._ran_enough: Bools = self._ran_for_late & (yielding is not None)
 
     def against(self, queue: int, width: int, position: int) -> Bools:

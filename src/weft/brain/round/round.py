@@ -21,7 +21,8 @@ from weft.brain.round.reservation import reserve
 from weft.brain.round.reshuffle import reshuffle
 from weft.brain.round.resizing import Stretch
 from weft.brain.round.session import PATIENT_ROW, Session
-from weft.brain.round.victims import Victim
+from weft.brain.round.turns import take_turns
+from weft.brain.round.victims import Victim, by_party
 from weft.brain.state.brain_state import REASON_ROW, REASONS, BrainState
 from weft.model.kind import Kind
 from weft.model.reason import Cause, ReasonCode
@@ -68,7 +69,8 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
     if not state.queued and not _looks_beyond_the_queue(state, recipe):
         return Outcome()
     session = Session(state, now, recipe)
-    free_for_all = recipe.passing is Passing.ANYBODY and not (recipe.yielding or recipe.resizing)
+    changing = recipe.yielding or recipe.resizing or recipe.sharing
+    free_for_all = recipe.passing is Passing.ANYBODY and not changing
     only_fresh = free_for_all and not supply_grew and not session.divided
     return Round(session, only_fresh=only_fresh).run()
 
@@ -76,7 +78,7 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
 def _looks_beyond_the_queue(state: BrainState, recipe: Recipe) -> bool:
     """Whether a round may change something though nobody waits."""
     resizing = recipe.resizing
-    if recipe.rounds.after_starts or recipe.host is not None:
+    if recipe.rounds.after_starts or recipe.host is not None or state.seating.company:
         return True
     if resizing is None:
         return False
@@ -85,7 +87,8 @@ def _looks_beyond_the_queue(state: BrainState, recipe: Recipe) -> bool:
 
 def _only_moves(state: BrainState, recipe: Recipe) -> bool:
     """Whether running jobs can but be moved: then nobody's rank matters."""
-    return not (state.ranged or recipe.rounds.after_starts or recipe.host is not None)
+    beside = recipe.rounds.after_starts or recipe.host is not None or state.seating.company
+    return not (state.ranged or beside)
 
 
 class Round:
@@ -98,7 +101,7 @@ class Round:
         self._offers: dict[int, Offer] = {}
         self._positions: Sequence[int] = ()
         self._evicting: Eviction | None = None
-        self._running_at: Ints = np.zeros(0, np.int64)
+        self._running_at: tuple[Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._late: Bools | None = None
         self._strict = session.recipe.passing is Passing.NOBODY
         alone = len(session.state.quota.ids) == 1 and not session.divided
@@ -125,6 +128,8 @@ class Round:
         if self._stretch is not None:
             self._stretch.settle()
         self._consolidate()
+        if session.recipe.sharing is not None:
+            take_turns(session, outcome, session.recipe.sharing)
         if session.recipe.host is not None and session.state.fair is not None:
             Hosting(session, outcome, session.recipe.host).settle()
         return outcome
@@ -170,7 +175,7 @@ class Round:
         running: Ints = ordered[at]
         if shrinking and not (session.divided or session.overdue):
             at = at[~np.isin(running, sorted(shrinking))]
-        self._running_at, self._late = at, late
+        self._running_at, self._late = by_party(session.state, ordered, at), late
         return running
 
     def _candidates(self, waiting: Ints) -> Ints:
@@ -204,9 +209,8 @@ class Round:
     def _eviction(self) -> Eviction:
         """Made when first asked for: in most rounds nobody has to go."""
         if self._evicting is None:
-            at = self._running_at
-            running, late = self._outcome.ranked[at], self._late
-            self._evicting = Eviction(self._session, self._outcome, running, at, late)
+            running, at = self._running_at
+            self._evicting = Eviction(self._session, self._outcome, running, at, self._late)
         return self._evicting
 
     def _begin_to_stretch(self, ordered: Ints, late: Bools | None) -> set[int]:
@@ -214,6 +218,10 @@ class Round:
         resizing = self._session.recipe.resizing
         if resizing is None or not self._session.state.ranged:
             return set()
+        company = self._session.state.seating.company
+        if company:
+            alone = np.array([not company.shares(slot) for slot in ordered.tolist()], bool)
+            ordered, late = ordered[alone], None if late is None else late[alone]
         self._stretch = Stretch(self._session, self._outcome, resizing, ordered, late)
         return self._stretch.put_surplus_on_session()
 

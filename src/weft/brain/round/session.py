@@ -16,7 +16,7 @@ from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.policy.place.packing import Offer
 from weft.policy.place.room import Room
-from weft.policy.recipe import Recipe
+from weft.policy.recipe import Recipe, Yielding
 from weft.policy.supply import NO_SUPPLY, Supply
 from weft.policy.tenancy.quota import NO_LIMIT, QuotaLedger
 
@@ -125,6 +125,29 @@ class Session:
         self.free -= sum(gpus for _, gpus in shares)
         if self.restricted:
             self.ledger.take(victim.queue, victim.width)
+
+    def may_go(self, slots: Ints, yielding: Yielding) -> Bools:
+        """Which of these running jobs yield by now, each with all who take turns with it."""
+        jobs = self.snapshot.jobs
+
+        def may(some: Ints) -> Bools:
+            ran = self.now - jobs.started[some]
+            ripe = yielding.may_go(ran, jobs.saves_every_seconds[some], jobs.spared[some])
+            return ripe & jobs.yields[some]
+
+        return self._all_members(slots, may)
+
+    def preemptible(self, slots: Ints) -> Bools:
+        """Which of these may be stopped at all, each with all who take turns with it."""
+        jobs = self.snapshot.jobs
+        return self._all_members(slots, lambda some: jobs.preemptible[some])
+
+    def _all_members(self, slots: Ints, true: Callable[[Ints], Bools]) -> Bools:
+        found, company = true(slots), self.state.seating.company
+        for lead in company.leads():
+            others = np.array(company.companions(lead), np.int64)
+            found &= (slots != lead) | true(others).all()
+        return found
 
     def remaining_seconds(self, slot: int) -> float:
         """Seconds that a waiting job has left; NaN where nobody knows."""

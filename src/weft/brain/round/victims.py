@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.brain.state.brain_state import BrainState
 from weft.model.snapshot import Bools, Ints
+from weft.model.state import State
 
 NEVER = 1 << 40
 
@@ -26,6 +27,29 @@ class Victim:
     width: int
     queue: int
     seats: tuple[tuple[int, int, float, float], ...]
+
+
+def by_party(state: BrainState, ordered: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """Running jobs and their places in the ranking, best first; of a party its lead alone.
+
+    A party goes as a whole, so it has the place of its best member, and stays while one starts.
+    """
+    slots, company = ordered[at], state.seating.company
+    if not company:
+        return slots, at
+    places = dict(zip(slots.tolist(), at.tolist(), strict=True))
+    best = {
+        slot: min(places.get(member, NEVER) for member in company.members(slot))
+        for slot in places
+        if not company.is_companion(slot) and not _somebody_starts(state, slot)
+    }
+    leads = sorted(best, key=lambda slot: best[slot])
+    return np.array(leads, np.int64), np.array([best[slot] for slot in leads], np.int64)
+
+
+def _somebody_starts(state: BrainState, lead: int) -> bool:
+    others = state.seating.company.companions(lead)
+    return any(state.state_of(slot) not in (State.RUNNING, State.STOPPING) for slot in others)
 
 
 class Victims:
@@ -134,6 +158,12 @@ def seated(
         for seat in own
         if usable[nodes[seat.node]]
     )
+    for companion in state.seating.company.companions(slot):
+        seats += tuple(
+            (nodes[seat.node], 0, seat.cpus, seat.memory_gib)
+            for seat in state.placement(companion).seats
+            if usable[nodes[seat.node]]
+        )
     width = sum(seat.gpus for seat in own)
     return Victim(slot, position, width, int(state.jobs.queue[slot]), seats)
 

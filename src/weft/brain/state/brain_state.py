@@ -18,11 +18,12 @@ from weft.brain.state.measured_cost import MeasuredCost
 from weft.brain.state.menubook import MenuBook, is_learnt
 from weft.brain.state.nodes import NodeTable
 from weft.brain.state.seating import Seating
+from weft.brain.state.turns import ALONE, Turn, Turns
 from weft.brain.state.vacancy import Vacancy
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
 from weft.model.host import HostCurve, PerGpu
-from weft.model.ids import GpuType, JobId, NodeId, QueueId
+from weft.model.ids import GpuType, JobId, NodeId, PartyId, QueueId
 from weft.model.kind import Kind, kind_of
 from weft.model.placement import Placement
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -85,6 +86,7 @@ class BrainState:
         self.host_learnt: dict[int, HostCurve] = {}
         self._tenants: dict[str, int] = {}
         self.finished = Finished()
+        self.turns = Turns()
         self.counts_host = False
         self.set_tree(tree)
         self._types: tuple[GpuType, ...] = ()
@@ -195,7 +197,7 @@ class BrainState:
         twin.job_table, twin.node_table = self.job_table.copied(), self.node_table.copied()
         twin.seating = self.seating.copied(twin.job_table, twin.node_table)
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
-        twin.menus = self.menus.copied()
+        twin.menus, twin.turns = self.menus.copied(), self.turns.copied()
         twin.booked, twin.finished = self.booked.copy(), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
@@ -296,12 +298,36 @@ class BrainState:
         self.settle(slot, at)
         self.set_pace(slot)
         self.jobs.started[slot] = self.jobs.resized[slot] = at
+        self.repace_company(slot, at)
 
-    def set_pace(self, slot: int) -> None:
-        """Service and work go on as the seats that it holds allow."""
-        self.jobs.gpu_rate[slot] = self.jobs.width[slot]
-        self.jobs.share_rate[slot] = self._share_rate(slot)
-        self.jobs.speed[slot] = self.speed_on(slot, self.placement(slot))
+    def set_pace(self, slot: int, *, without: int = -1) -> None:
+        """Service and work go on as its seats allow, and those who take turns with it."""
+        turn = self.turn(slot, without=without)
+        self.jobs.gpu_rate[slot] = self.jobs.width[slot] * turn.share
+        self.jobs.share_rate[slot] = self._share_rate(slot) * turn.share
+        self.jobs.speed[slot] = self.speed_on(slot, self.placement(slot)) / turn.slowdown
+
+    def turn(self, slot: int, *, without: int = -1) -> Turn:
+        """What those who take turns with it leave it, but for one that goes."""
+        company = self.seating.company
+        if not company.shares(slot):
+            return ALONE
+        there = [
+            other
+            for other in company.members(slot)
+            if other == slot or (other != without and self.state_of(other) is State.RUNNING)
+        ]
+        return self.turns.of([self.spec(other).stages for other in there], there.index(slot))
+
+    def repace_company(self, slot: int, at: float, *, leaves: bool = False) -> None:
+        """It begins or ends to take turns with others: they go on at another pace."""
+        company = self.seating.company
+        if not company.shares(slot):
+            return
+        for other in company.members(slot):
+            if other != slot and self.state_of(other) is State.RUNNING:
+                self.settle(other, at)
+                self.set_pace(other, without=slot if leaves else -1)
 
     def set_idle(self, slot: int, at: float, work_kept: float | None) -> None:
         """It runs no more; what is not kept is lost."""
@@ -310,6 +336,7 @@ class BrainState:
         self.jobs.speed[slot] = 0.0
         if work_kept is not None:
             self.jobs.work_done[slot] = work_kept
+        self.repace_company(slot, at, leaves=True)
 
     def spare_later(self, slot: int, at: float) -> None:
         """It is stopped for others: if nothing was saved in this run, it is to be spared next."""
@@ -361,8 +388,34 @@ class BrainState:
 
     # --- seats --------------------------------------------------------------------------------
 
+    def party_of(self, slot: int) -> PartyId:
+        """The name of those who take turns with it, by the first of them; of one alone, its own.
+
+        One that is to start will have its name by the next epoch.
+        """
+        assignment = self.seating.assignments[slot]
+        if assignment is not None and assignment.party:
+            return assignment.party
+        epoch = int(self.jobs.epoch[slot]) + (not self.state_of(slot).holds_seats)
+        return PartyId(f"{self.spec(slot).id}/{epoch}")
+
+    def lead_of_party(self, party: PartyId) -> int | None:
+        """Who holds the GPUs of the party of that name, if anybody sits there."""
+        for slot in self.seating.of_party.get(party, ()):
+            return self.seating.company.lead(slot)
+        founder = self.slot_of.get(JobId(party.rpartition("/")[0]))
+        if founder is None or not self.seating.seat_rows[founder]:
+            return None
+        return self.seating.company.lead(founder) if self.party_of(founder) == party else None
+
     def nodes_are_free(self, slot: int) -> bool:
-        """Whether a pledged job's nodes could hold it now beside all that is held."""
+        """Whether a pledged job's nodes could hold it now beside all that is held.
+
+        Who is to take turns comes once the lead is there.
+        """
+        lead = self.seating.company.lead(slot)
+        if lead != slot and not self.state_of(lead).holds_seats:
+            return False
         by_node: dict[int, list[int]] = {}
         for row in self.seating.seat_rows[slot]:
             by_node.setdefault(int(self.seats.node[row]), []).append(row)

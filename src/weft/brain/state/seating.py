@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from weft.brain.state.company import Company
 from weft.brain.state.job_table import JobTable
 from weft.brain.state.nodes import NodeTable
 from weft.model.decision import Assignment
 from weft.model.host import PerGpu
+from weft.model.ids import PartyId
 from weft.model.party import PartyRow
 from weft.model.placement import Placement, Seat
 from weft.model.snapshot import SeatColumns
@@ -43,14 +45,16 @@ class Meal:
 
 
 class Seating:
-    """Rows of seats, by party (`model.party`: one job today) and by node.
+    """Rows of seats, by job and by node. Of a party of several (`model.party`) only the lead's
+    rows have GPUs; `company` says who that is.
 
     `admitted` are the parties with pledged seats, and whether a node of theirs is known to be taken
     until something is given back there; `resizes` and `feeding` are what the world has not
     answered, `held_on` the GPUs of each held row by node, `pledged_on` the parties with a pledge
-    there. A node is `shrunk` while more is held on it than it has, `touched` when what is given
-    away on it has changed since the last round, and `stale` when that has changed since what is
-    free there was last summed (`vacancy`).
+    there, `of_party` the jobs that were told to take turns, by the name of their party. A node is
+    `shrunk` while more is held on it than it has, `touched` when what is given away on it has
+    changed since the last round, and `stale` when that has changed since what is free there was
+    last summed (`vacancy`).
     """
 
     def __init__(self, jobs: JobTable, nodes: NodeTable) -> None:
@@ -68,6 +72,8 @@ class Seating:
         self.shrunk: set[int] = set()
         self.touched: set[int] = set()
         self.stale: set[int] = set()
+        self.company = Company()
+        self.of_party: dict[PartyId, dict[int, None]] = {}
         self._free_rows: list[int] = []
 
     def add_node(self, node: int) -> None:
@@ -91,8 +97,22 @@ class Seating:
         self.admitted.pop(party, None)
         self.assignments[party] = None
 
-    def seat(self, party: PartyRow, assignment: Assignment, *, pledged: bool) -> None:
-        """Give the job its seats, pledged or held at once; their rows are in the same order."""
+    def seat(
+        self,
+        party: PartyRow,
+        assignment: Assignment,
+        *,
+        pledged: bool,
+        lead: PartyRow | None = None,
+    ) -> None:
+        """Give the job its seats, pledged or held at once; their rows are in the same order.
+
+        With a `lead` it takes turns on GPUs that the lead holds.
+        """
+        if lead is not None:
+            self.company.join(party, lead)
+        if assignment.party:
+            self.of_party.setdefault(assignment.party, {})[party] = None
         self.assignments[party] = assignment
         self._jobs.columns.width[party] = assignment.width
         for seat in assignment.placement.seats:
@@ -138,13 +158,18 @@ class Seating:
             if numbers is None or seat.number in numbers:
                 self.seats.releasing[row] = True
                 self.stale.add(int(self.seats.node[row]))
+        if numbers is None:
+            self._pass_on(party, to_whoever_stays=True)
 
     def unmark_releasing(self, party: PartyRow) -> None:
         self.seats.releasing[self.seat_rows[party]] = False
         self.stale.update(self.nodes_of(party))
 
     def release(self, party: PartyRow) -> list[int]:
-        """Give the job's seats back; the nodes they were on."""
+        """Give the job's seats back; the nodes they were on. GPUs that others use pass to them."""
+        self._pass_on(party)
+        self.company.leave(party)
+        self._forget_name(party)
         nodes = [self._free_row(party, row) for row in self.seat_rows[party]]
         self.seat_rows[party].clear()
         self.resizes.pop(party, None)
@@ -229,10 +254,46 @@ class Seating:
         twin.admitted, twin.resizes = dict(self.admitted), dict(self.resizes)
         twin.feeding = dict(self.feeding)
         twin.shrunk, twin.touched = set(self.shrunk), set(self.touched)
-        twin.stale = set(self.stale)
+        twin.stale, twin.company = set(self.stale), self.company.copied()
+        twin.of_party = {party: dict(named) for party, named in self.of_party.items()}
         return twin
 
     # --- helpers ------------------------------------------------------------------------------
+
+    def _pass_on(self, lead: PartyRow, *, to_whoever_stays: bool = False) -> None:
+        """The GPUs of one that goes are those of a companion from now on: one that stays, if any.
+
+        With `to_whoever_stays` they are kept where nobody does.
+        """
+        ranked = sorted(self.company.companions(lead), key=self._goes)
+        if not ranked or (to_whoever_stays and self._goes(ranked[0])):
+            return
+        self._put_gpus(lead, held=False)
+        self._put_gpus(ranked[0], held=True)
+        self.company.follow(lead, ranked[0])
+
+    def _forget_name(self, party: PartyRow) -> None:
+        assignment = self.assignments[party]
+        if assignment is not None and assignment.party:
+            named = self.of_party[assignment.party]
+            del named[party]
+            if not named:
+                del self.of_party[assignment.party]
+
+    def _goes(self, party: PartyRow) -> int:
+        """0 for who sits and stays, 1 for who has not begun, 2 for who is leaving."""
+        rows, seats = self.seat_rows[party], self.seats
+        return 2 if seats.releasing[rows].any() else int(seats.pledged[rows].any())
+
+    def _put_gpus(self, party: PartyRow, *, held: bool) -> None:
+        """Its rows count the GPUs of its seats, or none."""
+        for seat, row in zip(self._seats_of(party), self.seat_rows[party], strict=True):
+            gpus = self.seats.gpus[row] = seat.gpus if held else 0
+            node = int(self.seats.node[row])
+            if row in self.held_on[node]:
+                self.held_on[node][row] = gpus
+            self.touched.add(node)
+            self.stale.add(node)
 
     def _seats_of(self, party: PartyRow) -> tuple[Seat, ...]:
         assignment = self.assignments[party]
@@ -249,7 +310,8 @@ class Seating:
         row, node, seats = self._take_row(), self._nodes.row[seat.node], self.seats
         seats.slot[row] = party
         seats.node[row] = node
-        seats.gpus[row] = seat.gpus
+        gpus = 0 if self.company.is_companion(party) else seat.gpus
+        seats.gpus[row] = gpus
         seats.cpus[row] = seat.cpus
         seats.memory_gib[row] = seat.memory_gib
         seats.fed_cpus[row] = seat.gpus * self._jobs.columns.fed_cores[party]
@@ -262,7 +324,7 @@ class Seating:
         if pledged:
             self.pledged_on[node][party] = None
         else:
-            self.held_on[node][row] = seat.gpus
+            self.held_on[node][row] = gpus
 
     def _free_row(self, party: PartyRow, row: int) -> int:
         """Nobody has this seat any more; its node."""

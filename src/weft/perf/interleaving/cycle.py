@@ -15,7 +15,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from weft.perf.interleaving.profile import RESOURCES
+from weft.model.stages import RESOURCES
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

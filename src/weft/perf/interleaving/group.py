@@ -14,8 +14,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from weft.model.stages import RESOURCES, StageProfile
 from weft.perf.interleaving.cycle import best_cycles, offsets_of
-from weft.perf.interleaving.profile import RESOURCES, StageProfile
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

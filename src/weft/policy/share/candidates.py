@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from weft.model.snapshot import Bools, Floats, Ints
+from weft.model.stages import StageProfile
 from weft.perf.interleaving.group import columns_of
-from weft.perf.interleaving.profile import StageProfile
 
 DEFAULT_CAP = 6.0
 """Nobody is slowed more than this, unless a queue says otherwise.

@@ -1,0 +1,220 @@
+"""Turns: who could not be seated joins somebody who is, where together they do more.
+
+It comes last in a round: seats of one's own, by a resize of others or by their end, are better than
+company. And it is undone first: a companion gets GPUs of its own as soon as there are some.
+
+Members of a party have one width, one node, one queue and one priority. So a party is charged to
+its queue like a job, and nobody is slowed by one who matters less.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.brain.round.outcome import Granted, Joined, Outcome
+from weft.brain.round.session import Session
+from weft.brain.round.worth import LEAST_RESTART_SECONDS
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.turns import signature
+from weft.model.snapshot import Bools, Ints
+from weft.model.state import State
+from weft.policy.place.room import ROUNDING, host_cpus, host_memory_gib
+from weft.policy.share.joining import Guest, Parties
+from weft.policy.share.sharing import Sharing
+
+SITTING = (State.STARTING, State.RUNNING)
+Peers = tuple[int, int, int]
+"""GPUs, priority and queue: who has these in common may take turns."""
+
+
+def take_turns(session: Session, outcome: Outcome, sharing: Sharing) -> None:
+    """Add to the outcome who joins whom, and who gets GPUs of its own."""
+    _Turns(session, outcome, sharing).settle()
+
+
+class _Turns:
+    def __init__(self, session: Session, outcome: Outcome, sharing: Sharing) -> None:
+        self._session, self._outcome, self._sharing = session, outcome, sharing
+        self._state: BrainState = session.state
+        self._company = session.state.seating.company
+        self._busy = {
+            *outcome.preempted,
+            *(moved.slot for moved in outcome.moves),
+            *(changed.slot for changed in outcome.stretched),
+        }
+
+    def settle(self) -> None:
+        self._part()
+        waiting = self._waiting()
+        if not waiting:
+            return
+        hosts: dict[Peers, list[int]] = defaultdict(list)
+        for lead in self._leads():
+            hosts[self._peers(lead, int(self._state.jobs.width[lead]))].append(lead)
+        for peers, slots in waiting.items():
+            if hosts[peers]:
+                self._join(slots, hosts[peers])
+        if self._outcome.grants:
+            self._outcome.wake_by(self._session.now + self._session.recipe.rounds.spacing_seconds)
+        self._forget_reasons()
+
+    # --- those who wait -----------------------------------------------------------------------
+
+    def _waiting(self) -> dict[Peers, list[int]]:
+        """By what they need to have in common with others, first in rank first."""
+        found: dict[Peers, list[int]] = defaultdict(list)
+        asked = 0
+        for slot in self._outcome.waiting.tolist():
+            if asked == self._sharing.most_asked:
+                break
+            if self._may_join(slot):
+                asked += 1
+                width = int(self._session.snapshot.jobs.asked_gpus[slot])
+                found[self._peers(slot, width)].append(slot)
+        return found
+
+    def _may_join(self, slot: int) -> bool:
+        """Whether it gives way whenever it is told to; who has waited too long is to have its
+        own."""
+        jobs = self._session.snapshot.jobs
+        firm = not (jobs.yields[slot] and jobs.preemptible[slot])
+        return self._may_share(slot) and not firm and slot not in self._session.overdue
+
+    def _may_share(self, slot: int) -> bool:
+        spec = self._state.spec(slot)
+        return spec.shareable and spec.stages is not None and spec.width.asked_gpus > 0
+
+    def _peers(self, slot: int, gpus: int) -> Peers:
+        jobs = self._session.snapshot.jobs
+        return gpus, int(jobs.priority[slot]), int(jobs.queue[slot])
+
+    # --- those who sit ------------------------------------------------------------------------
+
+    def _leads(self) -> Iterator[int]:
+        """Who may be joined: it sits on one node that can be used, as it asked, and stays so."""
+        jobs, state = self._session.snapshot.jobs, self._state
+        sitting = np.flatnonzero(jobs.active & np.isin(jobs.state, SITTING))
+        for slot in sitting[np.argsort(jobs.seq[sitting])].tolist():
+            if self._company.is_companion(slot) or not self._may_share(slot):
+                continue
+            as_asked = jobs.width[slot] == jobs.asked_gpus[slot]
+            fed = jobs.fed_cores[slot] or jobs.fed_gib[slot] or slot in state.seating.feeding
+            members = self._company.members(slot)
+            if not as_asked or fed or len(members) >= self._sharing.most_members:
+                continue
+            nodes = state.placement(slot).nodes
+            usable = len(nodes) == 1 and self._session.fabric.usable[state.node_row[nodes[0]]]
+            stays = all(jobs.state[member] in SITTING for member in members)
+            if usable and stays and self._busy.isdisjoint(members):
+                yield slot
+
+    def _join(self, slots: list[int], leads: list[int]) -> None:
+        """Each of these, in its turn, joins the best of these parties."""
+        state = self._state
+        nodes = np.array([state.node_row[state.placement(lead).nodes[0]] for lead in leads])
+        parties = Parties(
+            [[self._guest(member) for member in self._company.members(lead)] for lead in leads],
+            [self._gpu_memory_gib(node) for node in nodes.tolist()],
+            self._sharing.limits,
+        )
+        for slot in slots:
+            guest, possible = self._guest(slot), self._possible(slot, nodes)
+            row = parties.best(guest, possible)
+            while row is not None and self._rests(slot, leads[row]):
+                possible[row] = False
+                row = parties.best(guest, possible)
+            if row is not None:
+                forecast = parties.forecast(row, guest)
+                self._outcome.joins.append(Joined(slot, leads[row], forecast, self._sharing.cap))
+                parties.join(row, guest)
+                self._take_host(slot, int(nodes[row]))
+
+    def _guest(self, slot: int) -> Guest:
+        claim = self._state.spec(slot).stages
+        assert claim is not None
+        return Guest(claim.profile, self._sharing.cap)
+
+    def _possible(self, slot: int, nodes: Ints) -> Bools:
+        """On which of these nodes the job could sit, with its cores and its memory."""
+        session, kind = self._session, self._session.kind(slot)
+        suits = np.zeros(len(nodes), bool)
+        for tier in session.fabric.site(kind).tiers:
+            suits |= tier.capacity[nodes] > 0
+        gpus = int(session.snapshot.jobs.asked_gpus[slot])
+        cpus = session.room.cpus[nodes] + ROUNDING >= host_cpus(kind, gpus)
+        memory = session.room.memory_gib[nodes] + ROUNDING >= host_memory_gib(kind, gpus)
+        found: Bools = suits & cpus & memory
+        return found
+
+    def _take_host(self, slot: int, node: int) -> None:
+        session, kind = self._session, self._session.kind(slot)
+        gpus = int(session.snapshot.jobs.asked_gpus[slot])
+        session.room.cpus[node] -= host_cpus(kind, gpus)
+        session.room.memory_gib[node] -= host_memory_gib(kind, gpus)
+
+    def _rests(self, slot: int, lead: int) -> bool:
+        """Whether such a party has done harm a while ago."""
+        state, joined = self._state, [one.slot for one in self._outcome.joins if one.lead == lead]
+        members = [*self._company.members(lead), *joined, slot]
+        kind = signature([state.spec(member).stages for member in members])
+        return state.turns.experience.rests(kind, self._session.now)
+
+    def _gpu_memory_gib(self, node: int) -> float:
+        """What each GPU there has; without a bound where nobody counts it."""
+        memory_gib = self._state.node_table.specs[node].gpu.memory_gib
+        return np.inf if memory_gib is None else memory_gib
+
+    def _forget_reasons(self) -> None:
+        """Who joins waits no more."""
+        outcome = self._outcome
+        joined = [one.slot for one in outcome.joins]
+        if joined:
+            stays = ~np.isin(outcome.waiting, joined)
+            outcome.waiting, outcome.reasons = outcome.waiting[stays], outcome.reasons[stays]
+
+    # --- parting ------------------------------------------------------------------------------
+
+    def _part(self) -> None:
+        """Companions get GPUs of their own where some are left, those who lose most first."""
+        session, state = self._session, self._state
+        if not self._company or not session.free:
+            return
+        slowed = sorted(
+            (-state.turn(slot).slowdown, int(state.jobs.seq[slot]), slot)
+            for lead in self._company.leads()
+            for slot in self._company.companions(lead)
+            if state.state_of(slot) is State.RUNNING and slot not in self._busy
+        )
+        for negated, _, slot in slowed:
+            if self._is_worth_it(slot, -negated):
+                self._seat_alone(slot)
+
+    def _seat_alone(self, slot: int) -> None:
+        session, width = self._session, int(self._state.jobs.width[slot])
+        kind = session.kind(slot)
+        offer = session.offer(slot, kind, width)
+        if offer is None or not self._lawful(slot, width):
+            return
+        granted = Granted(slot, width, offer.shares)
+        session.take(granted, kind)
+        self._outcome.moves.append(granted)
+        self._busy.update(self._company.members(slot))
+
+    def _lawful(self, slot: int, width: int) -> bool:
+        """Whether its queue may hold so much more than the party has."""
+        session = self._session
+        return not session.restricted or session.growth_room(slot) >= width
+
+    def _is_worth_it(self, slot: int, slowdown: float) -> bool:
+        """Whether what is left takes so much longer in company that a restart pays.
+
+        Whose length nobody knows is taken to have as much before it as behind it.
+        """
+        jobs, now = self._session.snapshot.jobs, self._session.now
+        ran = now - float(jobs.started[slot])
+        unsaved = float(jobs.saves_every_seconds[slot]) / 2.0
+        price = max(self._session.snapshot.restart_seconds, LEAST_RESTART_SECONDS)
+        left = self._session.remaining_seconds(slot)
+        left = ran / slowdown if np.isnan(left) else left
+        return left * (slowdown - 1.0) >= self._sharing.worth * (price + min(unsaved, ran))

@@ -1,0 +1,65 @@
+"""What taking turns does to each member of a party: how much slower it is, and its share.
+
+Believed, from the stages that jobs claim and from what such parties were measured to do. Members
+that start or stop do not take part in the cycle; the others go on without them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.model.claim import StageClaim
+from weft.model.stages import StageProfile
+from weft.perf.interleaving.experience import Experience, Signature
+from weft.perf.interleaving.group import GroupForecast, foretold
+
+BUSY = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
+"""Of a job of which nobody knows better: it leaves no gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One member's part: times slower than alone, and what it uses of the cycle."""
+
+    slowdown: float = 1.0
+    share: float = 1.0
+
+
+ALONE = Turn()
+
+
+class Turns:
+    """Forecasts by the members' profiles, corrected by experience."""
+
+    def __init__(self, experience: Experience | None = None) -> None:
+        self.experience = experience or Experience()
+        self._known: dict[tuple[StageProfile, ...], GroupForecast] = {}
+
+    def forecast(self, claims: Sequence[StageClaim | None]) -> GroupForecast:
+        """By stages alone; members in the order in which they are given."""
+        profiles = tuple(BUSY if claim is None else claim.profile for claim in claims)
+        found = self._known.get(profiles)
+        if found is None:
+            found = self._known[profiles] = foretold(profiles)
+        return found
+
+    def of(self, claims: Sequence[StageClaim | None], member: int) -> Turn:
+        """Of one of several who take turns."""
+        if len(claims) == 1:
+            return ALONE
+        forecast = self.forecast(claims)
+        factor = self.experience.factor(signature(claims))
+        own = forecast.slowdowns[member]
+        return Turn(max(own * factor, 1.0), 1.0 / own / forecast.aggregate)
+
+    def copied(self) -> "Turns":
+        return Turns(self.experience.copied())
+
+
+def signature(claims: Sequence[StageClaim | None]) -> Signature:
+    """Parties of the same profiles are one experience."""
+    profiles = (BUSY if claim is None else claim.profile for claim in claims)
+    return tuple(sorted(" ".join(f"{part:.6g}" for part in _numbers(one)) for one in profiles))
+
+
+def _numbers(profile: StageProfile) -> tuple[float, ...]:
+    return (profile.iteration_seconds, *profile.stages_seconds)

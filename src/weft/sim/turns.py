@@ -1,0 +1,50 @@
+"""How fast those are who take turns on the same GPUs, as their truths have it.
+
+Who starts, stops or is broken takes no turn. The cycle is that of the stages which jobs really
+have; what was claimed of them, and what the brain makes of it, is no matter here.
+"""
+
+from collections.abc import Mapping
+
+from weft.brain.event import Phase
+from weft.model.ids import JobId
+from weft.model.stages import StageProfile
+from weft.perf.interleaving.group import CycleModel, foretold
+from weft.sim.ground import Ground
+from weft.sim.run import Run
+
+BUSY = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
+
+
+class Turns:
+    """Speeds of runs, in the company that they are in."""
+
+    def __init__(self, ground: Ground, runs: Mapping[JobId, Run], cycles: CycleModel) -> None:
+        self._ground = ground
+        self._runs = runs
+        self._cycles = cycles
+        self._known: dict[tuple[StageProfile, ...], tuple[float, ...]] = {}
+
+    def speed(self, run: Run) -> float:
+        """Work per second where it sits, beside whoever takes turns with it."""
+        alone = self._ground.speed(run)
+        others = self.others(run)
+        return alone / self._slowdown(run, others) if others else alone
+
+    def others(self, run: Run) -> list[Run]:
+        """Those who train there now too."""
+        there = (self._runs.get(job) for job in self._ground.party(run))
+        return [
+            other for other in there if other is not None and other is not run and _trains(other)
+        ]
+
+    def _slowdown(self, run: Run, others: list[Run]) -> float:
+        profiles = tuple(one.job.truth.stages or BUSY for one in (run, *others))
+        found = self._known.get(profiles)
+        if found is None:
+            found = self._known[profiles] = foretold(profiles, self._cycles).slowdowns
+        return found[0]
+
+
+def _trains(run: Run) -> bool:
+    return run.phase is Phase.RUNNING and not run.broken

@@ -1,0 +1,193 @@
+"""Jobs that take turns on the same GPUs: who joins whom, who holds the GPUs, and when they part."""
+
+from dataclasses import replace
+
+import pytest
+
+from weft.brain.brain import Brain
+from weft.brain.event import JobSubmitted, NodeAdded
+from weft.model.cluster import Cluster, Gpu
+from weft.model.ids import JobId, QueueId
+from weft.model.job import Job
+from weft.model.queue import Queue, QueueTree
+from weft.model.request import INDIFFERENT, Width
+from weft.model.stages import StageProfile
+from weft.model.state import State
+from weft.model.truth import Work
+from weft.policy.recipe import Recipe
+from weft.policy.recipes import RECIPES
+from weft.policy.share.sharing import Sharing
+from weft.sim.costs import COSTS
+from weft.sim.record import Record
+from weft.sim.world import Checks, World
+
+GIB = 2**30
+LOADS = StageProfile(iteration_seconds=1.0, storage_seconds=0.8, gpu_seconds=0.2)
+COMPUTES = StageProfile(iteration_seconds=1.0, storage_seconds=0.1, gpu_seconds=0.8)
+SECONDS = 1000.0
+
+
+def job(name: str, stages: StageProfile | None, *, at: float = 0.0, **more: object) -> Job:
+    given = {"gpus": 1, "work": SECONDS, "shareable": True, "priority": 0} | more
+    return Job.told(
+        id=JobId(name),
+        width=Width.fixed(int(str(given["gpus"]))),
+        work=Work(float(str(given["work"]))),
+        submit_seconds=at,
+        stages=stages,
+        shareable=bool(given["shareable"]),
+        priority=int(str(given["priority"])),
+        queue=QueueId(str(given.get("queue", "default"))),
+        saves_on_demand=True,
+        locality=INDIFFERENT,
+    )
+
+
+def recipe(name: str = "fifo", **sharing: float) -> Recipe:
+    return replace(RECIPES[name](), sharing=Sharing(**sharing))  # type: ignore[arg-type]
+
+
+def world(jobs: list[Job], *, by: Recipe | None = None, cluster: Cluster | None = None) -> World:
+    brain = Brain(by or recipe())
+    where = cluster or Cluster.uniform(1, 1)
+    return World(where, jobs, brain, costs=COSTS["tacc"], checks=Checks.FULL)
+
+
+def jct_seconds(record: Record) -> dict[str, float]:
+    return {name: line.jct_seconds or 0.0 for name, line in record.jobs.items()}
+
+
+def test_jobs_that_fill_each_others_gaps_end_nearly_as_if_alone() -> None:
+    ended = jct_seconds(world([job("a", LOADS), job("b", COMPUTES)]).run())
+    assert max(ended.values()) < 1.1 * SECONDS
+
+
+@pytest.mark.parametrize("name", sorted(set(RECIPES) - {n for n in RECIPES if "muri" in n}))
+def test_no_recipe_is_worse_for_it(name: str) -> None:
+    """Four jobs on one GPU, two of each kind."""
+    jobs = [job("a", LOADS), job("b", COMPUTES), job("c", LOADS, at=10), job("d", COMPUTES, at=20)]
+    apart = jct_seconds(world(jobs, by=RECIPES[name]()).run())
+    together = jct_seconds(world(jobs, by=recipe(name)).run())
+    assert sum(together.values()) < 0.8 * sum(apart.values())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        job("b", COMPUTES, shareable=False),
+        job("b", None),
+        job("b", COMPUTES, priority=1),
+        job("b", COMPUTES, gpus=2),
+        job("b", replace(LOADS, storage_seconds=1.2, iteration_seconds=1.2)),
+    ],
+    ids=["would rather not", "nobody knows", "matters more", "another width", "no gap"],
+)
+def test_nobody_joins_who_should_not(other: Job) -> None:
+    where = Cluster.uniform(1, 2)
+    full = replace(LOADS, storage_seconds=1.0, gpu_seconds=0.0)
+    held = [job("x", None, shareable=False), job("a", full), other]
+    there = world(held, cluster=where)
+    for _ in range(200):
+        there.step()
+        assert not there.brain.state.seating.company
+        if not there.pending:
+            break
+
+
+def test_memory_that_would_not_do_or_that_nobody_knows_keeps_them_apart() -> None:
+    small = Cluster(
+        tuple(replace(n, gpu=Gpu(memory_gib=16.0)) for n in Cluster.uniform(1, 1).nodes)
+    )
+    for bytes_, joined in ((4 * GIB, True), (9 * GIB, False), (None, False)):
+        jobs = [
+            job(name, replace(stages, gpu_memory_bytes=bytes_))
+            for name, stages in (("a", LOADS), ("b", COMPUTES))
+        ]
+        ended = jct_seconds(world(jobs, cluster=small).run())
+        assert (max(ended.values()) < 1.1 * SECONDS) == joined
+
+
+def test_the_gpus_pass_to_a_companion_when_the_lead_ends() -> None:
+    there = world([job("a", LOADS, work=300.0), job("b", COMPUTES)])
+    while (there.pending and "a" in there.brain.state.slot_of) or not there.brain.state.closed:
+        there.step()
+    state = there.brain.state
+    left = state.slot_of[JobId("b")]
+    assert not state.seating.company
+    assert state.seats.gpus[state.seating.seat_rows[left]].tolist() == [1]
+    ended = jct_seconds(there.run())
+    assert ended["b"] < 1.1 * SECONDS
+
+
+def test_a_party_yields_as_a_whole() -> None:
+    """To one of higher priority, and both come back."""
+    there = world(
+        [
+            job("a", LOADS, work=5000.0),
+            job("b", COMPUTES, work=5000.0),
+            job("vip", None, at=2000.0, priority=5, work=100.0),
+        ],
+        by=recipe("las"),
+    )
+    ended = jct_seconds(there.run())
+    assert ended["vip"] < 200.0
+    assert all(seconds < 1.1 * 5000.0 for seconds in ended.values())
+
+
+def test_a_companion_gets_gpus_of_its_own_when_there_are_some() -> None:
+    """The two that compute alike slow each other; one that holds the other GPU ends."""
+    half = replace(LOADS, storage_seconds=0.7, gpu_seconds=0.3)
+    jobs = [
+        job("blocker", None, shareable=False, work=200.0),
+        job("a", half, at=1.0, work=5000.0),
+        job("b", half, at=2.0, work=5000.0),
+    ]
+    there = world(jobs, cluster=Cluster.uniform(1, 2))
+    met = False
+    while there.pending and there.now < 1000.0:
+        there.step()
+        met |= bool(there.brain.state.seating.company)
+    assert met
+    assert not there.brain.state.seating.company
+    assert jct_seconds(there.run())["b"] < 5300.0
+
+
+def test_a_party_is_charged_to_its_queue_like_one_job() -> None:
+    """A queue of one GPU runs two jobs that take turns on it; service is by the share of each."""
+    jobs = [job("a", LOADS, queue="q"), job("b", COMPUTES, queue="q")]
+    brain = Brain(recipe(), tree=QueueTree((Queue(id=QueueId("q"), limit_gpus=1),)))
+    there = World(Cluster.uniform(1, 2), jobs, brain, checks=Checks.FULL)
+    while there.now < 500.0:
+        there.step()
+    state = there.brain.state
+    slots = [state.slot_of[JobId(name)] for name in "ab"]
+    assert [state.state_of(slot) for slot in slots] == [State.RUNNING, State.RUNNING]
+    assert state.own_use() == [1]
+    assert sum(float(state.jobs.gpu_rate[slot]) for slot in slots) == pytest.approx(1.0)
+
+
+def test_a_new_brain_finds_who_takes_turns_with_whom() -> None:
+    """Whatever of them it hears of first."""
+    there = world([job("a", LOADS), job("b", COMPUTES), job("c", LOADS, at=5.0)])
+    while there.now < 500.0:
+        there.step()
+    for order in (1, -1):
+        brain = Brain(recipe())
+        events = [NodeAdded(500.0, node) for node in Cluster.uniform(1, 1).nodes]
+        for event in events:
+            brain.handle(event)
+        for run in there.running()[::order]:
+            brain.handle(JobSubmitted(500.0, run.job.request))
+            said = brain.handle(run.adoptable(500.0))
+            assert not [one for one in said if type(one).__name__ in ("Stop", "Preempt")]
+        slot = brain.state.slot_of[JobId("a")]
+        assert len(brain.state.seating.company.members(slot)) == 2
+        assert sum(brain.state.own_use()) == 1
+
+
+def test_what_is_claimed_wrongly_changes_no_other_job() -> None:
+    """Both say that they leave gaps, and one leaves none: they are slow, and nothing breaks."""
+    liar = job("b", COMPUTES)
+    liar = Job(liar.request, replace(liar.truth, stages=replace(LOADS, storage_seconds=1.0)))
+    ended = jct_seconds(world([job("a", LOADS), liar]).run())
+    assert max(ended.values()) < 2.2 * SECONDS
