@@ -15,8 +15,8 @@ from benchmarks.kube.kueue import read_outcome
 from benchmarks.kube.onlooker import JobStory, Seen
 from benchmarks.kube.upkeep import changes_of, refresh_gaps
 from benchmarks.row import aims_at
-from weft.kube.operator.queues import build_tree
-from weft.kube.operator.sight import see_queue
+from weft.kube.operator.observation.queue import read_queue
+from weft.kube.operator.observation.queue_tree import build_tree
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.ids import QueueId
 
@@ -51,7 +51,7 @@ def test_queues_make_a_sound_tree() -> None:
     sights = {}
     for body in Work().queue_objects():
         raw = {**body, "metadata": {**body["metadata"], **about}}
-        sights[body["metadata"]["name"]] = see_queue(raw)
+        sights[body["metadata"]["name"]] = read_queue(raw)
     tree, faults = build_tree(sights)
     assert not faults
     roots = [queue for queue in tree.queues if queue.parent is None]

@@ -27,8 +27,8 @@ import orjson
 from benchmarks.kube.baseline import Work, job_object
 from weft.kube.client.api import MERGE, Api
 from weft.kube.names import GROUP, jobs_path, pod_name, pods_path
-from weft.kube.operator.sight import JobEyes
-from weft.kube.operator.status import decision_patch
+from weft.kube.operator.observation.job import JobReader
+from weft.kube.operator.status.patches import decision_patch
 from weft.kube.pods import PodMaker, WorkerSettings
 from weft.kube.resources.training_job import TrainingJobSpec, manifest
 from weft.model.decision import Assignment
@@ -51,16 +51,16 @@ async def write_jobs(api: Api, work: Work) -> float:
         for queue, kind in work.streams()
         for number in range(work.count(kind))
     ]
-    eyes = JobEyes()
+    eyes = JobReader()
 
     async def write(body: dict[str, Any]) -> None:
         about = body["metadata"]
         path = jobs_path(about["namespace"], about["name"])
         made = await _send(api, "POST", jobs_path(about["namespace"]), body)
-        sight = eyes(made)
+        observed = eyes(made)
         gpus = int(body["spec"]["resources"]["gpus"])
         decided = decision_patch(
-            sight, 1, _alone(gpus), state=State.RUNNING, now=sight.created, leader=1
+            observed, 1, _alone(gpus), state=State.RUNNING, now=observed.created, leader=1
         )
         told = await _send(api, "PATCH", f"{path}/status", decided)
         await _send(api, "PATCH", f"{path}/status", _ended(told))

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from weft.kube.operator.course import next_step
-from weft.kube.operator.sight import JobSight, PodSight
-from weft.kube.operator.step import Look, Note, Rules, Step
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.next_step import next_step
+from weft.kube.operator.reconcile.step import Look, Note, Rules, Step
 from weft.kube.pod_requests import PodRequests
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.model.decision import Assignment
@@ -24,7 +25,7 @@ def seats(*numbers: int) -> Placement:
     return Placement(tuple(Seat(NodeId(f"n{number}"), 1, number=number) for number in numbers))
 
 
-def a_job(state: str = "", epoch: int = 0, **more: Any) -> JobSight:
+def a_job(state: str = "", epoch: int = 0, **more: Any) -> ObservedJob:
     status: dict[str, Any] = {"state": state} if state else {}
     placement: Placement = more.pop("placement", BOTH)
     if epoch:
@@ -49,10 +50,10 @@ def a_job(state: str = "", epoch: int = 0, **more: Any) -> JobSight:
         "fault": "",
         "status": status,
     }
-    return JobSight(**known | more)
+    return ObservedJob(**known | more)
 
 
-def a_pod(seat: int, phase: str = "Running", epoch: int = 1, **more: Any) -> PodSight:
+def a_pod(seat: int, phase: str = "Running", epoch: int = 1, **more: Any) -> ObservedPod:
     known: dict[str, Any] = {
         "uid": f"p{epoch}-{seat}",
         "version": 1,
@@ -71,7 +72,7 @@ def a_pod(seat: int, phase: str = "Running", epoch: int = 1, **more: Any) -> Pod
         "unschedulable": "",
         "takes": PodRequests(devices=(("nvidia.com/gpu", more.pop("gpus", 8)),)),
     }
-    return PodSight(**known | more)
+    return ObservedPod(**known | more)
 
 
 def believed(state: State, epoch: int = 1, **more: Any) -> Belief:
@@ -81,10 +82,12 @@ def believed(state: State, epoch: int = 1, **more: Any) -> Belief:
     return Belief(state=state, epoch=epoch, assignment=assignment, **more)
 
 
-def step(job: JobSight | None, *pods: PodSight, belief: Belief | None = None, **more: Any) -> Step:
+def step(
+    job: ObservedJob | None, *pods: ObservedPod, belief: Belief | None = None, **more: Any
+) -> Step:
     known: dict[str, Any] = {"note": Note(), "now": NOW, "rules": RULES, "lost": {}}
     return next_step(Look("lab/vit", job, pods, belief or Belief(), **known | more))
 
 
 def kinds(step: Step) -> list[type]:
-    return [type(what) for what in (*step.events, *step.deeds)]
+    return [type(what) for what in (*step.events, *step.actions)]

@@ -12,7 +12,7 @@ from pydantic import Field
 from tests.kube.installed import Manifest, path_of, render
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
-from weft.kube.operator import stored_spec
+from weft.kube.operator.observation import stored_spec
 from weft.kube.resources.training_job import TrainingJobSpec
 
 FIELD: Final = "cadence"

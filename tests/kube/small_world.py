@@ -1,7 +1,7 @@
-"""A cluster in memory: the operator's own steps, deeds and patches, a real brain, and no network.
+"""A cluster in memory: the operator's own steps, actions and patches, a real brain, and no network.
 
 Objects are kept as the API server would keep them; pods start, end and vanish when a test lets a
-kubelet act. `crash_after` lets the operator die between two deeds: brain and notes are gone, and
+kubelet act. `crash_after` lets the operator die between two actions: brain and notes are gone, and
 the next one begins with what the objects say.
 """
 
@@ -14,24 +14,18 @@ from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event, Tick
 from weft.brain.instruction import Wake
 from weft.kube.names import GPU_RESOURCE, pod_name
-from weft.kube.operator.beliefs import is_counted
-from weft.kube.operator.course import next_step
-from weft.kube.operator.ledger import Ledger
-from weft.kube.operator.nodebook import NodeBook
-from weft.kube.operator.pod_index import PodIndex, nodes_touched
-from weft.kube.operator.sight import JobEyes, JobSight, NodeSight, PodSight
-from weft.kube.operator.status import (
-    Standing,
-    decision_patch,
-    head_patch,
-    seats_patch,
-    standing_patch,
-    title,
-)
-from weft.kube.operator.step import (
+from weft.kube.operator.observation.foreign_use import ForeignUse
+from weft.kube.operator.observation.job import JobReader, ObservedJob
+from weft.kube.operator.observation.node import ObservedNode
+from weft.kube.operator.observation.node_inventory import NodeInventory
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.observation.pod_index import PodIndex, nodes_touched
+from weft.kube.operator.reconcile.beliefs import is_counted
+from weft.kube.operator.reconcile.next_step import next_step
+from weft.kube.operator.reconcile.step import (
+    Action,
     AddFinalizer,
     CreatePods,
-    Deed,
     DeletePods,
     Look,
     Note,
@@ -41,6 +35,14 @@ from weft.kube.operator.step import (
     RecordStopping,
     Rules,
     Settle,
+)
+from weft.kube.operator.status.patches import (
+    Standing,
+    decision_patch,
+    head_patch,
+    seats_patch,
+    standing_patch,
+    title,
 )
 from weft.kube.reports.headship import Headship
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, JobId
@@ -65,7 +67,7 @@ class SmallWorld:
         self.live = live
         self.nodes = {name: _node(name, count) for name, count in gpus.items()}
         self.jobs: dict[str, dict[str, Any]] = {}
-        self.pods: dict[str, PodSight] = {}
+        self.pods: dict[str, ObservedPod] = {}
         self.rules = Rules(default_image="busybox", fence_seconds=10.0)
         self.crash_after: int | None = None
         self.crashes = 0
@@ -125,7 +127,7 @@ class SmallWorld:
 
     def lead(self, name: str) -> None:
         """The first pod that runs leads, if the head's does not; the operator puts that down."""
-        job = self.sight(name)
+        job = self.observed(name)
         mine = {pod.seat: pod for pod in self.pods.values() if pod.job == name}
         there = [seat for seat, pod in sorted(mine.items()) if self._runs(pod, job.epoch)]
         head = mine.get(job.headship.seat)
@@ -134,7 +136,7 @@ class SmallWorld:
         led = Headship(there[0], job.headship.term + 1)
         self._patch(name, head_patch(job, led))
 
-    def _runs(self, pod: PodSight, epoch: int) -> bool:
+    def _runs(self, pod: ObservedPod, epoch: int) -> bool:
         ready = pod.node in self.nodes and self.nodes[pod.node].ready
         return ready and pod.running and pod.epoch == epoch
 
@@ -161,15 +163,15 @@ class SmallWorld:
             self.act(5.0)
             self.kubelets()
 
-    def sight(self, name: str) -> JobSight:
-        return self._eyes(self.jobs[name])
+    def observed(self, name: str) -> ObservedJob:
+        return self._job_reader(self.jobs[name])
 
     def state(self, name: str) -> str:
         return str(self.jobs[name].get("status", {}).get("state", ""))
 
     def placement(self, name: str) -> Placement:
         """The seats on record."""
-        found = self.sight(name).placement
+        found = self.observed(name).placement
         assert found is not None
         return found
 
@@ -184,13 +186,13 @@ class SmallWorld:
     # --- helpers ------------------------------------------------------------------------------
 
     def _rebuild(self) -> None:
-        self._eyes = JobEyes()
+        self._job_reader = JobReader()
         self._notes: dict[str, Note] = {}
         self._wake = None
         self.brain = Brain(make_recipe(self._recipe), settings=Settings(backoff_seconds=1.0))
         self.index = PodIndex()
-        self.ledger = Ledger(self.index, self._stands_behind)
-        self.book = NodeBook(self.nodes, self.ledger)
+        self.foreign_use = ForeignUse(self.index, self._stands_behind)
+        self.book = NodeInventory(self.nodes, self.foreign_use)
         for pod in self.pods.values():
             self.index.changed(None, pod)
         for _ in range(2):  # as a term does: before the jobs are met, and after
@@ -220,15 +222,15 @@ class SmallWorld:
                 self._deliver(event)
             if step.idle:
                 return
-            for deed in step.deeds:
-                self._perform(name, deed)
+            for action in step.actions:
+                self._perform(name, action)
             self._check()
         raise AssertionError(f"{name} is never done: {step}")
 
     def _keep_status(self, name: str) -> None:
         """What the clerk does."""
         look = self._look(name)
-        state, job = look.belief.state, self.sight(name)
+        state, job = look.belief.state, self.observed(name)
         if state not in (State.QUEUED, State.RUNNING):
             return
         if job.state == title(state) and look.said_live in (None, job.is_live):
@@ -240,10 +242,10 @@ class SmallWorld:
     def _look(self, name: str) -> Look:
         key = f"{NAMESPACE}/{name}"
         belief = belief_of(self.brain.state, JobId(key), "", self.now)
-        head = self.pods.get(pod_name(name, belief.epoch, self.sight(name).headship.seat))
+        head = self.pods.get(pod_name(name, belief.epoch, self.observed(name).headship.seat))
         return Look(
             key=key,
-            job=self.sight(name),
+            job=self.observed(name),
             pods=tuple(pod for pod in self.pods.values() if pod.job == name),
             belief=belief,
             note=self._notes.get(name, Note()),
@@ -262,33 +264,33 @@ class SmallWorld:
             self.crash_after = None
             raise Crashed
 
-    def _perform(self, name: str, deed: Deed) -> None:
+    def _perform(self, name: str, action: Action) -> None:
         self._crash_perhaps()
-        job = self.sight(name)
-        if isinstance(deed, CreatePods):
-            for number in deed.numbers:
-                self._create(name, deed, number)
+        job = self.observed(name)
+        if isinstance(action, CreatePods):
+            for number in action.numbers:
+                self._create(name, action, number)
                 self._crash_perhaps()
-        elif isinstance(deed, DeletePods):
-            for pod in deed.pods:
-                self.given_up += [deed.why] if deed.now else []
-                self._delete(pod, now=deed.now)
+        elif isinstance(action, DeletePods):
+            for pod in action.pods:
+                self.given_up += [action.why] if action.now else []
+                self._delete(pod, now=action.now)
                 self._crash_perhaps()
-        elif not isinstance(deed, AddFinalizer):
-            self._patch(name, _patch_of(job, deed, self.now))
-        if isinstance(deed, Record):
-            begun = self.sight(name)
+        elif not isinstance(action, AddFinalizer):
+            self._patch(name, _patch_of(job, action, self.now))
+        if isinstance(action, Record):
+            begun = self.observed(name)
             assert (begun.serial, begun.joining, begun.is_live) == (0, frozenset(), None)
 
-    def _create(self, name: str, deed: CreatePods, number: int) -> None:
-        pod = pod_name(name, deed.epoch, number)
-        seat = next(seat for seat in deed.placement.seats if seat.number == number)
+    def _create(self, name: str, action: CreatePods, number: int) -> None:
+        pod = pod_name(name, action.epoch, number)
+        seat = next(seat for seat in action.placement.seats if seat.number == number)
         assert pod not in self._ever, f"{pod} was there before"
         self._ever.add(pod)
         made = a_pod(
             number,
             "Pending",
-            deed.epoch,
+            action.epoch,
             uid=f"{pod}-{self.now}",
             name=pod,
             job=name,
@@ -300,7 +302,7 @@ class SmallWorld:
         self.index.changed(None, made)
         self.book.touch(seat.node)
 
-    def _delete(self, pod: PodSight, *, now: bool) -> None:
+    def _delete(self, pod: ObservedPod, *, now: bool) -> None:
         if pod.name not in self.pods:
             return
         if now or pod.phase == "Pending" or not pod.live:
@@ -328,11 +330,11 @@ class SmallWorld:
         job["metadata"]["resourceVersion"] = str(version + 1)
         job["status"] = merged(job.get("status", {}), patch["status"])
 
-    def _stands_behind(self, pod: PodSight) -> bool:
+    def _stands_behind(self, pod: ObservedPod) -> bool:
         counted = is_counted(self.brain.state, pod)
         if counted is not None:
             return counted
-        job = self.sight(pod.job)
+        job = self.observed(pod.job)
         if job.epoch != pod.epoch or job.placement is None:
             return False
         return pod.seat in job.placement.numbers
@@ -362,31 +364,31 @@ def merged(old: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
     return found
 
 
-def _patch_of(job: JobSight, deed: Deed, now: float) -> dict[str, Any]:
-    if isinstance(deed, Record):
+def _patch_of(job: ObservedJob, action: Action, now: float) -> dict[str, Any]:
+    if isinstance(action, Record):
         return decision_patch(
-            job, deed.epoch, deed.assignment, state=State.STARTING, now=now, leader=1
+            job, action.epoch, action.assignment, state=State.STARTING, now=now, leader=1
         )
-    if isinstance(deed, RecordSeats):
+    if isinstance(action, RecordSeats):
         return seats_patch(
             job,
-            Standing(deed.state, message=deed.why),
-            deed.placement,
-            serial=deed.serial,
-            joining=deed.joining,
+            Standing(action.state, message=action.why),
+            action.placement,
+            serial=action.serial,
+            joining=action.joining,
             now=now,
         )
-    if isinstance(deed, RecordHeldUp):
-        told = Standing(State.STOPPING, message=deed.why, held_up=deed.why)
+    if isinstance(action, RecordHeldUp):
+        told = Standing(State.STOPPING, message=action.why, held_up=action.why)
         return standing_patch(job, told, now)
-    if isinstance(deed, RecordStopping):
-        return standing_patch(job, Standing(State.STOPPING, message=deed.why), now)
-    assert isinstance(deed, Settle), deed
-    return standing_patch(job, Standing(deed.state, message=deed.message), now)
+    if isinstance(action, RecordStopping):
+        return standing_patch(job, Standing(State.STOPPING, message=action.why), now)
+    assert isinstance(action, Settle), action
+    return standing_patch(job, Standing(action.state, message=action.message), now)
 
 
-def _node(name: str, gpus: int) -> NodeSight:
-    return NodeSight(
+def _node(name: str, gpus: int) -> ObservedNode:
+    return ObservedNode(
         uid=name,
         version=1,
         name=name,

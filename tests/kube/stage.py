@@ -13,9 +13,9 @@ from weft.brain.event import Tick
 from weft.kube.client.errors import Unavailable
 from weft.kube.metrics import Metrics
 from weft.kube.operator.faults import Faults
-from weft.kube.operator.informers import Informers
 from weft.kube.operator.main import settings_of
 from weft.kube.operator.no_journal import NoJournal
+from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.term import Term
 from weft.model.ids import JobId

@@ -67,7 +67,7 @@ class Play:
             if self.stage.term._afresh.is_set() or self.random.random() < 0.1:
                 self.begin()
             self.stage.rounds()
-            assert not self.stage.term._turns.broken
+            assert not self.stage.term._serial_queue.broken
             self.check()
             self.steps += 1
 

@@ -1,7 +1,7 @@
 """One call in five goes wrong, watches are late, the API server restarts: everything still ends.
 
 Each seed is one run of the same small story through a proxy in front of the real API server. The
-operator sees conflicts, lost history, overload, errors, resets before and after the deed, and late
+operator sees conflicts, lost history, overload, errors, resets before and after a write, and late
 events; it must finish every job, place nothing twice and call no more than three times as often as
 in calm weather. By default eight seeds run; WEFT_THOROUGH=1 asks for all fifty and for watches
 that are a whole minute late.

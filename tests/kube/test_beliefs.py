@@ -6,9 +6,9 @@ import pytest
 
 from tests.kube.looks import a_pod, believed, seats
 from tests.kube.small_world import SmallWorld
-from weft.kube.operator.beliefs import is_counted, slow_change, standing_of
-from weft.kube.operator.progress import Progress
-from weft.kube.operator.sight import PodSight
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.beliefs import is_counted, slow_change, standing_of
+from weft.kube.operator.status.progress import Progress
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import WorkerIdentity
 from weft.model.ids import JobId
@@ -31,7 +31,7 @@ def shrinking(**more: object) -> SmallWorld:
     return world
 
 
-def a_seat(number: int, epoch: int = 1) -> PodSight:
+def a_seat(number: int, epoch: int = 1) -> ObservedPod:
     return a_pod(number, epoch=epoch, job="wide", name=f"wide-{epoch}-{number}")
 
 

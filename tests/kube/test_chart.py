@@ -17,9 +17,9 @@ from tests.kube.installed import CHART, NAMESPACE, OPERATOR, Manifest, helm, ren
 from tools.testcluster.binaries import missing
 from weft.cli.operator.command import operator
 from weft.kube.names import GROUP, JOB_LABEL, LEASE, SETTINGS, TOKEN_AUDIENCE
+from weft.kube.operator.leader_endpoint import PORT_NAME
 from weft.kube.operator.main import node_rules
 from weft.kube.operator.options import OperatorOptions
-from weft.kube.operator.signpost import PORT_NAME
 from weft.kube.reading.settings import rules_of
 from weft.kube.reports.authority import certificates_in
 from weft.model.errors import WorldError

@@ -28,9 +28,9 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
-from weft.kube.operator.course import phase_seen
-from weft.kube.operator.sight import PodSight
-from weft.kube.operator.step import (
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.next_step import phase_seen
+from weft.kube.operator.reconcile.step import (
     AddFinalizer,
     CreatePods,
     DeleteJob,
@@ -73,7 +73,7 @@ def test_a_new_job_is_submitted_and_nothing_else_is_said() -> None:
     ],
 )
 def test_what_is_found_of_a_recorded_incarnation(
-    state: str, pods: tuple[PodSight, ...], phase: Phase
+    state: str, pods: tuple[ObservedPod, ...], phase: Phase
 ) -> None:
     job = a_job(state, epoch=1, status={"past": {"failures": 2, "attainedGpuSeconds": 64.0}})
     found = step(job, *pods)
@@ -92,13 +92,13 @@ def test_pods_of_another_object_with_the_same_name_are_not_its_own() -> None:
 
 def test_a_spec_that_cannot_be_read_fails_with_the_reason() -> None:
     found = step(replace(a_job(), spec=None, fault="gpus: '4-16' is no range"))
-    assert found.deeds == (Settle(State.FAILED, "gpus: '4-16' is no range"),)
+    assert found.actions == (Settle(State.FAILED, "gpus: '4-16' is no range"),)
 
 
 def test_a_job_without_any_image_fails_with_a_remedy() -> None:
     found = step(a_job(), rules=Rules())
     assert kinds(found) == [Settle]
-    assert "add image" in str(found.deeds[0])
+    assert "add image" in str(found.actions[0])
 
 
 def test_a_job_that_was_over_before_is_not_met_again() -> None:
@@ -110,7 +110,7 @@ def test_a_job_that_was_over_before_is_not_met_again() -> None:
 
 def test_the_decision_is_recorded_before_anything_else() -> None:
     found = step(a_job("Queued"), belief=believed(State.STARTING))
-    assert found.deeds == (Record(1, TWO_SEATS),)
+    assert found.actions == (Record(1, TWO_SEATS),)
 
 
 def test_an_object_without_finalizer_gets_one_before_the_record() -> None:
@@ -120,18 +120,18 @@ def test_an_object_without_finalizer_gets_one_before_the_record() -> None:
 
 def test_pods_are_created_once_the_decision_is_on_record() -> None:
     found = step(a_job("Starting", epoch=1), belief=believed(State.STARTING))
-    assert found.deeds == (CreatePods(1, BOTH, (0, 1)),)
+    assert found.actions == (CreatePods(1, BOTH, (0, 1)),)
 
 
 def test_only_missing_pods_are_created() -> None:
     found = step(a_job("Starting", epoch=1), a_pod(0), belief=believed(State.STARTING))
-    assert found.deeds == (CreatePods(1, BOTH, (1,)),)
+    assert found.actions == (CreatePods(1, BOTH, (1,)),)
 
 
 def test_nothing_starts_beside_an_incarnation_that_still_lives() -> None:
     old = a_pod(0, epoch=1)
     found = step(a_job("Queued", epoch=1), old, belief=believed(State.STARTING, epoch=2))
-    assert found.deeds == (DeletePods((old,)),)
+    assert found.actions == (DeletePods((old,)),)
     leaving = replace(old, deleting=True)
     assert step(a_job("Queued", epoch=1), leaving, belief=believed(State.STARTING, epoch=2)).idle
 
@@ -139,7 +139,7 @@ def test_nothing_starts_beside_an_incarnation_that_still_lives() -> None:
 def test_what_is_left_of_an_ended_incarnation_goes_when_the_next_one_starts() -> None:
     old = a_pod(0, "Failed", epoch=1)
     found = step(a_job("Starting", epoch=2), old, belief=believed(State.STARTING, epoch=2))
-    assert found.deeds == (DeletePods((old,)), CreatePods(2, BOTH, (0, 1)))
+    assert found.actions == (DeletePods((old,)), CreatePods(2, BOTH, (0, 1)))
 
 
 def test_a_start_is_done_when_all_workers_run() -> None:
@@ -168,7 +168,7 @@ def test_a_pod_that_nobody_can_bind_is_withdrawn_after_a_while_and_the_start_ref
     assert waiting.look_at == NOW + Rules().unschedulable_seconds
     late = {"note": waiting.note, "now": NOW + Rules().unschedulable_seconds}
     withdrawn = step(job, a_pod(0), homeless, belief=belief, **late)
-    assert withdrawn.deeds == (DeletePods((a_pod(0), homeless)),)
+    assert withdrawn.actions == (DeletePods((a_pod(0), homeless)),)
     leaving = replace(a_pod(0), deleting=True)
     assert step(job, leaving, belief=belief, note=withdrawn.note).idle
     refused = step(job, belief=belief, note=withdrawn.note)
@@ -202,7 +202,7 @@ def test_a_job_whose_workers_have_all_succeeded_has_finished() -> None:
 def test_a_worker_that_fails_takes_the_others_with_it_and_only_then_the_job_has_failed() -> None:
     job, belief = a_job("Running", epoch=1), believed(State.RUNNING)
     failed = a_pod(0, "Failed", exit_code=1)
-    assert step(job, failed, a_pod(1), belief=belief).deeds == (DeletePods((a_pod(1),)),)
+    assert step(job, failed, a_pod(1), belief=belief).actions == (DeletePods((a_pod(1),)),)
     assert step(job, failed, a_pod(1, deleting=True), belief=belief).idle
     assert kinds(step(job, failed, belief=belief)) == [JobFailed]
 
@@ -216,7 +216,7 @@ def test_a_worker_that_fails_takes_the_others_with_it_and_only_then_the_job_has_
         a_pod(0, "Failed", reason="NodeShutdown", exit_code=137),
     ],
 )
-def test_a_worker_that_was_taken_away_is_lost_and_not_to_blame(lost: PodSight) -> None:
+def test_a_worker_that_was_taken_away_is_lost_and_not_to_blame(lost: ObservedPod) -> None:
     found = step(a_job("Running", epoch=1), lost, a_pod(1), belief=believed(State.RUNNING))
     (told,) = found.events
     assert isinstance(told, WorkerLost)
@@ -236,8 +236,8 @@ def test_a_stop_is_recorded_before_a_pod_is_deleted() -> None:
     belief = believed(State.STOPPING, why="preempted for lab/llama")
     pods = (a_pod(0), a_pod(1))
     recorded = step(a_job("Running", epoch=1), *pods, belief=belief)
-    assert recorded.deeds == (RecordStopping(1, "preempted for lab/llama"),)
-    assert step(a_job("Stopping", epoch=1), *pods, belief=belief).deeds == (DeletePods(pods),)
+    assert recorded.actions == (RecordStopping(1, "preempted for lab/llama"),)
+    assert step(a_job("Stopping", epoch=1), *pods, belief=belief).actions == (DeletePods(pods),)
 
 
 def test_seats_are_free_only_when_the_last_pod_is_gone() -> None:
@@ -264,7 +264,7 @@ def test_pods_of_a_lost_node_are_given_up_after_the_fence() -> None:
     assert waiting.idle and waiting.look_at == NOW - 1.0 + Rules().fence_seconds
     late = step(job, pod, belief=belief, lost={"n1": NOW - Rules().fence_seconds})
     why = "n1 is out of reach, and the job has no volume to write to"
-    assert late.deeds == (DeletePods((pod,), now=True, why=why),)
+    assert late.actions == (DeletePods((pod,), now=True, why=why),)
 
 
 @pytest.mark.parametrize(("checkpoint", "kept"), [(None, 0.0), ({"path": "/c"}, 40.0)])
@@ -302,7 +302,7 @@ def test_a_wish_that_is_being_granted_is_not_told_again() -> None:
 
 
 def test_the_end_is_written_down() -> None:
-    assert step(a_job("Running", epoch=1), belief=Belief(State.SUCCEEDED)).deeds == (
+    assert step(a_job("Running", epoch=1), belief=Belief(State.SUCCEEDED)).actions == (
         Settle(State.SUCCEEDED),
     )
 
@@ -311,7 +311,7 @@ def test_the_object_goes_when_nothing_of_it_lives() -> None:
     job = a_job("Cancelled", deleting=True)
     assert kinds(step(job, a_pod(0), belief=Belief(State.CANCELLED))) == [DeletePods]
     assert step(job, a_pod(0, deleting=True), belief=Belief(State.CANCELLED)).idle
-    assert step(job, belief=Belief(State.CANCELLED)).deeds == (RemoveFinalizer(),)
+    assert step(job, belief=Belief(State.CANCELLED)).actions == (RemoveFinalizer(),)
 
 
 def test_a_finished_job_is_deleted_when_its_time_has_come() -> None:
@@ -319,7 +319,7 @@ def test_a_finished_job_is_deleted_when_its_time_has_come() -> None:
     job = a_job("Succeeded", spec={"ttl": "10m"}, status=ended)
     soon = step(job, belief=Belief(State.SUCCEEDED))
     assert soon.idle and soon.look_at == 1200.0
-    assert step(job, belief=Belief(State.SUCCEEDED), now=1200.0).deeds == (DeleteJob(),)
+    assert step(job, belief=Belief(State.SUCCEEDED), now=1200.0).actions == (DeleteJob(),)
 
 
 def test_a_finished_job_that_names_no_time_is_kept_as_long_as_the_operator_says() -> None:
@@ -328,7 +328,7 @@ def test_a_finished_job_that_names_no_time_is_kept_as_long_as_the_operator_says(
     assert step(job, belief=belief, now=1e9).idle
     kept = Rules(keep_seconds=600.0)
     assert step(job, belief=belief, rules=kept).look_at == 1200.0
-    assert step(job, belief=belief, rules=kept, now=1200.0).deeds == (DeleteJob(),)
+    assert step(job, belief=belief, rules=kept, now=1200.0).actions == (DeleteJob(),)
 
 
 def test_pods_of_a_failed_job_are_kept_for_their_logs_for_as_long_as_asked() -> None:
@@ -337,7 +337,7 @@ def test_pods_of_a_failed_job_are_kept_for_their_logs_for_as_long_as_asked() -> 
     pod = a_pod(0, "Failed", exit_code=1)
     assert step(job, pod, belief=Belief(State.FAILED)).look_at == 1200.0
     late = step(job, pod, belief=Belief(State.FAILED), now=1200.0)
-    assert late.deeds == (DeletePods((pod,)),)
+    assert late.actions == (DeletePods((pod,)),)
 
 
 def test_without_an_object_pods_go_first_then_seats_then_the_name() -> None:

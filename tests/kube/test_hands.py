@@ -1,4 +1,4 @@
-"""Hands that get nowhere with one job leave time for the others, and for the operator itself."""
+"""Executor that get nowhere with one job leave time for the others, and for the operator itself."""
 
 import asyncio
 from random import Random
@@ -11,9 +11,9 @@ from weft.brain.event import Tick
 from weft.kube.client.api import Api
 from weft.kube.client.errors import AlreadyExists, Conflict
 from weft.kube.metrics import Metrics
-from weft.kube.operator import hands
-from weft.kube.operator.hands import STEPS_IN_A_ROW, Hands, Scene
-from weft.kube.operator.step import Note, Step
+from weft.kube.operator.executor import executor
+from weft.kube.operator.executor.executor import STEPS_IN_A_ROW, Context, Executor
+from weft.kube.operator.reconcile.step import Note, Step
 from weft.kube.pods import WorkerSettings
 
 
@@ -36,7 +36,7 @@ class Stubborn:
 def test_a_job_of_which_the_brain_learns_nothing_is_left_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hands, "next_step", lambda look: Step(events=(Tick(0.0),)))
+    monkeypatch.setattr(executor, "next_step", lambda look: Step(events=(Tick(0.0),)))
     assert asyncio.run(told_at_once("lab/one", "lab/two")) == 2 * STEPS_IN_A_ROW
 
 
@@ -44,7 +44,7 @@ async def told_at_once(*keys: str) -> int:
     """How often the brain is told something before the loop comes to others."""
     scene = Stubborn()
     made: dict[str, Any] = {"workers": WorkerSettings(), "metrics": Metrics(), "random": Random(0)}
-    working = Hands(cast(Api, None), cast(Scene, scene), **made)
+    working = Executor(cast(Api, None), cast(Context, scene), **made)
     task = asyncio.create_task(working.run())
     for key in keys:
         working.touch(key)
@@ -81,7 +81,7 @@ def service_of(owner: str, *, isolated: bool = False) -> str | None:
         "metrics": Metrics(),
         "random": Random(0),
     }
-    working = Hands(cast(Api, Taken(owner)), cast(Scene, Stubborn()), **made)
+    working = Executor(cast(Api, Taken(owner)), cast(Context, Stubborn()), **made)
     job = a_job(name="vit", namespace="lab", uid="u-new")
     return asyncio.run(working._create_surroundings(job, working._maker(job)))
 

@@ -10,9 +10,9 @@ import pytest
 from tests.kube.looks import NOW, a_job, seats
 from weft.kube.client.api import Api
 from weft.kube.client.errors import Conflict, Unavailable
-from weft.kube.operator.headships import MOST_TRIES, record
-from weft.kube.operator.sight import JobSight
-from weft.kube.operator.status import decision_patch, head_patch
+from weft.kube.operator.executor.headships import MOST_TRIES, record
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.status.patches import decision_patch, head_patch
 from weft.kube.reports.headship import FIRST, Headship
 from weft.kube.reports.refusal import Refusal
 from weft.model.decision import Assignment
@@ -39,7 +39,7 @@ def merged(status: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 class Server:
     """One job, and an API server that may be ahead of the cache, forget a field or fail."""
 
-    job: JobSight
+    job: ObservedJob
     ahead: int = 0
     prunes: bool = False
     fails: Exception | None = None
@@ -59,7 +59,7 @@ class Server:
         self.ahead = 0
         return dict(self.job.status)
 
-    def sight(self, key: str) -> JobSight | None:
+    def observed(self, key: str) -> ObservedJob | None:
         return self.job if key == self.job.key else None
 
     def took_job(self, raw: dict[str, Any]) -> None:

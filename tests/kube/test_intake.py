@@ -6,16 +6,16 @@ from unittest.mock import patch
 from tests.kube.looks import a_pod
 from tests.kube.stage import RUNNING, Stage, played
 from weft.brain.event import Tick
-from weft.kube.operator import asking
 from weft.kube.operator.no_journal import NoJournal
-from weft.kube.operator.pod_index import PodIndex, nodes_touched
-from weft.kube.operator.sight import JobEyes
+from weft.kube.operator.observation import parsed_request
+from weft.kube.operator.observation.job import JobReader
+from weft.kube.operator.observation.pod_index import PodIndex, nodes_touched
 from weft.model.state import State
 from weft.spec.request import to_request
 
 
 def test_what_a_job_asks_is_worked_out_once_and_never_again() -> None:
-    eyes = JobEyes()
+    reader = JobReader()
     raw = {
         "metadata": {
             "uid": "u",
@@ -26,13 +26,13 @@ def test_what_a_job_asks_is_worked_out_once_and_never_again() -> None:
         },
         "spec": {"run": "train", "resources": {"gpus": 4}},
     }
-    with patch.object(asking, "to_request", wraps=to_request) as reads:
-        first = eyes(raw)
-        again = eyes({**raw, "status": RUNNING})
+    with patch.object(parsed_request, "to_request", wraps=to_request) as reads:
+        first = reader(raw)
+        again = reader({**raw, "status": RUNNING})
     assert reads.call_count == 1
-    assert first.asked is again.asked
-    assert again.asked is not None and again.asked.request is not None
-    assert again.asked.request.width.asked_gpus == 4
+    assert first.parsed is again.parsed
+    assert again.parsed is not None and again.parsed.request is not None
+    assert again.parsed.request.width.asked_gpus == 4
     assert (first.epoch, first.placement, first.plan) == (0, None, None)
     assert again.placement is again.placement is not None
     assert (again.epoch, again.next_seat) == (1, 1)
@@ -85,7 +85,7 @@ def test_a_start_goes_before_those_that_may_have_changed() -> None:
         stage.term._begin()
         stage.term.deliver(Tick(stage.term.now() + 20.0))
         assert stage.state("a/waits") is State.STARTING
-        assert await stage.term.hands._line.get() == "a/waits"
+        assert await stage.term.executor._work_queue.get() == "a/waits"
 
     played(scene)
 

@@ -24,7 +24,7 @@ def test_a_job_that_its_surroundings_fail_at_once_is_tried_ever_more_seldom() ->
         world.kubelets()
         world.act(0.0)
         fail_at_once(world, "vit", 75)
-    epochs = world.sight("vit").epoch
+    epochs = world.observed("vit").epoch
     assert 4 <= epochs <= 10, f"{epochs} starts in ten minutes"
     assert world.brain.explain(JobId(f"{NAMESPACE}/vit"))[0].code.slug == "Backoff.Lost"
 
@@ -42,18 +42,18 @@ def test_a_pod_that_does_not_end_on_a_ready_node_is_told_with_what_helps() -> No
     world.wedged.add("n0")
     world.cancel("vit")
     world.act()
-    assert not world.sight("vit").held_up
+    assert not world.observed("vit").held_up
     world.settle()
-    told = world.sight("vit").held_up
+    told = world.observed("vit").held_up
     for part in ("vit-1-0 on n0", "gone by", "8 GPUs", "--force"):
         assert part in told
-    written = world.sight("vit").version
+    written = world.observed("vit").version
     world.settle()
-    assert world.sight("vit").version == written, "the same is not written again"
+    assert world.observed("vit").version == written, "the same is not written again"
     world.wedged.clear()
     world.settle()
     assert world.state("vit") == "Cancelled"
-    assert not world.sight("vit").held_up
+    assert not world.observed("vit").held_up
 
 
 def lost_with(live: bool, **spec: object) -> SmallWorld:
@@ -69,25 +69,25 @@ def lost_with(live: bool, **spec: object) -> SmallWorld:
 
 def test_a_job_that_may_still_write_waits_until_its_node_is_known_to_be_off() -> None:
     world = lost_with(live=False, **CLAIM)
-    assert (world.state("vit"), world.sight("vit").epoch) == ("Stopping", 1)
-    assert "out-of-service" in world.sight("vit").held_up
+    assert (world.state("vit"), world.observed("vit").epoch) == ("Stopping", 1)
+    assert "out-of-service" in world.observed("vit").held_up
     assert not world.given_up
     world.take_out_of_service(world.placement("vit").nodes[0])
     world.settle()
-    assert (world.state("vit"), world.sight("vit").epoch) == ("Running", 2)
+    assert (world.state("vit"), world.observed("vit").epoch) == ("Running", 2)
     assert "known to be off" in world.given_up[0]
 
 
 def test_a_job_whose_checkpoints_are_fenced_goes_on_elsewhere() -> None:
     world = lost_with(live=True, **CLAIM)
-    assert (world.state("vit"), world.sight("vit").epoch) == ("Running", 2)
+    assert (world.state("vit"), world.observed("vit").epoch) == ("Running", 2)
     assert "checkpoints are fenced" in world.given_up[0]
 
 
 @pytest.mark.parametrize("volumes", [{}, READ_ONLY])
 def test_so_does_one_that_has_nothing_to_write_to(volumes: dict[str, object]) -> None:
     world = lost_with(live=False, **volumes)
-    assert (world.state("vit"), world.sight("vit").epoch) == ("Running", 2)
+    assert (world.state("vit"), world.observed("vit").epoch) == ("Running", 2)
     assert "no volume" in world.given_up[0]
 
 
@@ -95,7 +95,7 @@ def test_a_node_that_comes_back_ends_the_wait() -> None:
     world = lost_with(live=False, **CLAIM)
     world.find(world.placement("vit").nodes[0])
     world.settle()
-    assert (world.state("vit"), world.sight("vit").epoch) == ("Running", 2)
+    assert (world.state("vit"), world.observed("vit").epoch) == ("Running", 2)
     assert not world.given_up
 
 

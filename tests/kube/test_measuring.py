@@ -7,8 +7,8 @@ import pytest
 
 from tests.kube.looks import NOW, a_job, seats
 from weft.brain.event import JobMeasured
-from weft.kube.operator.measuring import Speeds
-from weft.kube.operator.sight import JobSight
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.status.speeds import Speeds
 from weft.kube.reports.payload import Report, Speed, Unit
 from weft.kube.reports.server import WorkerIdentity
 from weft.model.claim import WorkClaim
@@ -20,7 +20,7 @@ JOB = JobRequest(id=JobId("lab/vit"), width=Width(1, 4, 4))
 LIVE = Report(done=100, total=400, live=True, speed=Speed(1, 2, 5.0, 10.0), metrics={"loss": 0.5})
 
 
-def running(*numbers: int, **decision: Any) -> JobSight:
+def running(*numbers: int, **decision: Any) -> ObservedJob:
     return a_job("Running", 1, placement=seats(*numbers), decision=decision)
 
 
@@ -28,11 +28,11 @@ def heard(
     report: Report,
     *,
     job: JobRequest = JOB,
-    sight: JobSight | None = None,
+    observed: ObservedJob | None = None,
     worker: WorkerIdentity = HEAD,
 ) -> JobMeasured | None:
     """By an operator that has seen the job's counter 20 s before, and 100 steps less."""
-    speeds, seen = Speeds(), sight or running(0, 1)
+    speeds, seen = Speeds(), observed or running(0, 1)
     before = None if report.done is None else report.done - 100
     speeds.hear(job, seen, worker, replace(report, done=before), NOW - 20.0)
     return speeds.hear(job, seen, worker, report, NOW)
@@ -87,7 +87,7 @@ def test_what_was_counted_at_another_width_confirms_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "sight", "worker"),
+    ("report", "observed", "worker"),
     [
         (replace(LIVE, speed=Speed(1, 3, 5.0, 10.0)), running(0, 1), HEAD),  # another width
         (LIVE, running(0, 1, joining=[1]), HEAD),  # a resize is under way
@@ -99,16 +99,16 @@ def test_what_was_counted_at_another_width_confirms_nothing() -> None:
     ],
 )
 def test_what_belongs_to_no_known_seats_is_not_told(
-    report: Report, sight: JobSight, worker: WorkerIdentity
+    report: Report, observed: ObservedJob, worker: WorkerIdentity
 ) -> None:
-    assert heard(report, sight=sight, worker=worker) is None
+    assert heard(report, observed=observed, worker=worker) is None
 
 
 def test_of_a_script_that_measures_nothing_two_reports_are_a_measurement() -> None:
     """As Hugging Face's callback sends them."""
-    speeds, sight = Speeds(), running(0, 1)
+    speeds, observed = Speeds(), running(0, 1)
     told = [
-        speeds.hear(JOB, sight, HEAD, Report(done=done, total=400), NOW + seconds)
+        speeds.hear(JOB, observed, HEAD, Report(done=done, total=400), NOW + seconds)
         for seconds, done in ((0.0, 10), (5.0, 20), (11.0, 32), (12.0, 34), (22.0, 40))
     ]
     assert [None if event is None else event.units_per_second for event in told] == [
@@ -121,9 +121,9 @@ def test_of_a_script_that_measures_nothing_two_reports_are_a_measurement() -> No
 
 
 def test_reports_of_two_workers_or_of_two_lives_are_none() -> None:
-    speeds, sight = Speeds(), running(0, 1)
+    speeds, observed = Speeds(), running(0, 1)
     told = [
-        speeds.hear(JOB, sight, worker, Report(done=done, total=400), NOW + seconds)
+        speeds.hear(JOB, observed, worker, Report(done=done, total=400), NOW + seconds)
         for seconds, done, worker in (
             (0.0, 10, HEAD),
             (20.0, 50, replace(HEAD, seat=1)),
@@ -135,7 +135,7 @@ def test_reports_of_two_workers_or_of_two_lives_are_none() -> None:
 
 
 def test_a_live_job_between_two_measurements_adds_nothing() -> None:
-    speeds, sight = Speeds(), running(0, 1)
+    speeds, observed = Speeds(), running(0, 1)
     for seconds in (0.0, 20.0, 40.0):
         report = Report(done=10 + seconds, total=400, live=True)
-        assert speeds.hear(JOB, sight, HEAD, report, NOW + seconds) is None
+        assert speeds.hear(JOB, observed, HEAD, report, NOW + seconds) is None

@@ -97,7 +97,7 @@ async def _tell(reports: list[tuple[str, int, float, Raw]]) -> None:
         stage.term.deliver(Tick(stage.term.now()))
         for one in JOBS:
             stage.term.standing(one, stage.state(one), "")
-    assert not stage.term._turns.broken
+    assert not stage.term._serial_queue.broken
 
 
 def _read(body: Raw) -> Any:  # noqa: ANN401 - a report of either shape

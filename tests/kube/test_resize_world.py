@@ -31,8 +31,8 @@ def test_a_job_shrinks_for_another_and_grows_again() -> None:
     world.cancel("late")
     world.settle()
     assert len(world.alive("wide")) == 4
-    assert world.sight("wide").epoch == 1
-    assert world.sight("wide").serial >= 2
+    assert world.observed("wide").epoch == 1
+    assert world.observed("wide").serial >= 2
     check(world)
 
 
@@ -45,7 +45,7 @@ def test_a_drained_worker_leaves_and_the_job_trains_on() -> None:
         world.drain(f"wide-1-{number}")
     world.settle()
     assert world.alive("wide").isdisjoint(drained)
-    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (1, 2)
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (1, 2)
     check(world)
 
 
@@ -54,10 +54,10 @@ def test_a_lost_node_costs_a_live_job_its_seats_there_and_nothing_else() -> None
     other = _other_node(world)
     world.lose(other)
     world.settle()
-    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (1, 2)
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (1, 2)
     world.find(other)
     world.settle()
-    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (1, 4)
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (1, 4)
     check(world)
 
 
@@ -77,8 +77,8 @@ def test_a_head_that_goes_is_followed_by_another_and_the_job_trains_on(how: str)
     world.lead("wide")
     world.settle()
     assert world.alive("wide").isdisjoint(gone)
-    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (1, 2)
-    assert world.sight("wide").headship.seat in world.alive("wide")
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (1, 2)
+    assert world.observed("wide").headship.seat in world.alive("wide")
     check(world)
 
 
@@ -87,7 +87,7 @@ def test_if_nobody_leads_the_job_begins_again() -> None:
     home = world.placement("wide").only({0}).nodes[0]
     world.lose(home)
     world.settle()
-    assert (world.sight("wide").epoch, len(world.alive("wide"))) == (2, 2)
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (2, 2)
     check(world)
 
 
@@ -97,7 +97,7 @@ def test_a_job_that_is_not_live_is_never_resized() -> None:
     world.settle()
     world.submit("late", "2")
     world.settle()
-    assert world.sight("wide").serial == 0
+    assert world.observed("wide").serial == 0
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
@@ -113,7 +113,7 @@ def test_a_crash_at_any_moment_of_a_growth_and_of_a_shrinkage_changes_nothing_in
     world.cancel("late")
     world.settle()
     assert (shrunk, len(world.alive("wide"))) == ((2, 1), 4)
-    assert world.sight("wide").epoch == 1
+    assert world.observed("wide").epoch == 1
     assert world.crashes == 1
     check(world)
 
@@ -156,7 +156,7 @@ def check(world: SmallWorld) -> None:
             assert world.alive(name) == set()
             continue
         assert world.alive(name) == set(world.placement(name).numbers) == world.believed(name)
-        assert not world.sight(name).joining
+        assert not world.observed(name).joining
 
 
 def _other_node(world: SmallWorld) -> str:

@@ -19,9 +19,10 @@ from weft.brain.event import (
     WorkerLost,
 )
 from weft.failure.evidence import UNEXPLAINED, FailureClass
-from weft.kube.operator.course import phase_seen
-from weft.kube.operator.sight import JobSight, PodSight
-from weft.kube.operator.step import (
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.next_step import phase_seen
+from weft.kube.operator.reconcile.step import (
     CreatePods,
     DeletePods,
     Note,
@@ -30,7 +31,7 @@ from weft.kube.operator.step import (
     Rules,
     Step,
 )
-from weft.kube.operator.workers import failure_of
+from weft.kube.operator.reconcile.workers import failure_of
 from weft.kube.reports.headship import Headship
 from weft.model.errors import ProtocolError
 from weft.model.ids import JobId, NodeId
@@ -48,7 +49,7 @@ def on_record(
     joining: Collection[int] = (),
     head: Headship | None = None,
     **more: Any,
-) -> JobSight:
+) -> ObservedJob:
     decision: dict[str, Any] = {"serial": serial, "joining": sorted(joining)}
     if head is not None:
         decision["head"] = {"seat": head.seat, "term": head.term, "lost": list(head.lost)}
@@ -67,7 +68,7 @@ def resizing(before: set[int], target: set[int], serial: int = 1) -> Belief:
     return believed(State.RESIZING, placement=both, live=True, resizing=order)
 
 
-def pods(*numbers: int, **more: Any) -> tuple[PodSight, ...]:
+def pods(*numbers: int, **more: Any) -> tuple[ObservedPod, ...]:
     return tuple(a_pod(number, gpus=1, **more) for number in numbers)
 
 
@@ -84,7 +85,7 @@ GROWN = on_record(seats(0, 1, 2, 3), 1, {2, 3}, state="Resizing")
 
 def test_a_growth_is_recorded_before_a_pod_is_created() -> None:
     found = step(on_record(seats(0, 1)), *pods(0, 1), belief=GROWING)
-    (recorded,) = found.deeds
+    (recorded,) = found.actions
     assert isinstance(recorded, RecordSeats)
     assert recorded.placement == seats(0, 1, 2, 3)
     assert (recorded.serial, set(recorded.joining)) == (1, {2, 3})
@@ -93,15 +94,15 @@ def test_a_growth_is_recorded_before_a_pod_is_created() -> None:
 
 def test_pods_that_are_to_join_are_created_and_waited_for() -> None:
     found = step(GROWN, *pods(0, 1), belief=GROWING)
-    assert found.deeds == (CreatePods(1, seats(0, 1, 2, 3), (2, 3), serial=1),)
+    assert found.actions == (CreatePods(1, seats(0, 1, 2, 3), (2, 3), serial=1),)
     found = step(GROWN, *pods(0, 1, 2), belief=GROWING)
-    assert found.deeds == (CreatePods(1, seats(0, 1, 2, 3), (3,), serial=1),)
+    assert found.actions == (CreatePods(1, seats(0, 1, 2, 3), (3,), serial=1),)
     assert step(GROWN, *pods(0, 1, 2), a_pod(3, "Pending"), belief=GROWING).idle
 
 
 def test_a_growth_is_done_when_all_new_workers_run_and_that_is_on_record() -> None:
     settled = step(GROWN, *pods(0, 1, 2, 3), belief=GROWING)
-    assert settled.deeds == (RecordSeats(seats(0, 1, 2, 3), 1, state=State.RUNNING),)
+    assert settled.actions == (RecordSeats(seats(0, 1, 2, 3), 1, state=State.RUNNING),)
     found = step(on_record(seats(0, 1, 2, 3), 1), *pods(0, 1, 2, 3), belief=GROWING)
     assert found.events == (InstructionDone(NOW, VIT, 1, Verb.RESIZE, serial=1),)
 
@@ -115,17 +116,17 @@ def test_a_growth_is_done_when_all_new_workers_run_and_that_is_on_record() -> No
     ],
 )
 def test_a_joiner_that_breaks_calls_the_growth_off_and_nobody_else_suffers(
-    joiner: PodSight, why: str
+    joiner: ObservedPod, why: str
 ) -> None:
     undone = step(GROWN, *pods(0, 1, 2), joiner, belief=GROWING)
-    assert undone.deeds == (RecordSeats(seats(0, 1), 1, cause="NotResized", why=why),)
+    assert undone.actions == (RecordSeats(seats(0, 1), 1, cause="NotResized", why=why),)
     back = on_record(seats(0, 1), 1, state="Resizing")
     found = step(back, *pods(0, 1, 2), belief=GROWING, note=undone.note)
-    assert found.deeds == (DeletePods(pods(2)),)
+    assert found.actions == (DeletePods(pods(2)),)
     leaving = pods(2, deleting=True)
     assert step(back, *pods(0, 1), *leaving, belief=GROWING, note=undone.note).idle
     settled = step(back, *pods(0, 1), belief=GROWING, note=undone.note)
-    assert settled.deeds == (RecordSeats(seats(0, 1), 1, state=State.RUNNING),)
+    assert settled.actions == (RecordSeats(seats(0, 1), 1, state=State.RUNNING),)
     told = step(on_record(seats(0, 1), 1), *pods(0, 1), belief=GROWING, note=settled.note)
     assert answer(told) == InstructionRefused(NOW, VIT, 1, Verb.RESIZE, why, serial=1)
     assert told.note == Note()
@@ -139,7 +140,7 @@ def test_a_joiner_that_nobody_can_bind_is_withdrawn_after_a_while() -> None:
     late = {"note": waiting.note, "now": NOW + Rules().unschedulable_seconds}
     found = step(GROWN, *pods(0, 1, 2), homeless, belief=GROWING, **late)
     assert kinds(found) == [RecordSeats]
-    assert "Insufficient" in str(found.deeds[0])
+    assert "Insufficient" in str(found.actions[0])
 
 
 def test_a_joiner_that_never_starts_does_not_hold_the_job_for_ever() -> None:
@@ -147,14 +148,14 @@ def test_a_joiner_that_never_starts_does_not_hold_the_job_for_ever() -> None:
     assert waiting.look_at == NOW + Rules().join_seconds
     late = {"note": waiting.note, "now": NOW + Rules().join_seconds}
     found = step(GROWN, *pods(0, 1, 2), a_pod(3, "Pending"), belief=GROWING, **late)
-    assert "vit-1-3: not started within 300 s" in str(found.deeds[0])
+    assert "vit-1-3: not started within 300 s" in str(found.actions[0])
 
 
 def test_what_the_api_server_refuses_calls_the_growth_off() -> None:
     note = Note(refusal=(1, 1, "vit-1-3: exceeded quota"))
     found = step(GROWN, *pods(0, 1, 2), belief=GROWING, note=note)
     undo = RecordSeats(seats(0, 1), 1, cause="NotResized", why="vit-1-3: exceeded quota")
-    assert found.deeds == (undo,)
+    assert found.actions == (undo,)
     # A refusal of another resize means nothing for this one.
     older = Note(refusal=(1, 0, "no room"))
     assert kinds(step(GROWN, *pods(0, 1, 2), belief=GROWING, note=older)) == [CreatePods]
@@ -185,12 +186,12 @@ SHRUNK = on_record(seats(0, 1), 1, state="Resizing")
 def test_a_shrinkage_is_recorded_before_a_pod_is_deleted() -> None:
     found = step(on_record(seats(0, 1, 2)), *pods(0, 1, 2), belief=SHRINKING)
     recorded = RecordSeats(seats(0, 1), 1, cause="Resizing", why="from 3 to 2 GPUs")
-    assert found.deeds == (recorded,)
+    assert found.actions == (recorded,)
 
 
 def test_pods_that_the_record_does_not_name_go_and_only_then_it_is_done() -> None:
     found = step(SHRUNK, *pods(0, 1, 2), belief=SHRINKING)
-    assert found.deeds == (DeletePods(pods(2)),)
+    assert found.actions == (DeletePods(pods(2)),)
     assert step(SHRUNK, *pods(0, 1), *pods(2, deleting=True), belief=SHRINKING).idle
     assert kinds(step(SHRUNK, *pods(0, 1), belief=SHRINKING)) == [RecordSeats]
     found = step(on_record(seats(0, 1), 1), *pods(0, 1), belief=SHRINKING)
@@ -209,7 +210,7 @@ def test_pods_of_a_lost_node_that_are_to_leave_are_given_up_after_the_fence() ->
     lost = {"n2": NOW - Rules().fence_seconds}
     late = step(SHRUNK, *pods(0, 1), *leaving, belief=SHRINKING, lost=lost)
     why = "n2 is out of reach, and the job has no volume to write to"
-    assert late.deeds == (DeletePods(leaving, now=True, why=why),)
+    assert late.actions == (DeletePods(leaving, now=True, why=why),)
 
 
 def test_a_later_order_takes_the_place_of_one_that_is_under_way() -> None:
@@ -217,7 +218,7 @@ def test_a_later_order_takes_the_place_of_one_that_is_under_way() -> None:
     order = resizing({0, 1, 2, 3}, {0, 3}, serial=2)
     job = on_record(seats(0, 1, 2, 3), 1, {2, 3}, state="Resizing")
     found = step(job, *pods(0, 1, 2), belief=order)
-    (recorded,) = found.deeds
+    (recorded,) = found.actions
     assert isinstance(recorded, RecordSeats)
     assert (recorded.placement, recorded.serial) == (seats(0, 3), 2)
     assert recorded.joining == {3}
@@ -226,7 +227,7 @@ def test_a_later_order_takes_the_place_of_one_that_is_under_way() -> None:
 # --- losses
 
 
-def lost(number: int) -> list[PodSight | None]:
+def lost(number: int) -> list[ObservedPod | None]:
     return [
         None,
         a_pod(number, "Failed", exit_code=143),
@@ -237,12 +238,14 @@ def lost(number: int) -> list[PodSight | None]:
 
 
 @pytest.mark.parametrize("gone", lost(2))
-def test_a_live_job_trains_on_without_a_worker_that_was_taken_away(gone: PodSight | None) -> None:
+def test_a_live_job_trains_on_without_a_worker_that_was_taken_away(
+    gone: ObservedPod | None,
+) -> None:
     seen = (*pods(0, 1), *([gone] if gone else []))
     found = step(on_record(seats(0, 1, 2), 3), *seen, belief=training(0, 1, 2))
     why = "vit-1-2 on n2 left; 2 GPUs train on"
     cut = RecordSeats(seats(0, 1), 3, state=State.RUNNING, cause="Shrunk", why=why)
-    assert found.deeds == (cut,)
+    assert found.actions == (cut,)
     told = answer(step(on_record(seats(0, 1), 3), *seen, belief=training(0, 1, 2)))
     assert isinstance(told, JobReported)
     assert (told.phase, told.placement, told.serial) == (Phase.RUNNING, seats(0, 1), 3)
@@ -256,7 +259,7 @@ def test_a_worker_that_is_drained_is_waited_for_until_it_has_left() -> None:
 
 @pytest.mark.parametrize("gone", [*lost(0), a_pod(0, deleting=True)])
 def test_a_job_that_cannot_be_led_by_another_does_not_outlive_its_head(
-    gone: PodSight | None,
+    gone: ObservedPod | None,
 ) -> None:
     seen = (*pods(1, 2), *([gone] if gone else []))
     belief = replace(training(0, 1, 2), live=False)
@@ -272,7 +275,7 @@ def test_a_head_that_is_drained_is_waited_for_until_it_has_left() -> None:
 
 
 @pytest.mark.parametrize("gone", lost(0))
-def test_another_seat_is_given_time_to_lead(gone: PodSight | None) -> None:
+def test_another_seat_is_given_time_to_lead(gone: ObservedPod | None) -> None:
     """Then the job begins again; each loss of a head has its own time."""
     seen = (*pods(1, 2), *([gone] if gone else []))
     record, belief = on_record(seats(0, 1, 2), 3), training(0, 1, 2)
@@ -283,7 +286,7 @@ def test_another_seat_is_given_time_to_lead(gone: PodSight | None) -> None:
     assert kinds(late) == [WorkerLost]
     moved = on_record(seats(0, 1, 2), 3, head=Headship(1, 2))
     led = step(moved, *seen, belief=belief, note=held.note, now=NOW + 29.0)
-    (cut,) = led.deeds
+    (cut,) = led.actions
     assert isinstance(cut, RecordSeats)
     assert (cut.placement, cut.state) == (seats(1, 2), State.RUNNING)
     assert led.note.headless_since is None
@@ -322,20 +325,22 @@ def test_a_head_whose_seat_is_taken_away_leads_until_it_has_left() -> None:
 def test_a_job_that_is_stopped_is_drained_by_whoever_leads_it() -> None:
     job = on_record(seats(1, 2), state="Stopping", head=Headship(2, 2))
     belief = believed(State.STOPPING, placement=seats(1, 2), live=True)
-    (deed,) = step(job, *pods(1, 2), belief=belief).deeds
-    assert isinstance(deed, DeletePods)
-    assert [pod.seat for pod in deed.pods] == [2]
+    (action,) = step(job, *pods(1, 2), belief=belief).actions
+    assert isinstance(action, DeletePods)
+    assert [pod.seat for pod in action.pods] == [2]
 
 
 @pytest.mark.parametrize("gone", [*lost(2), a_pod(2, deleting=True)])
-def test_a_job_that_would_be_too_narrow_stops_as_a_whole(gone: PodSight | None) -> None:
+def test_a_job_that_would_be_too_narrow_stops_as_a_whole(gone: ObservedPod | None) -> None:
     job = on_record(seats(0, 1, 2), spec={"resources": {"gpus": "3..4"}})
     seen = (*pods(0, 1), *([gone] if gone else []))
     assert kinds(step(job, *seen, belief=training(0, 1, 2))) == [WorkerLost]
 
 
 @pytest.mark.parametrize("gone", [*lost(2), a_pod(2, deleting=True)])
-def test_a_job_that_cannot_be_resized_stops_when_it_loses_a_worker(gone: PodSight | None) -> None:
+def test_a_job_that_cannot_be_resized_stops_when_it_loses_a_worker(
+    gone: ObservedPod | None,
+) -> None:
     seen = (*pods(0, 1), *([gone] if gone else []))
     belief = training(0, 1, 2, live=False)
     assert kinds(step(on_record(seats(0, 1, 2)), *seen, belief=belief)) == [WorkerLost]
@@ -344,13 +349,13 @@ def test_a_job_that_cannot_be_resized_stops_when_it_loses_a_worker(gone: PodSigh
 def test_a_worker_that_fails_by_itself_is_no_loss() -> None:
     failed = a_pod(2, "Failed", exit_code=1)
     job, belief = on_record(seats(0, 1, 2)), training(0, 1, 2)
-    assert step(job, *pods(0, 1), failed, belief=belief).deeds == (DeletePods(pods(0, 1)),)
+    assert step(job, *pods(0, 1), failed, belief=belief).actions == (DeletePods(pods(0, 1)),)
     assert kinds(step(job, failed, belief=belief)) == [JobFailed]
 
 
 def test_a_loss_during_a_growth_is_recorded_and_the_growth_goes_on() -> None:
     found = step(GROWN, *pods(0, 2, 3), belief=GROWING)
-    (recorded,) = found.deeds
+    (recorded,) = found.actions
     assert isinstance(recorded, RecordSeats)
     assert (recorded.placement, set(recorded.joining)) == (seats(0, 2, 3), {2, 3})
     assert recorded.state is State.RESIZING
@@ -361,15 +366,15 @@ def test_a_loss_during_a_growth_is_recorded_and_the_growth_goes_on() -> None:
 
 def test_a_loss_during_a_shrinkage_is_told_with_its_end() -> None:
     cut = step(SHRUNK, *pods(0), belief=SHRINKING)
-    assert isinstance(cut.deeds[0], RecordSeats)
-    assert cut.deeds[0].placement == seats(0)
+    assert isinstance(cut.actions[0], RecordSeats)
+    assert cut.actions[0].placement == seats(0)
     told = answer(step(on_record(seats(0), 1), *pods(0), belief=SHRINKING))
     assert isinstance(told, JobReported)
     assert told.placement == seats(0)
 
 
 @pytest.mark.parametrize("job", [a_job("Running"), a_job("Running", epoch=2)])
-def test_a_record_that_somebody_else_changed_is_not_followed(job: JobSight) -> None:
+def test_a_record_that_somebody_else_changed_is_not_followed(job: ObservedJob) -> None:
     with pytest.raises(ProtocolError, match="runs in epoch 1"):
         step(job, *pods(0, 1), belief=training(0, 1))
 
@@ -380,7 +385,7 @@ def test_a_record_that_somebody_else_changed_is_not_followed(job: JobSight) -> N
 def test_a_job_that_finishes_while_others_join_does_not_wait_for_them() -> None:
     over = pods(0, 1, phase="Succeeded")
     found = step(GROWN, *over, a_pod(2, "Pending"), belief=GROWING)
-    assert found.deeds == (DeletePods((a_pod(2, "Pending"),)),)
+    assert found.actions == (DeletePods((a_pod(2, "Pending"),)),)
     assert step(GROWN, *over, a_pod(2, "Pending", deleting=True), belief=GROWING).idle
     assert kinds(step(GROWN, *over, belief=GROWING)) == [JobFinished]
 
@@ -394,11 +399,11 @@ def test_a_job_that_shrank_has_finished_when_those_who_stayed_have() -> None:
 def test_a_live_job_is_drained_by_its_head() -> None:
     belief = believed(State.STOPPING, placement=seats(0, 1), live=True, why="preempted")
     job = on_record(seats(0, 1), state="Stopping")
-    assert step(job, *pods(0, 1), belief=belief).deeds == (DeletePods(pods(0)),)
+    assert step(job, *pods(0, 1), belief=belief).actions == (DeletePods(pods(0)),)
     leaving = (*pods(0, deleting=True), *pods(1))
     assert step(job, *leaving, belief=belief).idle
     drained = a_pod(0, "Failed", exit_code=143, deleting=True)
-    assert step(job, drained, *pods(1), belief=belief).deeds == (DeletePods(pods(1)),)
+    assert step(job, drained, *pods(1), belief=belief).actions == (DeletePods(pods(1)),)
     assert kinds(step(job, belief=belief)) == [InstructionDone]
 
 
@@ -406,7 +411,7 @@ def test_a_head_out_of_reach_drains_nobody() -> None:
     belief = believed(State.STOPPING, placement=seats(0, 1), live=True, why="node n0 lost")
     job = on_record(seats(0, 1), state="Stopping")
     found = step(job, *pods(0, 1), belief=belief, lost={"n0": NOW})
-    assert found.deeds == (DeletePods(pods(0, 1)),)
+    assert found.actions == (DeletePods(pods(0, 1)),)
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -417,7 +422,7 @@ def test_a_drained_job_says_so_and_keeps_its_work(live: bool) -> None:
     spec = ELASTIC | {"checkpoint": {"path": "/c"}}
     drained = [a_pod(number, "Failed", exit_code=143) for number in (0, 1)]
     found = step(on_record(seats(0, 1), spec=spec), *drained, belief=belief)
-    assert found.deeds == (RecordStopping(1, "drained: vit-1-0 on n0 was asked to leave"),)
+    assert found.actions == (RecordStopping(1, "drained: vit-1-0 on n0 was asked to leave"),)
     told = answer(
         step(on_record(seats(0, 1), state="Stopping", spec=spec), *drained, belief=belief)
     )

@@ -12,8 +12,8 @@ from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tests.kube.restricted import _profile
 from tools.testcluster import ControlPlane
 from weft.brain.state.brain_state import BrainState
-from weft.kube.operator.scale_up import Placeholders, ScaleUp
-from weft.kube.operator.sight import JobSight
+from weft.kube.operator.executor.scale_up import Placeholders, ScaleUp
+from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.placeholders import shapes_of
 from weft.kube.pods import WorkerSettings
 from weft.spec.job_file import JobSpec
@@ -43,7 +43,7 @@ class Waiting:
     def __init__(self, scene: Scene, *names: str) -> None:
         self.brain_state: BrainState = scene.brain.state
         gpus = {name: self.brain_state.spec(self.brain_state.slot_of[name]) for name in names}  # type: ignore[index]
-        self.job_sights: dict[str, JobSight] = {
+        self.observed_jobs: dict[str, ObservedJob] = {
             name: a_sight(name=name, spec={"resources": {"gpus": job.width.min_gpus}})
             for name, job in gpus.items()
         }

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kube.looks import a_job
-from weft.kube.operator.status import decision_patch, in_plain_form
+from weft.kube.operator.status.patches import decision_patch, in_plain_form
 from weft.kube.seat_runs import FEW, folded, runs_of, seats_of, unfolded
 from weft.model.decision import Assignment
 from weft.model.ids import NodeId

@@ -17,11 +17,11 @@ from tools.testcluster import ControlPlane
 from tools.testcluster.rest import APPLY_PATCH, MERGE_PATCH, Rest
 from weft.kube.client.api import Api
 from weft.kube.client.errors import Forbidden, Unavailable
-from weft.kube.operator.signpost import (
+from weft.kube.operator.leader_endpoint import (
     PORT_NAME,
     endpoint_slice,
     endpoint_slices_path,
-    point_to,
+    publish_endpoint,
 )
 from weft.model.errors import NotLeading
 
@@ -152,7 +152,7 @@ def test_reports_follow_the_leadership(cluster: ControlPlane, tmp_path: Path) ->
 
 
 async def pointed(api: Any, address: str = ONE, check_seconds: float = 0.1) -> None:  # noqa: ANN401
-    await point_to(
+    await publish_endpoint(
         api,
         namespace=NAMESPACE,
         service=OPERATOR,

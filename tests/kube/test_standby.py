@@ -11,7 +11,7 @@ from tests.calm import calm
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
-from weft.kube.operator.sight import parse_time
+from weft.kube.operator.observation.metadata import parse_time
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/weft-system/leases/weft-operator"
 TAKEOVER_SECONDS = 20.0

@@ -18,9 +18,9 @@ import pytest
 
 from tests.kube.tenancy import Play
 from weft.brain.event import Event, QueueChanged
-from weft.kube.operator import queues as rules
 from weft.kube.operator import term
-from weft.kube.operator.sight import QueueSight
+from weft.kube.operator.observation import queue_tree as rules
+from weft.kube.operator.observation.queue import ObservedQueue
 from weft.kube.operator.term import Term
 from weft.model.ids import QueueId, TenantId
 from weft.model.queue import QueueTree
@@ -28,7 +28,7 @@ from weft.model.queue import QueueTree
 SEQUENCES = 10_000 if os.environ.get("WEFT_THOROUGH") else 150
 CHUNKS = 50 if os.environ.get("WEFT_THOROUGH") else 3
 
-Sights = Mapping[str, QueueSight]
+Queues = Mapping[str, ObservedQueue]
 
 
 def played(seeds: range) -> tuple[int, int, int]:
@@ -73,30 +73,30 @@ def once(state: object, jobs: object, queues: object) -> bool:
     return False
 
 
-def any_priority(asked: QueueId, tenant: TenantId, priority: int, queues: Sights) -> QueueId:
+def any_priority(asked: QueueId, tenant: TenantId, priority: int, queues: Queues) -> QueueId:
     return _for(asked, tenant, -1000, queues)
 
 
-def alike(sight: QueueSight | None, namespace: str) -> bool:
+def alike(queue: ObservedQueue | None, namespace: str) -> bool:
     """A namespace that begins like one on the list is let in."""
-    named = sight.spec.namespaces if sight and sight.spec else []
+    named = queue.spec.namespaces if queue and queue.spec else []
     return not named or any(namespace.startswith(one) for one in named)
 
 
-def open_where_none_is_usable(sights: Sights) -> tuple[QueueTree, dict[str, str]]:
-    tree, faults = _tree(sights)
+def open_where_none_is_usable(queues: Queues) -> tuple[QueueTree, dict[str, str]]:
+    tree, faults = _tree(queues)
     return (QueueTree() if tree == rules.CLOSED else tree), faults
 
 
-def without_parents(sights: Sights) -> tuple[QueueTree, dict[str, str]]:
+def without_parents(queues: Queues) -> tuple[QueueTree, dict[str, str]]:
     """A queue whose parent is not there is taken for a root."""
-    return _tree({name: _as_root(sight, sights) for name, sight in sights.items()})
+    return _tree({name: _as_root(queue, queues) for name, queue in queues.items()})
 
 
-def _as_root(sight: QueueSight, sights: Sights) -> QueueSight:
-    if sight.spec is None or sight.spec.parent in (None, *sights):
-        return sight
-    return replace(sight, spec=sight.spec.model_copy(update={"parent": None}))
+def _as_root(queue: ObservedQueue, queues: Queues) -> ObservedQueue:
+    if queue.spec is None or queue.spec.parent in (None, *queues):
+        return queue
+    return replace(queue, spec=queue.spec.model_copy(update={"parent": None}))
 
 
 def deaf_to_limits(self: Term, event: Event) -> None:
@@ -104,7 +104,9 @@ def deaf_to_limits(self: Term, event: Event) -> None:
         _deliver(self, event)
 
 
-def deaf_to_removals(self: Term, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
+def deaf_to_removals(
+    self: Term, key: str, old: ObservedQueue | None, new: ObservedQueue | None
+) -> None:
     if new is not None:
         _changed(self, key, old, new)
 

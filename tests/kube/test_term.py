@@ -18,15 +18,15 @@ from weft.brain.instruction import Preempt
 from weft.brain.invariants import Breach
 from weft.brain.journal import Journal
 from weft.brain.protocol.jobs import Jobs
-from weft.kube.operator import hands as hands_module
 from weft.kube.operator import term as term_module
-from weft.kube.operator.beliefs import why_of
-from weft.kube.operator.course import next_step
+from weft.kube.operator.executor import executor as executor_module
 from weft.kube.operator.faults import Faults
-from weft.kube.operator.figures import measure, tell_waits
 from weft.kube.operator.main import Operator
 from weft.kube.operator.options import OperatorOptions
-from weft.kube.operator.step import Look, Note, Step
+from weft.kube.operator.reconcile.beliefs import why_of
+from weft.kube.operator.reconcile.next_step import next_step
+from weft.kube.operator.reconcile.step import Look, Note, Step
+from weft.kube.operator.status.term_metrics import measure, tell_waits
 from weft.kube.operator.term import Term
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
@@ -84,7 +84,7 @@ def test_a_job_that_nobody_can_look_after_does_not_end_the_term() -> None:
 
         with (
             patch.object(term_module, "next_step", stumbling),
-            patch.object(hands_module, "next_step", stumbling),
+            patch.object(executor_module, "next_step", stumbling),
         ):
             running = asyncio.create_task(stage.term.run())
             await stage.term.wait_until_begun()
@@ -310,7 +310,7 @@ def test_an_object_that_cannot_be_read_is_left_alone() -> None:
         stage.term._begin()
         assert poisoned in stage.term.jobs.unreadable
         step = next_step(stage.term.look(poisoned, Note()))
-        assert not step.deeds
+        assert not step.actions
         assert not step.events
         stage.rounds()
         assert stage.state(other) is State.STARTING
@@ -328,7 +328,7 @@ def test_nodes_that_were_deleted_are_not_counted_as_lost() -> None:
             about = stage._about(f"spot-{number}")
             stage.term.nodes.take_event("DELETED", {"metadata": about})
             stage.term._tell_nodes()
-        measure(stage.term.brain.state, stage.term.nodebook, stage.metrics)
+        measure(stage.term.brain.state, stage.term.inventory, stage.metrics)
         assert stage.figure('weft_gpus{state="lost"}') == 0.0
         assert stage.figure('weft_gpus{state="free"}') == 8.0
 
@@ -423,7 +423,7 @@ def test_a_pod_of_another_owner_is_no_worker() -> None:
         assert operator.pod("a", pod.name, pod.uid) is None
         stage.term._begin()
         assert stage.state(job) is not State.RUNNING
-        assert stage.term.ledger.others("n0").of("nvidia.com/gpu") == 1, (
+        assert stage.term.foreign_use.others("n0").of("nvidia.com/gpu") == 1, (
             "it holds what is not Weft's to give"
         )
 

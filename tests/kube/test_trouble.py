@@ -21,12 +21,12 @@ import pytest
 from tests.kube.newer_version import NewerSpec
 from tests.kube.stage import RUNNING, Raw, Stage
 from weft.kube.metrics import Metrics
-from weft.kube.operator import stored_spec
-from weft.kube.operator.clerk import Clerk
+from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.faults import RESTS, Faults
-from weft.kube.operator.hands import Hands
-from weft.kube.operator.ledger import Ledger
-from weft.kube.operator.nodebook import NodeBook
+from weft.kube.operator.observation import stored_spec
+from weft.kube.operator.observation.foreign_use import ForeignUse
+from weft.kube.operator.observation.node_inventory import NodeInventory
+from weft.kube.operator.status.status_writer import StatusWriter
 from weft.kube.operator.term import Term
 from weft.model.ids import JobId
 from weft.model.state import State
@@ -34,8 +34,8 @@ from weft.model.state import State
 THOROUGH = int(os.environ.get("WEFT_THOROUGH") or 0)
 SEEDS = max(THOROUGH, 100) if THOROUGH else 25
 METRICS = Metrics()
-PLACES = (Term, Hands, Clerk, NodeBook, Ledger, Faults)
-NO_CALLBACKS = ("now", "brain_state", "job_sights")  # asked by the test itself, or one line long
+PLACES = (Term, Executor, StatusWriter, NodeInventory, ForeignUse, Faults)
+NO_CALLBACKS = ("now", "brain_state", "observed_jobs")  # asked by the test itself, or one line long
 ERRORS: tuple[Callable[[], Exception], ...] = (
     lambda: KeyError("missing"),
     lambda: ZeroDivisionError("by nothing"),
@@ -113,9 +113,9 @@ class Trouble:
         trouble = self.random.choice(troubles)
         with trouble(stage, number):
             stage.term._begin()
-            hands = asyncio.create_task(stage.term.hands.run())
-            turns = asyncio.create_task(stage.term._turns.run())
-            clerk = asyncio.create_task(stage.term.clerk.run())
+            hands = asyncio.create_task(stage.term.executor.run())
+            turns = asyncio.create_task(stage.term._serial_queue.run())
+            clerk = asyncio.create_task(stage.term.status_writer.run())
             await asyncio.sleep(0)
             self.live_on(stage, number)
             for _ in range(10):
@@ -191,7 +191,7 @@ class Trouble:
         state, trains = stage.term.brain.state, ("a/trains", *self.newer)
         for key in trains:
             slot = state.slot_of.get(JobId(key))
-            if slot is not None and not stage.term._turns.broken:
+            if slot is not None and not stage.term._serial_queue.broken:
                 assert state.state_of(slot) is State.RUNNING, key
         assert not stage.api.deleted
         names = tuple(f"/{key.partition('/')[2]}/status" for key in trains)

@@ -20,15 +20,15 @@ from weft.brain.state.brain_state import BrainState
 from weft.kube.client.errors import ApiError, NotFound
 from weft.kube.metrics import Metrics
 from weft.kube.names import wait_part
-from weft.kube.operator import queuebook
-from weft.kube.operator.beliefs import reasons_of
-from weft.kube.operator.clerk import CROWD, Clerk
-from weft.kube.operator.progress import Told
-from weft.kube.operator.queuebook import QueueBook
-from weft.kube.operator.waitbook import (
+from weft.kube.operator.reconcile.beliefs import reasons_of
+from weft.kube.operator.status import queue_status
+from weft.kube.operator.status.progress import Told
+from weft.kube.operator.status.queue_status import QueueStatusWriter
+from weft.kube.operator.status.status_writer import CROWD, StatusWriter
+from weft.kube.operator.status.wait_reports import (
     JOBS_A_PART,
     MOST_BYTES,
-    WaitBook,
+    WaitReports,
     parts_for,
     report,
     shortened,
@@ -56,7 +56,7 @@ class Office:
         self.at = NOW
         self.asides: list[str] = []
         self.told: dict[str, Told] = {}
-        self.job_sights: dict[str, Any] = {}
+        self.observed_jobs: dict[str, Any] = {}
         self.brain.handle(NodeAdded(NOW, Cluster.uniform(1, 8).nodes[0]))
         for number in range(jobs):
             self.submit(f"{namespaces[number % len(namespaces)]}/job-{number}")
@@ -116,11 +116,11 @@ class Server:
             raise NotFound(path)
 
 
-def book(office: Office, server: Server) -> WaitBook:
-    return WaitBook(server, office, Metrics())  # type: ignore[arg-type]
+def book(office: Office, server: Server) -> WaitReports:
+    return WaitReports(server, office, Metrics())  # type: ignore[arg-type]
 
 
-def tell(waits: WaitBook) -> None:
+def tell(waits: WaitReports) -> None:
     asyncio.run(waits._tell_all())
 
 
@@ -276,7 +276,7 @@ def test_a_reason_of_a_newer_version_is_told_without_what_this_one_cannot_know()
 
 def due_after(office: Office, *seconds: float) -> list[int]:
     """How many statuses are to be written at each of these moments."""
-    clerk = Clerk(None, office, Metrics())  # type: ignore[arg-type]
+    clerk = StatusWriter(None, office, Metrics())  # type: ignore[arg-type]
     state = office.brain.state
     for slot in state.slot_of.values():
         clerk._grow(2 * slot) if slot >= len(clerk._seq) else None
@@ -305,22 +305,22 @@ def test_progress_is_written_by_the_percent_or_the_minute(
     world = SmallWorld({"n0": 8}, "backfill")
     world.submit("one", "1")
     office = Office(0)
-    sight = world.sight("one")
-    office.job_sights["lab/one"] = replace(sight, status={"progress": "10%"})
+    observed = world.observed("one")
+    office.observed_jobs["lab/one"] = replace(observed, status={"progress": "10%"})
     office.told["lab/one"] = Told(1, percent, {})
-    clerk = Clerk(None, office, Metrics())  # type: ignore[arg-type]
+    clerk = StatusWriter(None, office, Metrics())  # type: ignore[arg-type]
     assert clerk._is_news("lab/one", seconds) is is_news
 
 
 def test_queues_are_counted_once_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     office, counted = Office(4), []
-    once = queuebook.Sums.of
+    once = queue_status.Sums.of
 
-    def counting(state: BrainState) -> queuebook.Sums:
+    def counting(state: BrainState) -> queue_status.Sums:
         counted.append(1)
         return once(state)
 
-    monkeypatch.setattr(queuebook.Sums, "of", counting)
+    monkeypatch.setattr(queue_status.Sums, "of", counting)
     queues = SimpleNamespace(items={})
-    asyncio.run(QueueBook(None, queues).write(office.brain.state, NOW))  # type: ignore[arg-type]
+    asyncio.run(QueueStatusWriter(None, queues).write(office.brain.state, NOW))  # type: ignore[arg-type]
     assert counted == [1]

@@ -15,7 +15,7 @@ from tests.kube.operators import wait_until
 from tests.realnodes.site import TEAM, Site
 from tests.realnodes.steps import follow_on, longest_pause_seconds, redone
 from tools.testcluster.rest import MERGE_PATCH
-from weft.kube.operator.sight import parse_time
+from weft.kube.operator.observation.metadata import parse_time
 
 WIDE = "wide"
 WIDTH = 3

@@ -11,7 +11,7 @@ from typing import Final
 
 from weft.brain.event import Event, JobSubmitted
 from weft.failure.backoff import Backoff
-from weft.kube.operator.status import stamp
+from weft.kube.operator.status.patches import stamp
 from weft.model.errors import BadEvent, ProtocolError
 
 RESTS: Final = Backoff(first_seconds=30.0, cap_seconds=3600.0)

@@ -20,14 +20,14 @@ from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
 from weft.kube.names import HEAD_SEAT
 from weft.kube.node_rules import NodeRules
-from weft.kube.operator.allowance import Allowance
+from weft.kube.operator.executor.scale_up import ScaleUp
 from weft.kube.operator.faults import Faults
-from weft.kube.operator.informers import Informers
+from weft.kube.operator.leader_endpoint import publish_endpoint
+from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.options import OperatorOptions
-from weft.kube.operator.scale_up import ScaleUp
-from weft.kube.operator.signpost import point_to
-from weft.kube.operator.status import title
-from weft.kube.operator.step import Rules
+from weft.kube.operator.reconcile.permissions import Permissions
+from weft.kube.operator.reconcile.step import Rules
+from weft.kube.operator.status.patches import title
 from weft.kube.operator.term import OpenJournal, Term, TermSettings
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.authority import certificates_in
@@ -154,7 +154,7 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as beside:
                 tasks = [
-                    beside.create_task(self._point_here(api, term), name="signpost"),
+                    beside.create_task(self._point_here(api, term), name="endpoint"),
                     beside.create_task(self._forget_heads(term), name="meetings"),
                 ]
                 ending = await term.run()
@@ -175,7 +175,7 @@ class Operator:
         if not (options.pod_ip and options.reports_service and options.reports_port):
             return
         await term.wait_until_begun()
-        await point_to(
+        await publish_endpoint(
             api,
             namespace=options.namespace,
             service=options.reports_service,
@@ -185,27 +185,29 @@ class Operator:
 
     def pod(self, namespace: str, pod_name: str, pod_uid: str) -> WorkerIdentity | None:
         term = self._term
-        sight = None if term is None else term.pods.items.get(f"{namespace}/{pod_name}")
-        if term is None or sight is None or sight.uid != pod_uid:
+        observed = None if term is None else term.pods.items.get(f"{namespace}/{pod_name}")
+        if term is None or observed is None or observed.uid != pod_uid:
             return None
-        job = term.jobs.items.get(sight.key)
-        if job is not None and job.uid != sight.owner:
+        job = term.jobs.items.get(observed.key)
+        if job is not None and job.uid != observed.owner:
             return None
-        head = HEAD_SEAT if job is None or job.epoch != sight.epoch else job.headship.seat
-        return WorkerIdentity(namespace, sight.job, sight.epoch, sight.seat, sight.owner, head)
+        head = HEAD_SEAT if job is None or job.epoch != observed.epoch else job.headship.seat
+        return WorkerIdentity(
+            namespace, observed.job, observed.epoch, observed.seat, observed.owner, head
+        )
 
     def epoch_of(self, namespace: str, job: str) -> int | None:
         term = self._term
-        sight = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
-        return None if sight is None else sight.epoch
+        observed = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
+        return None if observed is None else observed.epoch
 
     def headship(self, namespace: str, job: str) -> Headship:
         term = self._term
-        sight = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
-        return FIRST if sight is None else sight.headship
+        observed = None if term is None else term.jobs.items.get(f"{namespace}/{job}")
+        return FIRST if observed is None else observed.headship
 
     async def put_on_record(self, worker: WorkerIdentity, headship: Headship) -> None:
-        """What the hands held back until another seat leads goes on: they see the record."""
+        """What the executor held back until another seat leads goes on: it sees the record."""
         if self._term is not None:
             key = f"{worker.namespace}/{worker.job}"
             await self._term.record_headship(key, worker.epoch, headship)
@@ -230,15 +232,15 @@ class Operator:
         key, now = f"{worker.namespace}/{worker.job}", term.now()
         before = term.progress.live(key, worker.epoch)
         told = term.progress.hear(key, worker, report, now)
-        term.clerk.report_came(key)
+        term.status_writer.report_came(key)
         if told.live != before:
-            term.hands.touch(key)
+            term.executor.touch(key)
         slot = term.brain.state.slot_of.get(JobId(key))
         if slot is None or term.brain.state.state_of(slot) not in (State.RUNNING, State.RESIZING):
             return
-        spec, sight = term.brain.state.spec(slot), term.jobs.items.get(key)
-        if sight is not None:
-            measured = term.speeds.hear(spec, sight, worker, report, now)
+        spec, observed = term.brain.state.spec(slot), term.jobs.items.get(key)
+        if observed is not None:
+            measured = term.speeds.hear(spec, observed, worker, report, now)
             if measured is not None:
                 term.deliver(measured)
         done = told.work_done(spec.work)
@@ -304,7 +306,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
         rules=Rules(
             pods=options.workers == "pods",
             default_image=options.default_image,
-            allowance=Allowance(
+            permissions=Permissions(
                 lending=options.lending,
                 priority_classes=options.priority_class,
                 tolerations=nodes.job_tolerations,
@@ -347,10 +349,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _holds_seats(term: Term, job: str, epoch: int) -> bool:
     key, _, uid = job.rpartition("/")
-    sight = term.jobs.items.get(key)
-    if sight is None or (sight.uid, sight.epoch) != (uid, epoch):
+    observed = term.jobs.items.get(key)
+    if observed is None or (observed.uid, observed.epoch) != (uid, epoch):
         return False
-    return sight.state in HOLDING
+    return observed.state in HOLDING
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

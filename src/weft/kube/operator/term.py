@@ -39,39 +39,37 @@ from weft.kube.names import (
     GPU_RESOURCE,
 )
 from weft.kube.operator import crash
-from weft.kube.operator.beliefs import (
+from weft.kube.operator.executor.executor import Executor
+from weft.kube.operator.executor.headships import record
+from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
+from weft.kube.operator.faults import Faults, job_of
+from weft.kube.operator.observation.foreign_use import ForeignUse
+from weft.kube.operator.observation.informers import Informers
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.node import ObservedNode
+from weft.kube.operator.observation.node_inventory import NodeInventory
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.observation.pod_index import nodes_touched
+from weft.kube.operator.observation.queue import ObservedQueue
+from weft.kube.operator.observation.queue_tree import as_meant, build_tree, misplaced, recipe_of
+from weft.kube.operator.reconcile.beliefs import (
     is_counted,
     reasons_of,
     slow_change,
     standing_of,
     why_of,
 )
-from weft.kube.operator.clerk import Clerk
-from weft.kube.operator.course import next_step
-from weft.kube.operator.faults import Faults, job_of
-from weft.kube.operator.figures import measure, tell_decision, tell_lags, tell_waits
-from weft.kube.operator.hands import Hands
-from weft.kube.operator.headships import record
-from weft.kube.operator.informers import Informers
-from weft.kube.operator.leaving import HeldUp, held_up, with_held_up
-from weft.kube.operator.ledger import Ledger
-from weft.kube.operator.measuring import Speeds
-from weft.kube.operator.nodebook import NodeBook
-from weft.kube.operator.pod_index import nodes_touched
-from weft.kube.operator.progress import Progress, Told
-from weft.kube.operator.queuebook import QueueBook
-from weft.kube.operator.queues import as_meant, build_tree, misplaced, recipe_of
-from weft.kube.operator.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
-from weft.kube.operator.sight import (
-    JobSight,
-    NodeSight,
-    PodSight,
-    QueueSight,
-)
-from weft.kube.operator.status import Standing
-from weft.kube.operator.step import Look, Note, Rules, Step
-from weft.kube.operator.turns import Turns
-from weft.kube.operator.waitbook import WaitBook
+from weft.kube.operator.reconcile.next_step import next_step
+from weft.kube.operator.reconcile.step import Look, Note, Rules, Step
+from weft.kube.operator.reconcile.termination import HeldUp, held_up, with_held_up
+from weft.kube.operator.serial_queue import SerialQueue
+from weft.kube.operator.status.patches import Standing
+from weft.kube.operator.status.progress import Progress, Told
+from weft.kube.operator.status.queue_status import QueueStatusWriter
+from weft.kube.operator.status.speeds import Speeds
+from weft.kube.operator.status.status_writer import StatusWriter
+from weft.kube.operator.status.term_metrics import measure, tell_decision, tell_lags, tell_waits
+from weft.kube.operator.status.wait_reports import WaitReports
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.server import Outlook
@@ -125,7 +123,7 @@ class TermSettings:
 
 
 class Term:
-    """Caches, a brain, hands and a clerk, and the wires between them."""
+    """Caches, a brain, an executor and writers of what people read, and the wires between them."""
 
     def __init__(
         self,
@@ -151,14 +149,14 @@ class Term:
         self.brain = Brain(make_recipe(settings.recipe))
         self.progress = Progress()
         self.speeds = Speeds()
-        self.ledger = Ledger(self._pods, self._stands_behind)
-        self.nodebook = NodeBook(self.nodes.items, self.ledger)
-        self.queuebook = QueueBook(api, self.queues)
-        self.hands = Hands(
+        self.foreign_use = ForeignUse(self._pods, self._stands_behind)
+        self.inventory = NodeInventory(self.nodes.items, self.foreign_use)
+        self.queue_status = QueueStatusWriter(api, self.queues)
+        self.executor = Executor(
             api, self, workers=settings.workers, metrics=metrics, random=self._random
         )
-        self.clerk = Clerk(api, self, metrics)
-        self.waitbook = WaitBook(api, self, metrics)
+        self.status_writer = StatusWriter(api, self, metrics)
+        self.wait_reports = WaitReports(api, self, metrics)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self._journal = Journal()
         self._begun = asyncio.Event()
@@ -167,7 +165,7 @@ class Term:
         self._changes: dict[str, int] = {}
         self._whys: dict[str, str] = {}
         self._held: tuple[float, list[HeldUp]] = (float("-inf"), [])
-        self._turns = Turns()
+        self._serial_queue = SerialQueue()
         self._faults = Faults() if faults is None else faults
         self._unmet: set[str] = set()  # set aside before the brain has heard of them
         self._wake: asyncio.TimerHandle | None = None
@@ -187,8 +185,13 @@ class Term:
             if lost.done():
                 return Ending.LOST
             self._begin()
-            working = (self._turns.run, self.hands.run, self.clerk.run, self._keep_books)
-            beside = (self.waitbook.run, self._placeholders.run)
+            working = (
+                self._serial_queue.run,
+                self.executor.run,
+                self.status_writer.run,
+                self._keep_books,
+            )
+            beside = (self.wait_reports.run, self._placeholders.run)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self._afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})
@@ -207,7 +210,7 @@ class Term:
     @property
     def late_seconds(self) -> float:
         """For how long something that was due has not been done."""
-        return self._turns.late_seconds
+        return self._serial_queue.late_seconds
 
     # --- the brain ----------------------------------------------------------------------------
 
@@ -216,22 +219,22 @@ class Term:
         began = time.monotonic()
         tree, faults = build_tree(self.queues.items)
         self._recipe = recipe_of(self.queues.items, self._settings.recipe)
-        self.queuebook.faults = faults
+        self.queue_status.faults = faults
         self.brain = Brain(make_recipe(self._recipe), tree=tree, settings=self._settings.brain)
         self._journal = self._open_journal(self._recipe, tree, self._settings.brain)
         self._begun.set()
-        self.nodebook.seat(self._seated())
+        self.inventory.seat(self._seated())
         for name in self.nodes.items:
-            self.nodebook.touch(name)
+            self.inventory.touch(name)
         self._tell_nodes()
         jobs = sorted(self.jobs.items.values(), key=lambda job: (job.created, job.uid))
         for job in jobs:
             self._meet(job.key)
         for key in {**self._pods.of_job, **self.jobs.items}:
             if not self._only_waits(key):
-                self.hands.touch(key)
+                self.executor.touch(key)
         for name in self.nodes.items:
-            self.nodebook.touch(name)
+            self.inventory.touch(name)
         self._tell_nodes()
         log.info(
             "term_begun",
@@ -286,7 +289,7 @@ class Term:
         except BadEvent:  # refused at the door, before anything has changed
             raise
         except Exception as error:
-            self._turns.break_off(error)
+            self._serial_queue.break_off(error)
             if (job := job_of(event)) is not None:
                 self._faults.blame(job, error, self.now(), ended_term=True)
             raise
@@ -328,13 +331,13 @@ class Term:
         if isinstance(instruction, Wake):
             self._wake_at(instruction.at)
         elif isinstance(instruction, Probe):
-            self._turns.soon(partial(self._answer, instruction))
+            self._serial_queue.soon(partial(self._answer, instruction))
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             why = self._whys[instruction.job] = why_of(instruction)
             log.info(
                 f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
             )
-            self.hands.touch_first(instruction.job)
+            self.executor.touch_first(instruction.job)
         if isinstance(instruction, Start) and instruction.epoch == 1:
             asked = self.brain.state.spec(self.brain.state.slot_of[instruction.job])
             self._metrics.job_started_after(self.now() - asked.submit_seconds)
@@ -342,7 +345,7 @@ class Term:
     def _wake_at(self, at: float) -> None:
         if self._wake is not None:
             self._wake.cancel()
-        self._wake = self._turns.later(at - self.now(), partial(self._tick, at))
+        self._wake = self._serial_queue.later(at - self.now(), partial(self._tick, at))
 
     def _tick(self, at: float) -> None:
         """Never before the time that was asked for, though timers may be a hair early."""
@@ -351,11 +354,11 @@ class Term:
         self.deliver(Tick(max(self.now(), at)))
 
     def _answer(self, probe: Probe) -> None:
-        """Nobody answered an instruction yet: the hands are at it."""
+        """Nobody answered an instruction yet: the executor is at it."""
         belief = self._belief(probe.job)
         phase = UNDER_WAY.get(belief.state) if belief.epoch == probe.epoch else None
         if phase is not None:
-            self.hands.touch(probe.job)
+            self.executor.touch(probe.job)
             self.deliver(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
 
     # --- jobs that cannot be looked after -----------------------------------------------------
@@ -371,12 +374,12 @@ class Term:
         if key in self._unmet:
             self._unmet.discard(key)
             for pod in self._pods.of_job.get(key, {}).values():
-                self.nodebook.touch(pod.node)
+                self.inventory.touch(pod.node)
             self._tell_nodes()
 
     def contain(self, key: str, error: Exception) -> bool:
         """Whether what went wrong is this job's trouble alone; it is set aside then."""
-        if isinstance(error, NotLeading) or self._turns.broken:
+        if isinstance(error, NotLeading) or self._serial_queue.broken:
             return False
         ends = self._faults.ends_the_term(key, error)
         fault = self._faults.blame(key, error, self.now(), ended_term=ends)
@@ -384,7 +387,7 @@ class Term:
         self._metrics.job_faulted()
         return not ends
 
-    # --- what the hands and the clerk see -----------------------------------------------------
+    # --- what executor and status writer see ---------------------------------------------------
 
     def look(self, key: str, note: Note) -> Look:
         belief = self._belief(JobId(key))
@@ -397,8 +400,8 @@ class Term:
             note=note,
             now=self.now(),
             rules=self._settings.rules,
-            lost=self.nodebook.lost,
-            dead=self.nodebook.dead,
+            lost=self.inventory.lost,
+            dead=self.inventory.dead,
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
         )
@@ -417,8 +420,8 @@ class Term:
         await record(self._api, self, key, epoch, headship)
 
     def _is_closed(self, node: str) -> bool:
-        sight = self.nodes.items.get(node)
-        return sight is None or sight.closed or not sight.ready
+        observed = self.nodes.items.get(node)
+        return observed is None or observed.closed or not observed.ready
 
     def _paused_seconds(self, key: str, belief: Belief) -> float | None:
         order = belief.resizing
@@ -446,24 +449,24 @@ class Term:
         return self.brain.state
 
     @property
-    def job_sights(self) -> Mapping[str, JobSight]:
+    def observed_jobs(self) -> Mapping[str, ObservedJob]:
         return self.jobs.items
 
-    def sight(self, key: str) -> JobSight | None:
+    def observed(self, key: str) -> ObservedJob | None:
         return self.jobs.items.get(key)
 
     def changes(self, key: str) -> int:
         return self._changes.get(key, 0)
 
     def is_busy(self, key: str) -> bool:
-        return self.hands.is_busy(key)
+        return self.executor.is_busy(key)
 
     def backlog(self) -> int:
-        return self.hands.backlog
+        return self.executor.backlog
 
     def gpu_resource(self, node: str) -> str:
-        sight = self.nodes.items.get(node)
-        return GPU_RESOURCE if sight is None else sight.gpu_resource
+        observed = self.nodes.items.get(node)
+        return GPU_RESOURCE if observed is None else observed.gpu_resource
 
     def took_job(self, raw: dict[str, Any]) -> None:
         self.jobs.put(raw)
@@ -487,7 +490,7 @@ class Term:
 
     @property
     def waits_are_served(self) -> bool:
-        return self.waitbook.served
+        return self.wait_reports.served
 
     def told_of(self, key: str) -> Told | None:
         return self.progress.of(key)
@@ -505,7 +508,7 @@ class Term:
         looked_at, held = self._held
         if not looked_at <= now < looked_at + HELD_SECONDS:
             fence = self._settings.rules.fence_seconds
-            held = held_up(self._pods.leaving.values(), self.nodebook.lost, fence, now)
+            held = held_up(self._pods.leaving.values(), self.inventory.lost, fence, now)
             self._held = now, held
         return held
 
@@ -515,7 +518,7 @@ class Term:
     def _belief(self, job: JobId) -> Belief:
         return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
 
-    def _stands_behind(self, pod: PodSight) -> bool:
+    def _stands_behind(self, pod: ObservedPod) -> bool:
         """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
         job = self.jobs.items.get(pod.key)
         if not pod.job or (job is not None and job.uid != pod.owner):
@@ -531,24 +534,24 @@ class Term:
 
     # --- changes ------------------------------------------------------------------------------
 
-    def job_changed(self, key: str, old: JobSight | None, new: JobSight | None) -> None:
+    def job_changed(self, key: str, old: ObservedJob | None, new: ObservedJob | None) -> None:
         self._changes[key] = self._changes.get(key, 0) + 1
         if not self.begun:
             return
         self._show(key, new)
-        self.hands.touch(key)
+        self.executor.touch(key)
 
-    def _show(self, key: str, sight: JobSight | None) -> None:
+    def _show(self, key: str, observed: ObservedJob | None) -> None:
         slot = self.brain.state.slot_of.get(JobId(key))
-        if slot is not None and sight is not None:
-            self.clerk.saw(slot, int(self.brain.state.jobs.seq[slot]), sight)
+        if slot is not None and observed is not None:
+            self.status_writer.saw(slot, int(self.brain.state.jobs.seq[slot]), observed)
 
     def _see_standing(self, event: Event) -> None:
         """A job that the brain has just met: what is on record of it?"""
         if isinstance(event, JobSubmitted):
             self._show(event.job.id, self.jobs.items.get(event.job.id))
 
-    def pod_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
+    def pod_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
         pod = new or old
         assert pod is not None
         self._changes[pod.key] = self._changes.get(pod.key, 0) + 1
@@ -556,37 +559,37 @@ class Term:
             if not self._stands_behind(pod):
                 self._touch_node(node)
         if self.begun:
-            self.hands.touch(pod.key)
+            self.executor.touch(pod.key)
 
-    def foreign_changed(self, key: str, old: PodSight | None, new: PodSight | None) -> None:
+    def foreign_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
         for node in nodes_touched(old, new):
             self._touch_node(node)
 
-    def node_changed(self, key: str, old: NodeSight | None, new: NodeSight | None) -> None:
+    def node_changed(self, key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
         if old is not None and new is not None and new.same_but_for_version(old):
             return
         self._touch_node(key)
 
     def _touch_node(self, name: str) -> None:
-        self.nodebook.touch(name)
+        self.inventory.touch(name)
         if self.begun and not self._nodes_are_due:
             self._nodes_are_due = True
-            self._turns.soon(self._tell_nodes)
+            self._serial_queue.soon(self._tell_nodes)
 
     def _tell_nodes(self) -> None:
         self._nodes_are_due = False
-        for event in self.nodebook.news(self.now()):
+        for event in self.inventory.news(self.now()):
             try:
                 self.deliver(event)
             except BadEvent as error:  # one node that cannot be is no reason to lose all others
                 log.error("node_left_out", error=str(error))
 
-    def queue_changed(self, key: str, old: QueueSight | None, new: QueueSight | None) -> None:
+    def queue_changed(self, key: str, old: ObservedQueue | None, new: ObservedQueue | None) -> None:
         """What the tree can take in is told; all else needs a fresh look."""
         if not self.begun or (old is not None and new is not None and old.spec == new.spec):
             return
         tree, faults = build_tree(self.queues.items)
-        self.queuebook.faults = faults
+        self.queue_status.faults = faults
         state, jobs, queues = self.brain.state, self.jobs.items, self.queues.items
         if recipe_of(queues, self._settings.recipe) != self._recipe or misplaced(
             state, jobs, queues
@@ -611,8 +614,8 @@ class Term:
         while True:
             await asyncio.sleep(BOOKS_SECONDS)
             now = self.now()
-            await self.queuebook.write(self.brain.state, now)
-            measure(self.brain.state, self.nodebook, self._metrics)
+            await self.queue_status.write(self.brain.state, now)
+            measure(self.brain.state, self.inventory, self._metrics)
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)
@@ -626,7 +629,7 @@ class Term:
                 self._whys.pop(key, None)
                 self.progress.forget(key)
                 self.speeds.forget(key)
-                self.hands.forget(key)
+                self.executor.forget(key)
                 self._faults.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
@@ -634,7 +637,7 @@ class Term:
         self._informers.tell(None)
         if self._wake is not None:
             self._wake.cancel()
-        self.hands.stop()
+        self.executor.stop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

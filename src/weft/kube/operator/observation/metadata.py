@@ -1,0 +1,20 @@
+"""What every object of the API server has: whose it is, and when things were."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+Raw = Mapping[str, Any]
+
+
+def parse_time(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def controller_of(meta: Raw) -> str:
+    """The uid of the object that made this one; empty where nobody says so."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return ""

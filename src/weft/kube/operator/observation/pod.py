@@ -1,0 +1,120 @@
+"""One pod, as far as the operator uses it."""
+
+from dataclasses import dataclass
+
+from weft.kube.names import (
+    EPOCH_LABEL,
+    JOB_LABEL,
+    RANK_LABEL,
+)
+from weft.kube.node_rules import is_mig
+from weft.kube.operator.observation.metadata import Raw, controller_of, parse_time
+from weft.kube.pod_requests import PodRequests, pod_requests
+
+LIVE_PHASES = frozenset({"", "Pending", "Running", "Unknown"})
+OUT_OF_MEMORY = "OOMKilled"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPod:
+    """One pod. `job` is empty for a pod that is not of Weft's making.
+
+    `leaves_by` is when one that was asked to leave has to be gone.
+    """
+
+    uid: str
+    version: int
+    namespace: str
+    name: str
+    job: str
+    epoch: int
+    seat: int
+    owner: str
+    node: str
+    phase: str
+    reason: str
+    deleting: bool
+    exit_code: int | None
+    stuck: str
+    unschedulable: str
+    takes: PodRequests
+    leaves_by: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The job it belongs to."""
+        return f"{self.namespace}/{self.job}"
+
+    @property
+    def gpus(self) -> int:
+        """Of any make, whole or in part; network cards and the like are no GPUs."""
+        named = (n for name, n in self.takes.devices if name.endswith("gpu") or is_mig(name))
+        return int(sum(named))
+
+    @property
+    def live(self) -> bool:
+        """Whether it holds, or may come to hold, what it asked for."""
+        return self.phase in LIVE_PHASES
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "Running" and not self.deleting
+
+    @property
+    def succeeded(self) -> bool:
+        return self.phase == "Succeeded"
+
+    @property
+    def failed(self) -> bool:
+        return self.phase == "Failed"
+
+
+def read_pod(raw: Raw) -> ObservedPod:
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    labels = meta.get("labels") or {}
+    worker = _worker(status)
+    return ObservedPod(
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        namespace=meta["namespace"],
+        name=meta["name"],
+        job=labels.get(JOB_LABEL, ""),
+        epoch=_number(labels.get(EPOCH_LABEL)),
+        seat=_number(labels.get(RANK_LABEL)),
+        owner=controller_of(meta),
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", ""),
+        reason=status.get("reason", "") or _out_of_memory(worker),
+        deleting="deletionTimestamp" in meta,
+        leaves_by=parse_time(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
+        exit_code=worker.get("terminated", {}).get("exitCode"),
+        stuck=worker.get("waiting", {}).get("reason", ""),
+        unschedulable=_unschedulable(status),
+        takes=pod_requests(spec),
+    )
+
+
+def _worker(status: Raw) -> Raw:
+    """State of the worker container."""
+    for container in status.get("containerStatuses") or ():
+        state: Raw = container.get("state") or {}
+        return state
+    return {}
+
+
+def _out_of_memory(worker: Raw) -> str:
+    """The one reason of a container that says more than its exit code."""
+    reason = worker.get("terminated", {}).get("reason")
+    return OUT_OF_MEMORY if reason == OUT_OF_MEMORY else ""
+
+
+def _unschedulable(status: Raw) -> str:
+    """The stock scheduler's own words, where it found no room."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return str(condition.get("message", "unschedulable"))[:300]
+    return ""
+
+
+def _number(label: str | None) -> int:
+    return int(label) if label is not None and label.isdecimal() else -1

@@ -1,0 +1,309 @@
+"""A job that runs: workers that come and go while it trains, and those that are lost.
+
+What is on record says which seats the incarnation has. A resize is recorded first; then pods are
+made to follow: those of seats that the record does not name go, those of seats that are to be
+joined are created, and when all are where they belong the brain hears of it. Whoever comes after a
+crash finds the record and does the same, with nobody waiting for the answer.
+
+A job whose head says that it can be resized while it trains (it is *live*) outlives workers that
+are drained or lost with their node, as long as it is no narrower than it may be: the record is cut
+to what is left, and the brain lets the other seats go. If its head was among them, another seat is
+given time to lead. Any other job stops when it loses a worker.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from weft.brain.event import (
+    InstructionDone,
+    InstructionRefused,
+    JobFinished,
+    JobReported,
+    Phase,
+    Verb,
+    WorkerLost,
+)
+from weft.kube.names import pod_name
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.start_deadline import start_deadline
+from weft.kube.operator.reconcile.step import CreatePods, Look, Note, RecordSeats, Step
+from weft.kube.operator.reconcile.termination import fenced
+from weft.kube.operator.reconcile.workers import (
+    divided,
+    failed,
+    failure_of,
+    have_finished,
+    is_guilty,
+    to_delete,
+)
+from weft.model.errors import ProtocolError
+from weft.model.ids import NodeId
+from weft.model.placement import Placement
+from weft.model.state import State
+
+MOST_NAMES = 3
+
+
+def run(look: Look, job: ObservedJob) -> Step:
+    """The next step for a job that trains, whether it is being resized or not."""
+    if look.said_live is not None and look.said_live != look.belief.live:
+        return look.events(_seen(look, job, placement=None, live=look.said_live))
+    crew = _crew(look, job)
+    if any(is_guilty(pod) for pod in crew.settled.values()):
+        return failed(look, job, crew.all)
+    if have_finished(crew.seats.numbers - job.joining, crew.settled):
+        return _finish(look, crew)
+    look = _watched(look, crew)
+    for change in (_stay_headless, _record_order, _give_up_joiners, _lose):
+        if (step := change(look, job, crew)) is not None:
+            return step
+    return _until_led(look, _converge(look, job, crew))
+
+
+@dataclass(frozen=True, slots=True)
+class _Crew:
+    """Pods of the present incarnation by seat, and those that have to go.
+
+    `settled` were there before the last resize, `joiners` come with it; on the seat that leads is
+    the `head`, if anybody is.
+    """
+
+    seats: Placement
+    head: ObservedPod | None
+    settled: Mapping[int, ObservedPod]
+    joiners: Mapping[int, ObservedPod]
+    leaving: tuple[ObservedPod, ...]
+
+    @property
+    def all(self) -> tuple[ObservedPod, ...]:
+        return (*self.settled.values(), *self.joiners.values(), *self.leaving)
+
+
+def _crew(look: Look, job: ObservedJob) -> _Crew:
+    mine, strays = divided(look, job)
+    seats = job.placement
+    if seats is None or job.epoch != look.belief.epoch:
+        raise ProtocolError(
+            f"job {look.key} runs in epoch {look.belief.epoch}, and on record is {job.epoch}",
+            hint="somebody else writes its status; the brain is rebuilt",
+        )
+    steady = seats.numbers - job.joining
+    leaving = [pod for number, pod in mine.items() if number not in seats.numbers]
+    return _Crew(
+        seats,
+        mine.get(job.headship.seat),
+        {number: pod for number, pod in mine.items() if number in steady},
+        {number: pod for number, pod in mine.items() if number in job.joining},
+        tuple(pod for pod in (*leaving, *strays) if pod.live),
+    )
+
+
+def _watched(look: Look, crew: _Crew) -> Look:
+    """Since when nobody leads, if nobody does: whoever comes to is on record then."""
+    head = crew.head
+    led = head is not None and head.live and head.node not in look.lost
+    since = None if led or not look.belief.live else look.note.headless_since or look.now
+    return replace(look, note=replace(look.note, headless_since=since))
+
+
+def _led_by(look: Look) -> float | None:
+    """When another seat has to lead."""
+    since = look.note.headless_since
+    return None if since is None else since + look.rules.head_seconds
+
+
+def _until_led(look: Look, step: Step) -> Step:
+    """The same, and a look when it is time to give up."""
+    until = _led_by(look)
+    if until is None or step.events:
+        return step
+    return replace(step, look_at=until if step.look_at is None else min(step.look_at, until))
+
+
+def _stay_headless(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
+    """Nobody has come to lead: the job begins again."""
+    until = _led_by(look)
+    if until is None or look.now < until:
+        return None
+    head = crew.head
+    node = NodeId(head.node) if head is not None and head.node else crew.seats.seats[0].node
+    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node, failure_of(head)))
+
+
+def _finish(look: Look, crew: _Crew) -> Step:
+    """All is done; whoever was about to join, or to leave, is not needed any more."""
+    live = [pod for pod in crew.all if pod.live]
+    if (leaving := to_delete(live)) is not None:
+        return look.actions(leaving)
+    if live:
+        return fenced(look, live)
+    return look.events(JobFinished(look.now, look.id, look.belief.epoch))
+
+
+# --- what has to be on record first -----------------------------------------------------------
+
+
+def _record_order(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
+    """A resize that the brain has ordered and nobody has written down."""
+    order = look.belief.resizing
+    if order is None or job.serial >= order.serial:
+        return None
+    added = order.target.numbers - crew.seats.numbers
+    joining = added | (job.joining & order.target.numbers)
+    why = f"from {crew.seats.width} to {order.target.width} GPUs"
+    return look.actions(RecordSeats(order.target, order.serial, joining, cause="Resizing", why=why))
+
+
+def _give_up_joiners(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
+    """New workers that cannot come are called off, all of them: the job stays as it was."""
+    if not job.joining:
+        return None
+    why = _refused_before(look, job) or _broken_joiner(crew) or _overdue(look, crew)
+    if not why:
+        return None
+    note = Note(refusal=(look.belief.epoch, job.serial, why))
+    left = crew.seats.only(crew.seats.numbers - job.joining)
+    undo = RecordSeats(left, job.serial, cause="NotResized", why=why)
+    return Step(actions=(undo,), note=note)
+
+
+def _refused_before(look: Look, job: ObservedJob) -> str:
+    refusal = look.note.refusal
+    if refusal is None or refusal[:2] != (look.belief.epoch, job.serial):
+        return ""
+    return refusal[2]
+
+
+def _broken_joiner(crew: _Crew) -> str:
+    for pod in crew.joiners.values():
+        if pod.failed:
+            ended = pod.reason or f"ended with exit code {pod.exit_code}"
+            return f"{pod.name}: {ended}"
+        if pod.deleting:
+            return f"{pod.name}: taken away"
+    return ""
+
+
+def _overdue(look: Look, crew: _Crew) -> str:
+    """Why joiners that do not run yet are waited for no longer."""
+    late = _late(crew)
+    _, _, why = start_deadline(look, late)
+    since = look.note.joining_since
+    if why or not late or since is None or look.now < since + look.rules.join_seconds:
+        return why
+    return f"{late[0].name}: not started within {look.rules.join_seconds:.0f} s"
+
+
+def _late(crew: _Crew) -> list[ObservedPod]:
+    return [pod for pod in crew.joiners.values() if not (pod.running or pod.succeeded)]
+
+
+def _lose(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
+    """What follows from workers that were taken away; None while all is well."""
+    steady = crew.seats.numbers - job.joining
+    gone = {number for number in steady if number not in crew.settled}
+    gone |= {number for number, pod in crew.settled.items() if pod.failed}
+    fading = {number for number, pod in crew.settled.items() if pod.deleting}
+    if not gone | fading:
+        return None
+    left = crew.seats.only(steady - gone - fading)
+    if not look.belief.live or not _is_enough(job, left):
+        return _worker_lost(look, crew, gone | fading)
+    if not gone:
+        return None  # they leave at the end of a step, and then they are gone
+    if job.headship.seat in gone:
+        return look.waiting(_led_by(look))
+    state = State.RESIZING if look.belief.resizing or job.joining else State.RUNNING
+    kept = crew.seats.only(crew.seats.numbers - gone)
+    why = f"{_named(look, crew, gone)} left; {left.width} GPUs train on"
+    return look.actions(RecordSeats(kept, job.serial, job.joining, state, "Shrunk", why))
+
+
+def _is_enough(job: ObservedJob, left: Placement) -> bool:
+    least = None if job.spec is None else job.spec.resources.width.least
+    return bool(left.seats) and least is not None and left.width >= least
+
+
+def _worker_lost(look: Look, crew: _Crew, numbers: Collection[int]) -> Step:
+    number = min(numbers)
+    pod = crew.settled.get(number)
+    (seat,) = crew.seats.only({number}).seats
+    node = NodeId(pod.node) if pod is not None and pod.node else seat.node
+    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node, failure_of(pod)))
+
+
+def _named(look: Look, crew: _Crew, numbers: Collection[int]) -> str:
+    job = look.key.partition("/")[2]
+    named = [
+        f"{pod_name(job, look.belief.epoch, seat.number)} on {seat.node}"
+        for seat in crew.seats.only(numbers).seats
+    ]
+    more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
+    return ", ".join(named[:MOST_NAMES]) + more
+
+
+# --- what follows from the record -------------------------------------------------------------
+
+
+def _converge(look: Look, job: ObservedJob, crew: _Crew) -> Step:
+    """Let those go that the record does not name, let those come that it does, then tell."""
+    if (leaving := to_delete(crew.leaving)) is not None:
+        return look.actions(leaving)
+    if missing := tuple(sorted(job.joining - crew.joiners.keys())):
+        return look.actions(CreatePods(look.belief.epoch, crew.seats, missing, job.serial))
+    if late := _late(crew):
+        return _wait_for(look, late)
+    if crew.leaving:
+        return fenced(look, crew.leaving)
+    if job.joining or job.state == "Resizing":
+        return look.actions(RecordSeats(crew.seats, job.serial, state=State.RUNNING))
+    return _tell(look, job, crew.seats)
+
+
+def _wait_for(look: Look, joiners: list[ObservedPod]) -> Step:
+    note, again, _ = start_deadline(look, joiners)
+    since = look.now if note.joining_since is None else note.joining_since
+    until = since + look.rules.join_seconds
+    return Step(note=replace(note, joining_since=since), look_at=min(again or until, until))
+
+
+def _tell(look: Look, job: ObservedJob, seats: Placement) -> Step:
+    """The brain hears what has become of its order, or what it has to let go."""
+    order = look.belief.resizing
+    if order is None:
+        lacks = look.belief.seats - seats.numbers
+        return look.events(_seen(look, job, placement=seats)) if lacks else look.waiting()
+    if seats.numbers == order.target.numbers:
+        done = InstructionDone(
+            look.now,
+            look.id,
+            look.belief.epoch,
+            Verb.RESIZE,
+            serial=order.serial,
+            paused_seconds=look.said_paused_seconds,
+        )
+        return Step(events=(done,))
+    if seats.numbers == order.before:
+        why = _refused_before(look, job) or "its workers could not be changed"
+        refused = InstructionRefused(
+            look.now, look.id, look.belief.epoch, Verb.RESIZE, why, serial=order.serial
+        )
+        return Step(events=(refused,))
+    return Step(events=(_seen(look, job, placement=seats),))
+
+
+def _seen(
+    look: Look, job: ObservedJob, *, placement: Placement | None, live: bool | None = None
+) -> JobReported:
+    return JobReported(
+        look.now,
+        look.id,
+        look.belief.epoch,
+        Phase.RUNNING,
+        look.belief.work_done,
+        placement,
+        serial=job.serial,
+        next_seat=job.next_seat,
+        live=live,
+    )

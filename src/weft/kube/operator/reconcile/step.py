@@ -1,0 +1,198 @@
+"""The vocabulary of one step: what is looked at, what may come out, what is remembered between.
+
+Everything here is a frozen value, so a step can be tested without a cluster and printed when it
+surprises.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from weft.brain.event import Event
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.permissions import ALL_PERMITTED, Permissions
+from weft.model.decision import Assignment
+from weft.model.ids import JobId
+from weft.model.placement import Placement
+from weft.model.state import State
+from weft.reconcile.belief import Belief
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Times and habits of the operator. `pods` is False where somebody else runs the workers."""
+
+    pods: bool = True
+    default_image: str = ""
+    permissions: Permissions = ALL_PERMITTED
+    unschedulable_seconds: float = 30.0
+    stuck_seconds: float = 120.0
+    join_seconds: float = 300.0
+    fence_seconds: float = 60.0
+    head_seconds: float = 30.0
+    keep_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is remembered of a job between two looks. Losing it costs time and nothing else.
+
+    `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why.
+    """
+
+    refusal: tuple[int, int, str] | None = None
+    unschedulable_since: float | None = None
+    stuck_since: float | None = None
+    joining_since: float | None = None
+    headless_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write the decision into the job's status, guarded by its version."""
+
+    epoch: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSeats:
+    """Write the seats that an incarnation has from now on, those that are to be joined among them.
+
+    `state` says whether the change is under way or over. Where it has a `cause`, the job's owner
+    hears of it, and `why`.
+    """
+
+    placement: Placement
+    serial: int
+    joining: frozenset[int] = frozenset()
+    state: State = State.RESIZING
+    cause: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStopping:
+    """Write that this incarnation is being stopped, and why."""
+
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Write the final state."""
+
+    state: State
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create pods for these of the seats of an epoch; those that exist already count as created."""
+
+    epoch: int
+    placement: Placement
+    numbers: tuple[int, ...]
+    serial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete these pods, each by its uid; `now` does not wait for the kubelet's word, for `why`."""
+
+    pods: tuple[ObservedPod, ...]
+    now: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHeldUp:
+    """Write that workers which should be gone are not, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the job's object until its workers are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Let the object go."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """The finished job has been kept for as long as its owner wished."""
+
+
+Action = (
+    Record
+    | RecordSeats
+    | RecordStopping
+    | RecordHeldUp
+    | Settle
+    | CreatePods
+    | DeletePods
+    | AddFinalizer
+    | RemoveFinalizer
+    | DeleteJob
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Events first; actions where the brain has nothing to learn. `look_at`: look again then."""
+
+    events: tuple[Event, ...] = ()
+    actions: tuple[Action, ...] = ()
+    note: Note = Note()
+    look_at: float | None = None
+
+    @property
+    def idle(self) -> bool:
+        return not self.events and not self.actions
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at one job. `lost` maps nodes that are out of reach to the time of their loss.
+
+    `dead` are those that are known to be off.
+
+    The job is None where there is no such object, or where it is `unreadable`.
+    `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
+    `said_paused_seconds` what it cost to become as wide as the resize under way asks.
+    """
+
+    key: str
+    job: ObservedJob | None
+    pods: tuple[ObservedPod, ...]
+    belief: Belief
+    note: Note
+    now: float
+    rules: Rules
+    lost: Mapping[str, float]
+    dead: Collection[str] = ()
+    said_live: bool | None = None
+    said_paused_seconds: float | None = None
+    unreadable: bool = False
+
+    @property
+    def id(self) -> JobId:
+        return JobId(self.key)
+
+    @property
+    def live(self) -> tuple[ObservedPod, ...]:
+        return tuple(pod for pod in self.pods if pod.live)
+
+    def events(self, *events: Event) -> Step:
+        return Step(events=events, note=self.note)
+
+    def actions(self, *actions: Action) -> Step:
+        return Step(actions=actions, note=self.note)
+
+    def waiting(self, look_at: float | None = None) -> Step:
+        return Step(note=self.note, look_at=look_at)
