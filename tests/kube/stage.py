@@ -160,7 +160,7 @@ class Stage:
 
     def rounds(self) -> None:
         for later in range(5):
-            self.term.deliver(Tick(self.term.now() + 20.0 * later))
+            self.term.decider.deliver(Tick(self.term.now() + 20.0 * later))
 
 
 def played(scene: Callable[[], Awaitable[None]]) -> None:

@@ -64,10 +64,10 @@ class Play:
     def play(self, changes: int = CHANGES) -> None:
         for _ in range(changes):
             self.random.choice(DEEDS)(self)
-            if self.stage.term._afresh.is_set() or self.random.random() < 0.1:
+            if self.stage.term.decider.afresh.is_set() or self.random.random() < 0.1:
                 self.begin()
             self.stage.rounds()
-            assert not self.stage.term._serial_queue.broken
+            assert not self.stage.term.decider.serial_queue.broken
             self.check()
             self.steps += 1
 
@@ -101,7 +101,7 @@ class Play:
         queue, priority = self.random.choice(QUEUES), self.random.randint(-1, 2)
         self.cluster.jobs[key] = {"queue": queue, "priority": priority}
         self.show(key)
-        self.stage.term._meet(key)
+        self.stage.term.intake._meet(key)
 
     def drop_job(self) -> None:
         if self.cluster.jobs:

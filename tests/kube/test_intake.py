@@ -48,7 +48,7 @@ def test_a_term_begins_on_what_was_followed_before_it() -> None:
         stage.job("a/trains", RUNNING)
         stage.pod("a/trains", epoch=1, seat=0, node="n0")
         stage.job("a/big", resources={"gpus": 8})
-        stage.informers.tell(stage.term)
+        stage.informers.tell(stage.term.intake)
         stage.term._begin()
         stage.rounds()
         assert stage.state("a/trains") is State.RUNNING
@@ -83,7 +83,7 @@ def test_a_start_goes_before_those_that_may_have_changed() -> None:
             stage.job(f"a/ended-{number}", {"state": "Succeeded"})
         stage.job("a/waits")
         stage.term._begin()
-        stage.term.deliver(Tick(stage.term.now() + 20.0))
+        stage.term.decider.deliver(Tick(stage.term.now() + 20.0))
         assert stage.state("a/waits") is State.STARTING
         assert await stage.term.executor._work_queue.get() == "a/waits"
 

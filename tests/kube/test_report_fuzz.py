@@ -87,17 +87,17 @@ async def _tell(reports: list[tuple[str, int, float, Raw]]) -> None:
     operator = Operator(options, lambda *_: Journal())
     operator._term = stage.term
     for job, seat, later, body in reports:
-        stage.term._behind_monotonic += later
+        stage.term.decider._behind_monotonic += later
         try:
             namespace, _, name = job.partition("/")
             identity = WorkerIdentity(namespace, name, 1, seat, name)
             operator.hear(identity, _read(body))
         except Refusal:
             pass
-        stage.term.deliver(Tick(stage.term.now()))
+        stage.term.decider.deliver(Tick(stage.term.now()))
         for one in JOBS:
             stage.term.standing(one, stage.state(one), "")
-    assert not stage.term._serial_queue.broken
+    assert not stage.term.decider.serial_queue.broken
 
 
 def _read(body: Raw) -> Any:  # noqa: ANN401 - a report of either shape

@@ -18,10 +18,11 @@ import pytest
 
 from tests.kube.tenancy import Play
 from weft.brain.event import Event, QueueChanged
-from weft.kube.operator import term
+from weft.kube.operator import intake
+from weft.kube.operator.decider import Decider
+from weft.kube.operator.intake import Intake
 from weft.kube.operator.observation import queue_tree as rules
 from weft.kube.operator.observation.queue import ObservedQueue
-from weft.kube.operator.term import Term
 from weft.model.ids import QueueId, TenantId
 from weft.model.queue import QueueTree
 
@@ -64,8 +65,8 @@ def test_nobody_is_ever_seated_where_the_objects_do_not_allow_it(chunk: int) -> 
 
 # --- what the sequences must find -----------------------------------------------------------------
 
-_for, _tree, _deliver = rules.queue_for, rules.build_tree, Term.deliver
-_changed = Term.queue_changed
+_for, _tree, _deliver = rules.queue_for, rules.build_tree, Decider.deliver
+_changed = Intake.queue_changed
 
 
 def once(state: object, jobs: object, queues: object) -> bool:
@@ -99,26 +100,26 @@ def _as_root(queue: ObservedQueue, queues: Queues) -> ObservedQueue:
     return replace(queue, spec=queue.spec.model_copy(update={"parent": None}))
 
 
-def deaf_to_limits(self: Term, event: Event) -> None:
+def deaf_to_limits(self: Decider, event: Event) -> None:
     if not isinstance(event, QueueChanged):
         _deliver(self, event)
 
 
 def deaf_to_removals(
-    self: Term, key: str, old: ObservedQueue | None, new: ObservedQueue | None
+    self: Intake, key: str, old: ObservedQueue | None, new: ObservedQueue | None
 ) -> None:
     if new is not None:
         _changed(self, key, old, new)
 
 
 MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
-    "membership is looked at once": (term, "misplaced", once),
+    "membership is looked at once": (intake, "misplaced", once),
     "any priority will do": (rules, "queue_for", any_priority),
     "names that are alike are the same": (rules, "admits", alike),
-    "unusable queues leave the door open": (term, "build_tree", open_where_none_is_usable),
-    "a missing parent is none": (term, "build_tree", without_parents),
-    "limits are not told": (Term, "deliver", deaf_to_limits),
-    "removed queues stay": (Term, "queue_changed", deaf_to_removals),
+    "unusable queues leave the door open": (intake, "build_tree", open_where_none_is_usable),
+    "a missing parent is none": (intake, "build_tree", without_parents),
+    "limits are not told": (Decider, "deliver", deaf_to_limits),
+    "removed queues stay": (Intake, "queue_changed", deaf_to_removals),
 }
 
 

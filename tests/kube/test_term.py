@@ -18,7 +18,7 @@ from weft.brain.instruction import Preempt
 from weft.brain.invariants import Breach
 from weft.brain.journal import Journal
 from weft.brain.protocol.jobs import Jobs
-from weft.kube.operator import term as term_module
+from weft.kube.operator import intake as intake_module
 from weft.kube.operator.executor import executor as executor_module
 from weft.kube.operator.faults import Faults
 from weft.kube.operator.main import Operator
@@ -59,7 +59,7 @@ def test_what_breaks_under_a_report_ends_the_term_too() -> None:
         await stage.term.wait_until_begun()
         breaking = patch.object(stage.term.brain, "handle", side_effect=ZeroDivisionError)
         with breaking, pytest.raises(ZeroDivisionError):
-            stage.term.deliver(Tick(stage.term.now()))
+            stage.term.decider.deliver(Tick(stage.term.now()))
         with pytest.raises(ZeroDivisionError):
             await asyncio.wait_for(running, 5.0)
 
@@ -83,7 +83,7 @@ def test_a_job_that_nobody_can_look_after_does_not_end_the_term() -> None:
             return next_step(look)
 
         with (
-            patch.object(term_module, "next_step", stumbling),
+            patch.object(intake_module, "next_step", stumbling),
             patch.object(executor_module, "next_step", stumbling),
         ):
             running = asyncio.create_task(stage.term.run())
@@ -140,7 +140,7 @@ def test_gpus_of_a_job_that_is_set_aside_are_nobody_elses() -> None:
         assert [stage.state("a/big"), stage.state("a/fits")] == [State.QUEUED, State.STARTING]
 
         faults.forget("a/trains")  # its time is over
-        stage.term._meet("a/trains")
+        stage.term.intake._meet("a/trains")
         stage.rounds()
         assert stage.state("a/trains") is State.RUNNING
         assert stage.state("a/fits") is State.STARTING, "nobody has to leave for it"
@@ -230,7 +230,7 @@ def test_a_namespace_that_is_let_in_later_needs_a_fresh_look() -> None:
         stage.rounds()
         assert stage.state(job) is State.QUEUED
         stage.queue("research", namespaces=["team-b", "team-a"])
-        assert stage.term._afresh.is_set()
+        assert stage.term.decider.afresh.is_set()
 
     played(scene)
 
@@ -245,7 +245,7 @@ def test_a_namespace_that_is_shut_out_gets_nothing_more() -> None:
         stage.queue("research", namespaces=["team-b"], limit=8)
         stage.rounds()
         assert stage.state(job) is State.QUEUED
-        assert stage.term._afresh.is_set()
+        assert stage.term.decider.afresh.is_set()
 
     played(scene)
 
@@ -271,7 +271,7 @@ def test_a_change_that_moves_nobody_needs_no_fresh_look() -> None:
         stage.job("team-a/j", queue="research")
         stage.term._begin()
         stage.queue("research", namespaces=["team-a", "team-b"], limit=4)
-        assert not stage.term._afresh.is_set()
+        assert not stage.term.decider.afresh.is_set()
 
     played(scene)
 
@@ -324,11 +324,11 @@ def test_nodes_that_were_deleted_are_not_counted_as_lost() -> None:
         stage.term._begin()
         for number in range(20):
             stage.node(f"spot-{number}")
-            stage.term._tell_nodes()
+            stage.term.intake.tell_nodes()
             about = stage._about(f"spot-{number}")
             stage.term.nodes.take_event("DELETED", {"metadata": about})
-            stage.term._tell_nodes()
-        measure(stage.term.brain.state, stage.term.inventory, stage.metrics)
+            stage.term.intake.tell_nodes()
+        measure(stage.term.brain.state, stage.term.intake.inventory, stage.metrics)
         assert stage.figure('weft_gpus{state="lost"}') == 0.0
         assert stage.figure('weft_gpus{state="free"}') == 8.0
 
@@ -406,7 +406,7 @@ def test_a_priority_beyond_the_queues_is_refused_until_the_queue_allows_it() -> 
         assert reason.code is ReasonCode.CONSTRAINT_QUEUE
         assert "'default for priority 6 (at most 5)'" in reason.text
         stage.queue("default", max_priority=6)
-        assert stage.term._afresh.is_set()
+        assert stage.term.decider.afresh.is_set()
 
     played(scene)
 
@@ -423,7 +423,7 @@ def test_a_pod_of_another_owner_is_no_worker() -> None:
         assert operator.pod("a", pod.name, pod.uid) is None
         stage.term._begin()
         assert stage.state(job) is not State.RUNNING
-        assert stage.term.foreign_use.others("n0").of("nvidia.com/gpu") == 1, (
+        assert stage.term.intake.foreign_use.others("n0").of("nvidia.com/gpu") == 1, (
             "it holds what is not Weft's to give"
         )
 

@@ -21,8 +21,10 @@ import pytest
 from tests.kube.newer_version import NewerSpec
 from tests.kube.stage import RUNNING, Raw, Stage
 from weft.kube.metrics import Metrics
+from weft.kube.operator.decider import Decider
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.faults import RESTS, Faults
+from weft.kube.operator.intake import Intake
 from weft.kube.operator.observation import stored_spec
 from weft.kube.operator.observation.foreign_use import ForeignUse
 from weft.kube.operator.observation.node_inventory import NodeInventory
@@ -34,7 +36,7 @@ from weft.model.state import State
 THOROUGH = int(os.environ.get("WEFT_THOROUGH") or 0)
 SEEDS = max(THOROUGH, 100) if THOROUGH else 25
 METRICS = Metrics()
-PLACES = (Term, Executor, StatusWriter, NodeInventory, ForeignUse, Faults)
+PLACES = (Term, Intake, Decider, Executor, StatusWriter, NodeInventory, ForeignUse, Faults)
 NO_CALLBACKS = ("now", "brain_state", "observed_jobs")  # asked by the test itself, or one line long
 ERRORS: tuple[Callable[[], Exception], ...] = (
     lambda: KeyError("missing"),
@@ -114,7 +116,7 @@ class Trouble:
         with trouble(stage, number):
             stage.term._begin()
             hands = asyncio.create_task(stage.term.executor.run())
-            turns = asyncio.create_task(stage.term._serial_queue.run())
+            turns = asyncio.create_task(stage.term.decider.serial_queue.run())
             clerk = asyncio.create_task(stage.term.status_writer.run())
             await asyncio.sleep(0)
             self.live_on(stage, number)
@@ -131,7 +133,7 @@ class Trouble:
             stage.job(self.later[-1])
             stage.node(f"n{number + 1}")
             stage.queue("default", limit=self.random.randint(8, 64))
-            stage.term._tell_nodes()
+            stage.term.intake.tell_nodes()
             stage.rounds()
 
     # --- troubles -----------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class Trouble:
         state, trains = stage.term.brain.state, ("a/trains", *self.newer)
         for key in trains:
             slot = state.slot_of.get(JobId(key))
-            if slot is not None and not stage.term._serial_queue.broken:
+            if slot is not None and not stage.term.decider.serial_queue.broken:
                 assert state.state_of(slot) is State.RUNNING, key
         assert not stage.api.deleted
         names = tuple(f"/{key.partition('/')[2]}/status" for key in trains)
@@ -204,7 +206,7 @@ class Trouble:
         keys = ("a/trains", "a/after", *self.newer, *self.later)
         for key in keys:
             if JobId(key) not in stage.term.brain.state.slot_of:
-                stage.term._meet(key)
+                stage.term.intake._meet(key)
         stage.rounds()
         self.unharmed(stage)
         for key in keys:

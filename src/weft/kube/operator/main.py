@@ -20,6 +20,7 @@ from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
 from weft.kube.names import HEAD_SEAT
 from weft.kube.node_rules import NodeRules
+from weft.kube.operator.decider import OpenJournal
 from weft.kube.operator.executor.scale_up import ScaleUp
 from weft.kube.operator.faults import Faults
 from weft.kube.operator.leader_endpoint import publish_endpoint
@@ -28,7 +29,7 @@ from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.reconcile.permissions import Permissions
 from weft.kube.operator.reconcile.step import Rules
 from weft.kube.operator.status.patches import title
-from weft.kube.operator.term import OpenJournal, Term, TermSettings
+from weft.kube.operator.term import Term, TermSettings
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.authority import certificates_in
 from weft.kube.reports.headship import FIRST, Headship
@@ -242,10 +243,10 @@ class Operator:
         if observed is not None:
             measured = term.speeds.hear(spec, observed, worker, report, now)
             if measured is not None:
-                term.deliver(measured)
+                term.decider.deliver(measured)
         done = told.work_done(spec.work)
         if done is not None and term.progress.is_due(key, now):
-            term.deliver(JobReported(now, spec.id, worker.epoch, Phase.RUNNING, done))
+            term.decider.deliver(JobReported(now, spec.id, worker.epoch, Phase.RUNNING, done))
 
     async def _forget_heads(self, term: Term) -> None:
         """Where a head listened is nobody's business once its incarnation is over."""

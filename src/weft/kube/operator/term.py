@@ -1,103 +1,59 @@
 """One term of leadership: from the moment this replica leads until it does not, or starts afresh.
 
-A term begins with nothing in mind. It lists what there is, builds a brain from nodes, queues, jobs
-and pods, and from then on turns changes into events and instructions into touches of the jobs
-concerned. Whatever is hard to follow event by event (a queue removed, another recipe, a broken
-promise) ends the term, and the next one begins with a fresh look.
+A term begins with nothing in mind. It takes in what there is (`intake`), lets a brain decide
+(`decider`), and wires both to the executor and to whoever writes what people read. Whatever is hard
+to follow event by event ends the term, and the next one begins with a fresh look.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from random import Random
 from typing import Any
 
-from weft.brain import door, invariants
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import (
-    Event,
-    InstructionDone,
-    JobReported,
-    JobSubmitted,
-    Phase,
-    QueueChanged,
-    Tick,
-    Verb,
-)
 from weft.brain.explain import Survey
-from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
-from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
 from weft.kube.client.api import Api
 from weft.kube.client.lease import Leadership
-from weft.kube.logs import Log, in_round
+from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
-from weft.kube.names import (
-    GPU_RESOURCE,
-)
-from weft.kube.operator import crash
+from weft.kube.names import GPU_RESOURCE
+from weft.kube.operator.decider import Decider, OpenJournal
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
-from weft.kube.operator.faults import Faults, job_of
-from weft.kube.operator.observation.foreign_use import ForeignUse
+from weft.kube.operator.faults import Faults
+from weft.kube.operator.intake import Intake
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
-from weft.kube.operator.observation.node import ObservedNode
-from weft.kube.operator.observation.node_inventory import NodeInventory
-from weft.kube.operator.observation.pod import ObservedPod
-from weft.kube.operator.observation.pod_index import nodes_touched
-from weft.kube.operator.observation.queue import ObservedQueue
-from weft.kube.operator.observation.queue_tree import as_meant, build_tree, misplaced, recipe_of
 from weft.kube.operator.reconcile.beliefs import (
-    is_counted,
     reasons_of,
     slow_change,
     standing_of,
-    why_of,
 )
-from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note, Rules, Step
 from weft.kube.operator.reconcile.termination import HeldUp, held_up, with_held_up
-from weft.kube.operator.serial_queue import SerialQueue
 from weft.kube.operator.status.patches import Standing
 from weft.kube.operator.status.progress import Progress, Told
 from weft.kube.operator.status.queue_status import QueueStatusWriter
 from weft.kube.operator.status.speeds import Speeds
 from weft.kube.operator.status.status_writer import StatusWriter
-from weft.kube.operator.status.term_metrics import measure, tell_decision, tell_lags, tell_waits
+from weft.kube.operator.status.term_metrics import measure, tell_lags, tell_waits
 from weft.kube.operator.status.wait_reports import WaitReports
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.server import Outlook
-from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
-from weft.model.queue import QueueTree
 from weft.model.reason import Reason
+from weft.model.request import JobRequest
 from weft.model.state import State
-from weft.reconcile.belief import Belief, belief_of
-from weft.spec.recipe import make_recipe
-
-WAITING = (State.QUEUED, State.ADMITTED)
-
-UNDER_WAY: dict[State | None, Phase] = {
-    State.STARTING: Phase.STARTING,
-    State.RESIZING: Phase.RUNNING,
-    State.STOPPING: Phase.STOPPING,
-}
-ACKNOWLEDGED = {
-    Verb.START: "acknowledged",
-    Verb.STOP: "stopped",
-    Verb.RESIZE: "resize-acknowledged",
-}
+from weft.reconcile.belief import Belief
 
 BOOKS_SECONDS = 5.0
 HELD_SECONDS = 1.0
-
-OpenJournal = Callable[[str, QueueTree, Settings], Journal]
 
 log = Log("term")
 
@@ -140,38 +96,39 @@ class Term:
         self._leadership = leadership
         self._settings = settings
         self._metrics = metrics
-        self._open_journal = open_journal
-        self._random = Random(settings.seed)
         self._informers = informers
         self._pods = informers.pod_index
         self.jobs, self.pods = informers.jobs, informers.pods
         self.nodes, self.queues = informers.nodes, informers.queues
-        self.brain = Brain(make_recipe(settings.recipe))
         self.progress = Progress()
         self.speeds = Speeds()
-        self.foreign_use = ForeignUse(self._pods, self._stands_behind)
-        self.inventory = NodeInventory(self.nodes.items, self.foreign_use)
-        self.queue_status = QueueStatusWriter(api, self.queues)
+        self._held: tuple[float, list[HeldUp]] = (float("-inf"), [])
         self.executor = Executor(
-            api, self, workers=settings.workers, metrics=metrics, random=self._random
+            api, self, workers=settings.workers, metrics=metrics, random=Random(settings.seed)
         )
+        self.queue_status = QueueStatusWriter(api, self.queues)
         self.status_writer = StatusWriter(api, self, metrics)
         self.wait_reports = WaitReports(api, self, metrics)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
-        self._journal = Journal()
-        self._begun = asyncio.Event()
-        self._recipe = settings.recipe
-        self._afresh = asyncio.Event()
-        self._changes: dict[str, int] = {}
-        self._whys: dict[str, str] = {}
-        self._held: tuple[float, list[HeldUp]] = (float("-inf"), [])
-        self._serial_queue = SerialQueue()
-        self._faults = Faults() if faults is None else faults
-        self._unmet: set[str] = set()  # set aside before the brain has heard of them
-        self._wake: asyncio.TimerHandle | None = None
-        self._nodes_are_due = False
-        self._behind_monotonic = time.time() - time.monotonic()
-        informers.tell(self)
+        self.decider = Decider(
+            self,
+            self.executor,
+            recipe=settings.recipe,
+            settings=settings.brain,
+            open_journal=open_journal,
+            metrics=metrics,
+            faults=Faults() if faults is None else faults,
+        )
+        self.intake = Intake(
+            informers,
+            self.decider,
+            executor=self.executor,
+            status_writer=self.status_writer,
+            queue_status=self.queue_status,
+            look=self.look,
+            recipe=settings.recipe,
+        )
+        informers.tell(self.intake)
 
     async def run(self) -> Ending:
         """Lead until it is over; whatever breaks ends it as well."""
@@ -186,14 +143,14 @@ class Term:
                 return Ending.LOST
             self._begin()
             working = (
-                self._serial_queue.run,
+                self.decider.serial_queue.run,
                 self.executor.run,
                 self.status_writer.run,
                 self._keep_books,
             )
             beside = (self.wait_reports.run, self._placeholders.run)
             tasks |= {self._task(work) for work in (*working, *beside)}
-            tasks.add(asyncio.create_task(self._afresh.wait(), name="afresh"))
+            tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})
             return Ending.LOST if lost.done() else Ending.AFRESH
         finally:
@@ -202,195 +159,58 @@ class Term:
     @property
     def begun(self) -> bool:
         """Whether everything is listed and the brain decides."""
-        return self._begun.is_set()
+        return self.intake.begun.is_set()
 
     async def wait_until_begun(self) -> None:
-        await self._begun.wait()
+        await self.intake.begun.wait()
 
     @property
     def late_seconds(self) -> float:
         """For how long something that was due has not been done."""
-        return self._serial_queue.late_seconds
-
-    # --- the brain ----------------------------------------------------------------------------
+        return self.decider.serial_queue.late_seconds
 
     def _begin(self) -> None:
-        """A brain from what is there: queues and nodes first, then jobs as they were submitted."""
         began = time.monotonic()
-        tree, faults = build_tree(self.queues.items)
-        self._recipe = recipe_of(self.queues.items, self._settings.recipe)
-        self.queue_status.faults = faults
-        self.brain = Brain(make_recipe(self._recipe), tree=tree, settings=self._settings.brain)
-        self._journal = self._open_journal(self._recipe, tree, self._settings.brain)
-        self._begun.set()
-        self.inventory.seat(self._seated())
-        for name in self.nodes.items:
-            self.inventory.touch(name)
-        self._tell_nodes()
-        jobs = sorted(self.jobs.items.values(), key=lambda job: (job.created, job.uid))
-        for job in jobs:
-            self._meet(job.key)
-        for key in {**self._pods.of_job, **self.jobs.items}:
-            if not self._only_waits(key):
-                self.executor.touch(key)
-        for name in self.nodes.items:
-            self.inventory.touch(name)
-        self._tell_nodes()
+        self.intake.begin()
         log.info(
             "term_begun",
-            jobs=len(jobs),
+            jobs=len(self.jobs.items),
             nodes=len(self.nodes.items),
-            recipe=self._recipe,
+            recipe=self.decider.recipe,
             seconds=round(time.monotonic() - began, 3),
         )
 
-    def _only_waits(self, key: str) -> bool:
-        """Whether nothing is to be done about it before something changes, as of most jobs."""
-        job = self.jobs.items.get(key)
-        if job is None or key in self._pods.of_job or key in self._unmet:
-            return False
-        known = not (job.epoch or job.final or job.deleting or job.cancelled or job.set_aside)
-        return known and self._belief(JobId(key)).state is State.QUEUED
+    # --- what the decider needs -----------------------------------------------------------------
 
-    def _seated(self) -> set[str]:
-        """Nodes on which jobs are, as their decisions on record say."""
-        holding = [job for job in self.jobs.items.values() if not job.final]
-        return {seat.node for job in holding if job.placement for seat in job.placement.seats}
+    def before_job(self, job: JobRequest) -> JobRequest:
+        return self.intake.before_job(job)
 
-    def _meet(self, key: str) -> None:
-        """Hand a job to the brain, unless it is set aside."""
-        if self.aside(key) is not None:
-            self._unmet.add(key)
-            return
-        try:
-            self.deliver_all(next_step(self.look(key, Note())))
-        except Exception as error:
-            if not self.contain(key, error):
-                raise
-            self._unmet.add(key)
+    def after_job(self, job: JobRequest) -> None:
+        self.intake.after_job(job)
+
+    def tell_nodes(self) -> None:
+        self.intake.tell_nodes()
+
+    # --- what executor, status writer and reports need ------------------------------------------
+
+    @property
+    def brain(self) -> Brain:
+        return self.decider.brain
+
+    def now(self) -> float:
+        return self.decider.now()
 
     def deliver_all(self, step: Step) -> None:
-        """All or none: a job that trains, if only its name were heard, would be started again."""
-        for event in step.events[1:]:  # the first is checked as it is handed over
-            door.check(event, self.brain.state)
-        for event in step.events:
-            self.deliver(event)
-
-    def deliver(self, event: Event) -> None:
-        """One event into the brain; its instructions touch the jobs that they speak of.
-
-        A brain that was left in the middle of an event decides no more, whoever brought the event:
-        the term ends. So does it, once a fresh look is needed.
-        """
-        if self._afresh.is_set():
-            return
-        try:
-            self._deliver(event)
-        except BadEvent:  # refused at the door, before anything has changed
-            raise
-        except Exception as error:
-            self._serial_queue.break_off(error)
-            if (job := job_of(event)) is not None:
-                self._faults.blame(job, error, self.now(), ended_term=True)
-            raise
-
-    def _deliver(self, event: Event) -> None:
-        if isinstance(event, JobSubmitted):
-            event = replace(event, job=as_meant(event.job, self.queues.items))
-            self._make_room(event.job.id)
-            crash.passing("observed")
-        began = time.perf_counter()
-        instructions = self.brain.handle(event)
-        self._journal.record(event, instructions)
-        self._metrics.event_handled(type(event).__name__)
-        self._metrics.journal_grew()
-        with in_round(f"{self.leader}-{self.brain.rounds}"):
-            if self.brain.decision is not None:
-                self._decided(time.perf_counter() - began)
-            for instruction in instructions:
-                self._take(instruction)
-        self._see_standing(event)
-        if isinstance(event, InstructionDone):
-            crash.passing(ACKNOWLEDGED[event.verb])
-
-    def _decided(self, seconds: float) -> None:
-        decision = self.brain.decision
-        assert decision is not None
-        crash.passing("decided")
-        self._metrics.round_took(seconds)
-        if not (decision.grants or decision.preemptions or decision.resizes or decision.moves):
-            return
-        breaches = invariants.check(self.brain.state, decision)
-        if breaches:
-            self._metrics.invariant_broken(len(breaches))
-        invariants.demand(breaches)
-        tell_decision(decision, self._metrics)
-        log.debug("round", grants=len(decision.grants), preempted=len(decision.preemptions))
-
-    def _take(self, instruction: Instruction) -> None:
-        if isinstance(instruction, Wake):
-            self._wake_at(instruction.at)
-        elif isinstance(instruction, Probe):
-            self._serial_queue.soon(partial(self._answer, instruction))
-        elif isinstance(instruction, Start | Stop | Preempt | Resize):
-            why = self._whys[instruction.job] = why_of(instruction)
-            log.info(
-                f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
-            )
-            self.executor.touch_first(instruction.job)
-        if isinstance(instruction, Start) and instruction.epoch == 1:
-            asked = self.brain.state.spec(self.brain.state.slot_of[instruction.job])
-            self._metrics.job_started_after(self.now() - asked.submit_seconds)
-
-    def _wake_at(self, at: float) -> None:
-        if self._wake is not None:
-            self._wake.cancel()
-        self._wake = self._serial_queue.later(at - self.now(), partial(self._tick, at))
-
-    def _tick(self, at: float) -> None:
-        """Never before the time that was asked for, though timers may be a hair early."""
-        self._wake = None
-        self._tell_nodes()
-        self.deliver(Tick(max(self.now(), at)))
-
-    def _answer(self, probe: Probe) -> None:
-        """Nobody answered an instruction yet: the executor is at it."""
-        belief = self._belief(probe.job)
-        phase = UNDER_WAY.get(belief.state) if belief.epoch == probe.epoch else None
-        if phase is not None:
-            self.executor.touch(probe.job)
-            self.deliver(JobReported(self.now(), probe.job, probe.epoch, phase, belief.work_done))
-
-    # --- jobs that cannot be looked after -----------------------------------------------------
+        self.decider.deliver_all(step)
 
     def aside(self, key: str) -> tuple[str, float] | None:
-        """Why the job is left alone, and for how long yet."""
-        now = self.now()
-        fault = self._faults.aside(key, now)
-        return None if fault is None else (fault.told, fault.until - now)
-
-    def _make_room(self, key: str) -> None:
-        """The brain hears of a job after all: what its workers hold is nobody else's any more."""
-        if key in self._unmet:
-            self._unmet.discard(key)
-            for pod in self._pods.of_job.get(key, {}).values():
-                self.inventory.touch(pod.node)
-            self._tell_nodes()
+        return self.decider.aside(key)
 
     def contain(self, key: str, error: Exception) -> bool:
-        """Whether what went wrong is this job's trouble alone; it is set aside then."""
-        if isinstance(error, NotLeading) or self._serial_queue.broken:
-            return False
-        ends = self._faults.ends_the_term(key, error)
-        fault = self._faults.blame(key, error, self.now(), ended_term=ends)
-        log.error("job_fault", job=key, trace=error, times=fault.times)
-        self._metrics.job_faulted()
-        return not ends
-
-    # --- what executor and status writer see ---------------------------------------------------
+        return self.decider.contain(key, error)
 
     def look(self, key: str, note: Note) -> Look:
-        belief = self._belief(JobId(key))
+        belief = self.decider.belief(JobId(key))
         return Look(
             key=key,
             job=self.jobs.items.get(key),
@@ -400,8 +220,8 @@ class Term:
             note=note,
             now=self.now(),
             rules=self._settings.rules,
-            lost=self.inventory.lost,
-            dead=self.inventory.dead,
+            lost=self.intake.inventory.lost,
+            dead=self.intake.inventory.dead,
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
         )
@@ -429,13 +249,6 @@ class Term:
             return None
         return self.progress.paused_seconds(key, belief.epoch, order.target.width)
 
-    def now(self) -> float:
-        """Seconds since 1970, as the wall clock stood when the term began.
-
-        Within a term time only goes on, whatever is done to that clock.
-        """
-        return max(time.monotonic() + self._behind_monotonic, self.brain.now)
-
     @property
     def leader(self) -> int:
         return self._leadership.transitions
@@ -456,7 +269,7 @@ class Term:
         return self.jobs.items.get(key)
 
     def changes(self, key: str) -> int:
-        return self._changes.get(key, 0)
+        return self.intake.changes.get(key, 0)
 
     def is_busy(self, key: str) -> bool:
         return self.executor.is_busy(key)
@@ -498,7 +311,7 @@ class Term:
     def _held_up(self, key: str) -> list[HeldUp]:
         """Workers that should be gone, on the nodes that a job waits for if it knows them."""
         held = self._all_held_up(self.now())
-        belief = self._belief(JobId(key))
+        belief = self.decider.belief(JobId(key))
         if belief.state is not State.ADMITTED or belief.assignment is None:
             return held
         return [one for one in held if one.pod.node in belief.assignment.placement.nodes]
@@ -508,103 +321,12 @@ class Term:
         looked_at, held = self._held
         if not looked_at <= now < looked_at + HELD_SECONDS:
             fence = self._settings.rules.fence_seconds
-            held = held_up(self._pods.leaving.values(), self.inventory.lost, fence, now)
+            held = held_up(self._pods.leaving.values(), self.intake.inventory.lost, fence, now)
             self._held = now, held
         return held
 
     def slow_change(self, key: str) -> str:
-        return slow_change(self._belief(JobId(key)), self._pods.of_job.get(key, {}).values())
-
-    def _belief(self, job: JobId) -> Belief:
-        return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
-
-    def _stands_behind(self, pod: ObservedPod) -> bool:
-        """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
-        job = self.jobs.items.get(pod.key)
-        if not pod.job or (job is not None and job.uid != pod.owner):
-            return False
-        counted = is_counted(self.brain.state, pod)
-        if counted is not None:
-            return counted
-        if pod.key in self._unmet:
-            return False
-        if job is None or (job.uid, job.epoch) != (pod.owner, pod.epoch):
-            return False
-        return job.placement is not None and pod.seat in job.placement.numbers
-
-    # --- changes ------------------------------------------------------------------------------
-
-    def job_changed(self, key: str, old: ObservedJob | None, new: ObservedJob | None) -> None:
-        self._changes[key] = self._changes.get(key, 0) + 1
-        if not self.begun:
-            return
-        self._show(key, new)
-        self.executor.touch(key)
-
-    def _show(self, key: str, observed: ObservedJob | None) -> None:
-        slot = self.brain.state.slot_of.get(JobId(key))
-        if slot is not None and observed is not None:
-            self.status_writer.saw(slot, int(self.brain.state.jobs.seq[slot]), observed)
-
-    def _see_standing(self, event: Event) -> None:
-        """A job that the brain has just met: what is on record of it?"""
-        if isinstance(event, JobSubmitted):
-            self._show(event.job.id, self.jobs.items.get(event.job.id))
-
-    def pod_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
-        pod = new or old
-        assert pod is not None
-        self._changes[pod.key] = self._changes.get(pod.key, 0) + 1
-        for node in nodes_touched(old, new):
-            if not self._stands_behind(pod):
-                self._touch_node(node)
-        if self.begun:
-            self.executor.touch(pod.key)
-
-    def foreign_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
-        for node in nodes_touched(old, new):
-            self._touch_node(node)
-
-    def node_changed(self, key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
-        if old is not None and new is not None and new.same_but_for_version(old):
-            return
-        self._touch_node(key)
-
-    def _touch_node(self, name: str) -> None:
-        self.inventory.touch(name)
-        if self.begun and not self._nodes_are_due:
-            self._nodes_are_due = True
-            self._serial_queue.soon(self._tell_nodes)
-
-    def _tell_nodes(self) -> None:
-        self._nodes_are_due = False
-        for event in self.inventory.news(self.now()):
-            try:
-                self.deliver(event)
-            except BadEvent as error:  # one node that cannot be is no reason to lose all others
-                log.error("node_left_out", error=str(error))
-
-    def queue_changed(self, key: str, old: ObservedQueue | None, new: ObservedQueue | None) -> None:
-        """What the tree can take in is told; all else needs a fresh look."""
-        if not self.begun or (old is not None and new is not None and old.spec == new.spec):
-            return
-        tree, faults = build_tree(self.queues.items)
-        self.queue_status.faults = faults
-        state, jobs, queues = self.brain.state, self.jobs.items, self.queues.items
-        if recipe_of(queues, self._settings.recipe) != self._recipe or misplaced(
-            state, jobs, queues
-        ):
-            self._afresh.set()
-            return
-        if set(tree.queues) == set(self.brain.state.tree.queues):
-            return
-        known = {queue.id for queue in self.brain.state.tree.queues}
-        if new is None or not known <= {queue.id for queue in tree.queues}:
-            self._afresh.set()
-            return
-        for queue in tree.queues:
-            if queue not in self.brain.state.tree.queues:
-                self.deliver(QueueChanged(self.now(), queue))
+        return slow_change(self.decider.belief(JobId(key)), self._pods.of_job.get(key, {}).values())
 
     # --- books --------------------------------------------------------------------------------
 
@@ -615,7 +337,7 @@ class Term:
             await asyncio.sleep(BOOKS_SECONDS)
             now = self.now()
             await self.queue_status.write(self.brain.state, now)
-            measure(self.brain.state, self.inventory, self._metrics)
+            measure(self.brain.state, self.intake.inventory, self._metrics)
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)
@@ -623,20 +345,16 @@ class Term:
             self._forget_the_gone()
 
     def _forget_the_gone(self) -> None:
-        for key in [key for key in self._changes if key not in self.jobs.items]:
-            if key not in self._pods.of_job and JobId(key) not in self.brain.state.slot_of:
-                del self._changes[key]
-                self._whys.pop(key, None)
-                self.progress.forget(key)
-                self.speeds.forget(key)
-                self.executor.forget(key)
-                self._faults.forget(key)
+        for key in self.intake.gone():
+            self.decider.forget(key)
+            self.executor.forget(key)
+            self.progress.forget(key)
+            self.speeds.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
-        self._begun.clear()
+        self.intake.begun.clear()
         self._informers.tell(None)
-        if self._wake is not None:
-            self._wake.cancel()
+        self.decider.stop()
         self.executor.stop()
         for task in tasks:
             task.cancel()
