@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.kube.reporting import FOLLOWER, LLAMA, TOKENS, Vouching, Workers, vouched
+from tests.kube.reports.reporting import FOLLOWER, LLAMA, TOKENS, Vouching, Workers, vouched
 from weft.agent.reports.operator_client import Destination
 from weft.kube.metrics import Metrics
 from weft.kube.pods import TOKEN_FILE, PodMaker, WorkerSettings

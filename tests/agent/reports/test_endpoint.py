@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.reports.endpoint import Endpoint, a_certificate, an_endpoint
-from tests.kube.reporting import LLAMA, TOKENS
+from tests.kube.reports.reporting import LLAMA, TOKENS
 from weft.agent.reports.report import Reporter, Said
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import WorkerIdentity

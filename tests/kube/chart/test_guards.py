@@ -1,0 +1,246 @@
+"""The chart's second guards, in force on a real API server: what they refuse, and to whom."""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.kube.chart.objects import (
+    TEAM,
+    container,
+    foreign_pod,
+    pod_maker,
+    until,
+    worker_pod,
+)
+from tests.kube.installed import Manifest, install_chart, path_of, render, token_of
+from tools.testcluster import ControlPlane
+from tools.testcluster.rest import MERGE_PATCH, Answer, Rest
+from weft.kube.names import EPOCH_LABEL, JOB_LABEL, QUEUE_LABEL, RANK_LABEL, pods_path
+
+
+@pytest.fixture
+def operator(cluster: ControlPlane) -> Iterator[Rest]:
+    """A connection with the operator's token, when every guard has said no once."""
+    kubeconfig = install_chart(cluster)
+    cluster.add_namespace(TEAM, {"pod-security.kubernetes.io/enforce": "restricted"})
+    with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as connection:
+        wait_for_guards(cluster, connection)
+        yield connection
+
+
+def test_only_the_operator_gives_the_label(cluster: ControlPlane, operator: Rest) -> None:
+    worker = worker_pod(cluster)
+    said = cluster.api.send("POST", pods_path(TEAM), worker)
+    assert said.status == 403
+    assert "submit a TrainingJob instead" in said.message
+    assert operator.send("POST", pods_path(TEAM), worker).status == 201
+    cluster.api.must("POST", pods_path("default"), foreign_pod("mine"))
+    path, own = pods_path("default", "mine"), pods_path(TEAM, worker["metadata"]["name"])
+    assert label(cluster.api, path, {JOB_LABEL: "sft"}).status == 403
+    assert label(cluster.api, own, {JOB_LABEL: "other"}).status == 403
+    assert label(cluster.api, own, {JOB_LABEL: None}).status == 403
+    for trusted in (EPOCH_LABEL, RANK_LABEL, QUEUE_LABEL):
+        assert label(cluster.api, own, {trusted: "7"}).status == 403
+    assert label(cluster.api, own, {"note": "x"}).status == 200
+    stolen = {"metadata": {"ownerReferences": None}}
+    assert cluster.api.send("PATCH", own, stolen, MERGE_PATCH).status == 403
+    assert label(cluster.api, path, {"note": "x"}).status == 200
+
+
+def test_the_operator_creates_workers_and_nothing_that_leads_further(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    """In a namespace without PodSecurity, so that nothing but the guard says no."""
+    cluster.add_namespace("open")
+    account = {"metadata": {"name": "strong"}}
+    cluster.api.must("POST", "/api/v1/namespaces/open/serviceaccounts", account)
+    path = f"{pods_path('open')}?dryRun=All"
+    worker = worker_pod(cluster, namespace="open")
+    assert operator.send("POST", path, worker).status == 201
+    let_in = {}
+    for name, spoil in SPOILS.items():
+        pod = deepcopy(worker)
+        spoil(pod)
+        said = operator.send("POST", path, pod)
+        if said.status != 422 or "weft-worker-shape" not in said.message:
+            let_in[name] = (said.status, said.message)
+    assert let_in == {}
+
+
+def add_volume(**source: Any) -> Callable[[Manifest], None]:
+    return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
+
+
+def secure(**settings: Any) -> Callable[[Manifest], None]:
+    return lambda pod: container(pod)["securityContext"].update(settings)
+
+
+def in_spec(**settings: Any) -> Callable[[Manifest], None]:
+    return lambda pod: pod["spec"].update(settings)
+
+
+def add_env(**source: Any) -> Callable[[Manifest], None]:
+    return lambda pod: container(pod)["env"].append({"name": "MORE", "valueFrom": source})
+
+
+ALL_DROPPED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+SPOILS: Mapping[str, Callable[[Manifest], None]] = {
+    "no label": lambda pod: pod["metadata"]["labels"].pop(JOB_LABEL),
+    "no labels": lambda pod: pod["metadata"].pop("labels"),
+    "no owner": lambda pod: pod["metadata"].pop("ownerReferences"),
+    "another owner": lambda pod: pod["metadata"]["ownerReferences"][0].update(kind="Job"),
+    "another account": in_spec(serviceAccountName="strong"),
+    "a token": lambda pod: pod["spec"].pop("automountServiceAccountToken"),
+    "a node": in_spec(nodeName="node-0"),
+    "the system's priority": in_spec(priorityClassName="system-node-critical"),
+    "a port of the host": lambda pod: container(pod).update(
+        ports=[{"containerPort": 80, "hostPort": 80}]
+    ),
+    "host network": in_spec(hostNetwork=True),
+    "host processes": in_spec(hostPID=True),
+    "host memory": in_spec(hostIPC=True),
+    "host path": add_volume(hostPath={"path": "/"}),
+    "a secret": add_volume(secret={"secretName": "x"}),
+    "a config map": add_volume(configMap={"name": "x"}),
+    "a projected secret": add_volume(projected={"sources": [{"secret": {"name": "x"}}]}),
+    "a token for the API server": add_volume(
+        projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}
+    ),
+    "another token": add_volume(
+        projected={"sources": [{"serviceAccountToken": {"path": "t", "audience": "vault"}}]}
+    ),
+    "secrets in the environment": lambda pod: container(pod).update(
+        envFrom=[{"secretRef": {"name": "x"}}]
+    ),
+    "a secret in the environment": add_env(secretKeyRef={"name": "x", "key": "y"}),
+    "a setting in the environment": add_env(configMapKeyRef={"name": "x", "key": "y"}),
+    "root": lambda pod: pod["spec"]["securityContext"].update(runAsUser=0),
+    "perhaps root": lambda pod: pod["spec"]["securityContext"].pop("runAsNonRoot"),
+    "a container as root": secure(runAsUser=0),
+    "a container perhaps as root": secure(runAsNonRoot=False),
+    "another user": lambda pod: pod["spec"]["securityContext"].update(runAsUser=1001),
+    "another user's files": lambda pod: pod["spec"]["securityContext"].update(fsGroup=1001),
+    "more groups": lambda pod: pod["spec"]["securityContext"].update(supplementalGroups=[1001]),
+    "a container as another user": secure(runAsUser=1001),
+    "no seccomp": lambda pod: pod["spec"]["securityContext"].pop("seccompProfile"),
+    "a container without seccomp": secure(seccompProfile={"type": "Unconfined"}),
+    "every taint": lambda pod: pod["spec"]["tolerations"].append({"operator": "Exists"}),
+    "the taint of the control plane": lambda pod: pod["spec"]["tolerations"].append(
+        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    ),
+    "privileged": secure(privileged=True, allowPrivilegeEscalation=True),
+    "escalation": secure(allowPrivilegeEscalation=None),
+    "a capability": secure(capabilities={"drop": ["ALL"], "add": ["NET_ADMIN"]}),
+    "an init container": in_spec(
+        initContainers=[{"name": "first", "image": "x", "securityContext": {}}]
+    ),
+    "an init container with a secret": in_spec(
+        initContainers=[
+            {
+                "name": "first",
+                "image": "x",
+                "securityContext": ALL_DROPPED,
+                "envFrom": [{"secretRef": {"name": "x"}}],
+            }
+        ]
+    ),
+}
+
+
+def test_the_operator_deletes_workers_only(cluster: ControlPlane, operator: Rest) -> None:
+    cluster.api.must("POST", pods_path("default"), foreign_pod("mine"))
+    said = operator.send("DELETE", pods_path("default", "mine"))
+    assert said.status == 403
+    assert "deletes pods with the label" in said.message
+    worker = worker_pod(cluster)
+    operator.must("POST", pods_path(TEAM), worker)
+    assert operator.send("DELETE", pods_path(TEAM, worker["metadata"]["name"])).status == 200
+
+
+def test_the_operator_makes_services_that_only_give_names(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    path = f"/api/v1/namespaces/{TEAM}/services?dryRun=All"
+    service = pod_maker().service()
+    assert operator.send("POST", path, service).status == 201
+    for spec in (
+        {"clusterIP": ""},
+        {"clusterIP": "", "type": "LoadBalancer"},
+        {"clusterIP": "", "type": "NodePort"},
+        {"externalIPs": ["10.1.2.3"]},
+    ):
+        changed = {**service, "spec": {**service["spec"], **spec}}
+        assert operator.send("POST", path, changed).status == 403
+
+
+def test_the_guards_have_no_fault_that_the_server_knows(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    policies = [m for m in render() if m["kind"] == "ValidatingAdmissionPolicy"]
+    assert len(policies) == 8
+    for policy in policies:
+        assert until(partial(type_check, cluster, path_of(policy))) == {}
+
+
+def test_without_an_operator_everybody_elses_pods_live_as_before(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    """No operator runs here. Workers that are there go on, and foreign pods notice nothing."""
+    cluster.add_nodes(1)
+    operator.must("POST", pods_path(TEAM), worker_pod(cluster))
+    pods = [
+        foreign_pod("plain"),
+        foreign_pod("strong", hostNetwork=True, volumes=[{"name": "h", "hostPath": {"path": "/"}}]),
+        foreign_pod("pinned", nodeName="node-0"),
+    ]
+    for pod in pods:
+        cluster.api.must("POST", pods_path("default"), pod)
+    names = [pod["metadata"]["name"] for pod in pods]
+    until(lambda: all(phase(cluster, "default", name) == "Running" for name in names))
+    until(lambda: phase(cluster, TEAM, "sft-1-0") == "Running")
+    for name in names:
+        assert label(cluster.api, pods_path("default", name), {"note": "x"}).status == 200
+        assert cluster.api.send("DELETE", pods_path("default", name)).status == 200
+
+
+# ------------------------------------------------------------------------------ helpers
+
+
+def wait_for_guards(cluster: ControlPlane, operator: Rest) -> None:
+    """A policy is in force a moment after it is stored: until each has said no once."""
+    cluster.api.must("POST", pods_path("default"), foreign_pod("probe"))
+    pod, service = foreign_pod("other"), {"metadata": {"name": "other"}, "spec": {"ports": [PORT]}}
+    labelled = {**pod, "metadata": {"name": "other", "labels": {JOB_LABEL: "x"}}}
+    dry = "?dryRun=All"
+    tries: list[tuple[Rest, str, str, object, int]] = [
+        (cluster.api, "POST", pods_path("default") + dry, labelled, 403),
+        (operator, "POST", pods_path("default") + dry, pod, 422),
+        (operator, "DELETE", pods_path("default", "probe") + dry, None, 403),
+        (operator, "POST", f"/api/v1/namespaces/default/services{dry}", service, 403),
+    ]
+    for who, verb, path, body, refused in tries:
+        until(partial(says, who, verb, path, body, refused))
+    cluster.api.must("DELETE", pods_path("default", "probe"), {"gracePeriodSeconds": 0})
+
+
+PORT = {"port": 80}
+
+
+def says(who: Rest, verb: str, path: str, body: object, status: int) -> bool:
+    return who.send(verb, path, body).status == status
+
+
+def label(who: Rest, path: str, labels: Mapping[str, str | None]) -> Answer:
+    return who.send("PATCH", path, {"metadata": {"labels": labels}}, MERGE_PATCH)
+
+
+def phase(cluster: ControlPlane, namespace: str, name: str) -> str:
+    return str(cluster.api.must("GET", pods_path(namespace, name))["status"].get("phase"))
+
+
+def type_check(cluster: ControlPlane, path: str) -> Any:  # noqa: ANN401
+    """What the controllers found in a policy's expressions; None before they have looked."""
+    return cluster.api.must("GET", path).get("status", {}).get("typeChecking")
