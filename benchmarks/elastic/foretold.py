@@ -15,7 +15,7 @@ from weft.brain.brain import Brain
 from weft.brain.event import Event, InstructionDone, InstructionRefused, JobFinished, Verb
 from weft.brain.instruction import Resize
 from weft.brain.journal import encode
-from weft.lab.journal_file import JournalFile
+from weft.lab.journals.journal_file import JournalFile
 from weft.model.ids import JobId
 from weft.model.queue import QueueTree
 from weft.model.snapshot import Ints, Snapshot

@@ -6,7 +6,7 @@ import pytest
 
 from weft.lab.experiment import Experiment, Outcome
 from weft.lab.run_dir import run_into
-from weft.lab.source import Generated
+from weft.lab.workloads.source import Generated
 
 SMALL = Experiment(
     source=Generated(jobs=60, load_factor=1.5), cluster="2x8", recipe="las", seed=3, costs="tacc"

@@ -8,7 +8,7 @@ from weft.lab.change import change
 from weft.lab.comparison import METRICS, Row, compare
 from weft.lab.experiment import Experiment
 from weft.lab.interval import Interval
-from weft.lab.source import Generated
+from weft.lab.workloads.source import Generated
 
 JCT = METRICS[0]
 

@@ -4,7 +4,7 @@ import pytest
 
 from weft.lab.comparison import METRICS, compare
 from weft.lab.experiment import Experiment, run
-from weft.lab.source import Generated
+from weft.lab.workloads.source import Generated
 from weft.model.errors import SpecError, UnknownName
 
 TINY = Experiment(source=Generated(jobs=25), cluster="1x8", costs="tacc")

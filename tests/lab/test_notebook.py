@@ -131,3 +131,9 @@ def test_the_lab_loads_nothing_until_it_is_used() -> None:
     assert "simulate" in done.stdout
     with pytest.raises(AttributeError):
         lab.nothing  # noqa: B018
+
+
+def test_no_file_or_folder_takes_the_place_of_a_public_name() -> None:
+    """An imported module becomes an attribute of its package."""
+    inside = {path.stem for path in Path(lab.__file__).parent.iterdir()}
+    assert inside.isdisjoint(lab.__all__)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from weft.lab.reasons_page import page
-from weft.lab.size_class import size_class
 from weft.lab.time_words import number, rough, scale_of, span, unit_for
-from weft.lab.workload_facts import facts_of
+from weft.lab.workloads.facts import facts_of
+from weft.lab.workloads.size_class import size_class
 from weft.model.reason import ReasonCode
 from weft.trace.generator import generate
 from weft.trace.workload import Workload

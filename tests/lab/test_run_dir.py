@@ -11,7 +11,7 @@ from weft.lab.compare_dir import leave_in
 from weft.lab.comparison import compare
 from weft.lab.experiment import Experiment, Outcome
 from weft.lab.run_dir import JOURNAL, journal_in, prepared, read_manifest, run_into
-from weft.lab.source import FromFile, Generated
+from weft.lab.workloads.source import FromFile, Generated
 from weft.model.errors import SpecError
 from weft.model.reason import CAUSES
 from weft.trace.generator import generate

@@ -12,7 +12,7 @@ import pytest
 from tests.calm import calm
 from tests.local.daemons import Lab, a_lab, wait_until
 from weft.api.backend import Farewell, Origin
-from weft.lab.journal_file import JournalFile
+from weft.lab.journals.journal_file import JournalFile
 from weft.local.agents.launch import AGENT
 
 ROOT: Final = Path(__file__).parents[2]

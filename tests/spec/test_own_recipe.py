@@ -6,7 +6,7 @@ import pytest
 
 from weft.lab.comparison import compare
 from weft.lab.experiment import Experiment, run
-from weft.lab.source import FromFile, Generated
+from weft.lab.workloads.source import FromFile, Generated
 from weft.model.errors import SpecError
 from weft.spec.recipe import explained, make_recipe
 

@@ -17,7 +17,7 @@ from weft.model.errors import SpecError
 
 if TYPE_CHECKING:
     from weft.lab.experiment import Experiment
-    from weft.lab.source import Source
+    from weft.lab.workloads.source import Source
 
 Command = Callable[..., int | None]  # its exit status, if it chooses one
 Decorator = Callable[[Command], Command]
@@ -167,7 +167,7 @@ def make_source(
     days: float | None = None,
 ) -> "Source":
     """The workload that these options speak of."""
-    from weft.lab.source import FromFile, Generated
+    from weft.lab.workloads.source import FromFile, Generated
 
     if workload is not None:
         if (jobs, load, days) != (None, None, None):

@@ -2,7 +2,11 @@
 
 `workload`, `generated`, `simulate` and `compare` are for notebooks and scripts (`lab.notebook`).
 They are loaded when they are asked for, because commands load parts of this room and wait for no
-more than those.
+more than those. None of their names may be that of a folder here, which would take its place.
+
+    workloads/   what is to be run, and whether it can be served
+    journals/    what was recorded: read, replayed, asked
+    report/      the page of a run or a comparison
 """
 
 from typing import TYPE_CHECKING

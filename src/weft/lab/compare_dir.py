@@ -9,7 +9,7 @@ from weft.lab.run_dir import REPORT, write_csv, write_json, write_manifest
 
 def leave_in(folder: Path, comparison: Comparison, *, command: Sequence[str]) -> None:
     """Write everything; the manifest comes last."""
-    from weft.lab.report import comparison_page
+    from weft.lab.report.report import comparison_page
 
     write_json(folder / "compare.json", comparison.as_dict())
     fields = [metric.field for metric in METRICS]

@@ -10,8 +10,8 @@ from time import perf_counter
 
 from weft.brain.brain import Brain
 from weft.brain.journal import Journal
-from weft.lab.source import Source
 from weft.lab.summary import Labels, Summary, summarise
+from weft.lab.workloads.source import Source
 from weft.sim.costs import named_costs
 from weft.sim.record import Record
 from weft.sim.world import Checks, World

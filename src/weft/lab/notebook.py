@@ -29,12 +29,12 @@ from weft.lab.experiment import Experiment, Outcome
 from weft.lab.experiment import run as run_one
 from weft.lab.html import card, facts_html, lines_html, table_html
 from weft.lab.interval import Interval
-from weft.lab.preflight import preflight, remarks
 from weft.lab.run_dir import JOB_COLUMNS, JOURNAL, job_row, run_into
-from weft.lab.source import FromFile, FromRows, Generated, Source
 from weft.lab.summary import Summary
 from weft.lab.table import Table, table_of
 from weft.lab.time_words import number, scale_of, span
+from weft.lab.workloads.preflight import preflight, remarks
+from weft.lab.workloads.source import FromFile, FromRows, Generated, Source
 from weft.model.errors import SpecError, UnknownName
 from weft.model.ids import JobId
 from weft.model.reason import CAUSES
@@ -45,7 +45,7 @@ from weft.trace.faults import OnFault
 if TYPE_CHECKING:
     import pandas as pd
 
-    from weft.lab.why import Answer
+    from weft.lab.journals.why import Answer
 
 DEFAULT_RECIPES = ("fifo", "backfill", "las", "srtf", "weave")
 DRAWN_POINTS = 300
@@ -136,7 +136,7 @@ class Run:
 
     def why(self, job: str, *, at: float | None = None) -> "Answer":
         """Why it waited: its reasons at that second of the run, or at its last wait."""
-        from weft.lab.why import why
+        from weft.lab.journals.why import why
 
         if not self._kept:
             folder = Path(mkdtemp(prefix="weft-run-"))
@@ -147,7 +147,7 @@ class Run:
 
     def report(self, path: str | Path) -> Path:
         """Write the page with all pictures."""
-        from weft.lab.report import run_page
+        from weft.lab.report.report import run_page
 
         Path(path).write_text(run_page(self.outcome), encoding="utf-8")
         return Path(path)
@@ -236,7 +236,7 @@ class Compared:
 
     def report(self, path: str | Path) -> Path:
         """Write the page with all pictures."""
-        from weft.lab.report import comparison_page
+        from weft.lab.report.report import comparison_page
 
         Path(path).write_text(comparison_page(self.comparison), encoding="utf-8")
         return Path(path)

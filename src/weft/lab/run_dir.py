@@ -22,9 +22,9 @@ import orjson
 
 import weft
 from weft.lab.experiment import Experiment, Outcome, Progress, run
-from weft.lab.journal_file import Header, writing
-from weft.lab.source import FromFile
+from weft.lab.journals.journal_file import Header, writing
 from weft.lab.summary import slowdown
+from weft.lab.workloads.source import FromFile
 from weft.model.errors import SpecError
 from weft.model.reason import CAUSES
 from weft.sim.record import JobRecord, Record
@@ -52,7 +52,7 @@ def run_into(
     progress: Progress | None = None,
 ) -> Outcome:
     """Run the experiment and leave all of it in the folder."""
-    from weft.lab.report import run_page
+    from weft.lab.report.report import run_page
 
     header = Header(
         weft=weft.__version__,

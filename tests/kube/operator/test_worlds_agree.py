@@ -25,8 +25,8 @@ from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
 from weft.brain.brain import Brain
 from weft.brain.event import InstructionDone, JobFinished, JobSubmitted, NodeAdded, Verb
-from weft.lab.journal_file import Entry, JournalFile
-from weft.lab.replay import replay
+from weft.lab.journals.journal_file import Entry, JournalFile
+from weft.lab.journals.replay import replay
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId
 from weft.model.job import Job

@@ -16,7 +16,7 @@ from weft.lab.time_words import span
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.lab.why import Answer
+    from weft.lab.journals.why import Answer
 
 SHOWN_EPISODES = 20
 
@@ -64,8 +64,8 @@ def show(answer: "Answer") -> None:
 
 
 def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
+    from weft.lab.journals.why import why as ask
     from weft.lab.run_dir import journal_in
-    from weft.lab.why import why as ask
 
     answer = ask(journal_in(folder), job, at=at)
     if output == "json":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.lab.comparison import Comparison, Metric, Row
     from weft.lab.experiment import Experiment
     from weft.lab.interval import Interval
-    from weft.lab.source import Source
+    from weft.lab.workloads.source import Source
 
 RECIPES = "fifo,backfill,las,srtf,weave"
 APART = ("mean_jct_seconds", "p95_jct_seconds", "mean_slowdown")

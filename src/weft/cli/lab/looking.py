@@ -15,7 +15,7 @@ def look_before(experiment: "Experiment", recipes: Sequence[str]) -> None:
     Generated workloads are made for their cluster, and only those of a file are looked at for
     anything but queues. What is written wrongly is told alone, before any remark.
     """
-    from weft.lab.preflight import preflight, remarks
+    from weft.lab.workloads.preflight import preflight, remarks
     from weft.sim.costs import named_costs
     from weft.spec.recipe import make_recipe, split_recipes
     from weft.trace.clusters import read_cluster

@@ -15,8 +15,8 @@ from weft.cli.terminal.waiting import waiting
 @output_option()
 def replay(journal: Path, output: str) -> None:
     """Feed JOURNAL, or the journal of a run folder, to a fresh brain and compare every byte."""
-    from weft.lab.replay import check_hash
-    from weft.lab.replay import replay as run_again
+    from weft.lab.journals.replay import check_hash
+    from weft.lab.journals.replay import replay as run_again
     from weft.lab.run_dir import MANIFEST, journal_in, read_manifest
 
     path = journal_in(journal) if journal.is_dir() else journal

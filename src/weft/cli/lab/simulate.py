@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.lab.experiment import Experiment, Outcome
-    from weft.lab.source import Source
     from weft.lab.summary import Summary
+    from weft.lab.workloads.source import Source
 
 
 @click.command()

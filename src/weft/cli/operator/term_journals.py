@@ -33,7 +33,7 @@ class TermJournals:
 
         from weft.brain.journal import FORMAT, Journal
         from weft.kube.operator.no_journal import NoJournal
-        from weft.lab.journal_file import Header
+        from weft.lab.journals.journal_file import Header
 
         if self._path is None:
             return NoJournal()

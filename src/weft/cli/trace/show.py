@@ -11,7 +11,7 @@ from weft.cli.terminal.screen import new_table, print_json, say, stdout
 from weft.lab.time_words import span
 
 if TYPE_CHECKING:
-    from weft.lab.workload_facts import Facts
+    from weft.lab.workloads.facts import Facts
 
 LISTED_FAULTS = 100
 UNUSABLE = 1
@@ -33,7 +33,7 @@ def show(
 
     All faults are told at once, in JSON too. Exit status: 1 if a row cannot be used.
     """
-    from weft.lab.workload_facts import facts_of
+    from weft.lab.workloads.facts import facts_of
     from weft.trace.readers import read
 
     read_in = read(

@@ -13,7 +13,7 @@ from string import Formatter
 from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted
 from weft.brain.state.brain_state import REASONS, BrainState
-from weft.lab.journal_file import JournalFile
+from weft.lab.journals.journal_file import JournalFile
 from weft.lab.time_words import span
 from weft.model.errors import UnknownName
 from weft.model.ids import JobId

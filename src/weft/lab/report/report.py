@@ -16,7 +16,7 @@ from weft.lab.change import UNCLEAR, Change, change
 from weft.lab.comparison import METRICS, Comparison
 from weft.lab.experiment import Outcome
 from weft.lab.interval import Interval
-from weft.lab.report_data import Json, comparison_data, run_data
+from weft.lab.report.report_data import Json, comparison_data, run_data
 from weft.lab.summary import Summary
 from weft.lab.time_words import number, rough, scale_of, span, unit_for
 
@@ -150,7 +150,7 @@ def _page(
 
 
 def _part(name: str) -> str:
-    return (files("weft.lab") / "page" / name).read_text(encoding="utf-8")
+    return (files("weft.lab.report") / "page" / name).read_text(encoding="utf-8")
 
 
 def _embedded(data: Json) -> str:

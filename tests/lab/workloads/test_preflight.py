@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.lab.preflight import preflight, remarks
+from weft.lab.workloads.preflight import preflight, remarks
 from weft.model.errors import SpecError
 from weft.model.ids import GpuType, JobId, QueueId
 from weft.model.job import Job

@@ -10,9 +10,9 @@ import numpy as np
 
 from weft.lab.comparison import METRICS, Comparison
 from weft.lab.experiment import Outcome
-from weft.lab.lanes import bars_of
-from weft.lab.size_class import NAMES, size_class
+from weft.lab.report.lanes import bars_of
 from weft.lab.summary import Summary, total_waits
+from weft.lab.workloads.size_class import NAMES, size_class
 from weft.model.ids import JobId
 from weft.model.reason import CAUSES
 from weft.sim.record import JobRecord, Record

@@ -9,8 +9,8 @@ import pytest
 from weft.brain.event import JobFailed, WorkerLost
 from weft.brain.journal import encode
 from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
-from weft.lab.journal_file import decode
-from weft.lab.replay import replay
+from weft.lab.journals.journal_file import decode
+from weft.lab.journals.replay import replay
 from weft.lab.run_dir import JOURNAL
 from weft.model.ids import JobId, NodeId
 

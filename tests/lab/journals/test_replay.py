@@ -13,9 +13,9 @@ import pytest
 
 import weft
 from weft.lab.experiment import Experiment, Outcome
-from weft.lab.replay import check_hash, replay
+from weft.lab.journals.replay import check_hash, replay
 from weft.lab.run_dir import JOURNAL, prepared, run_into
-from weft.lab.source import Generated
+from weft.lab.workloads.source import Generated
 from weft.model.errors import JournalError
 from weft.policy.recipes import RECIPES
 
@@ -65,7 +65,7 @@ def test_queues_stand_in_the_header(tmp_path: Path) -> None:
 
 
 def test_another_hash_seed_changes_nothing(run_folder: Path) -> None:
-    code = "import sys; from pathlib import Path; from weft.lab.replay import replay; "
+    code = "import sys; from pathlib import Path; from weft.lab.journals.replay import replay; "
     code += "print(replay(Path(sys.argv[1])).journal_hash)"
     found = {
         subprocess.run(

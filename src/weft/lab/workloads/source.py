@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from weft.lab.job_files import are_job_files, read_job_files
+from weft.lab.workloads.job_files import are_job_files, read_job_files
 from weft.trace.faults import OnFault
 from weft.trace.generator import generate
 from weft.trace.readers import read, read_rows

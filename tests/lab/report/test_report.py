@@ -12,8 +12,14 @@ import pytest
 from weft.lab.comparison import compare
 from weft.lab.experiment import Experiment, Outcome, run
 from weft.lab.interval import Interval
-from weft.lab.report import COMPARISON_FIGURES, RUN_FIGURES, Figure, comparison_page, run_page
-from weft.lab.source import FromFile, Generated
+from weft.lab.report.report import (
+    COMPARISON_FIGURES,
+    RUN_FIGURES,
+    Figure,
+    comparison_page,
+    run_page,
+)
+from weft.lab.workloads.source import FromFile, Generated
 from weft.model.ids import JobId, TenantId
 from weft.model.job import Job
 from weft.model.request import Width

@@ -12,7 +12,7 @@ import orjson
 
 from weft.brain.instruction import Instruction
 from weft.brain.journal import Journal, encode
-from weft.lab.journal_file import Entry, JournalFile
+from weft.lab.journals.journal_file import Entry, JournalFile
 from weft.model.errors import JournalError
 
 SCHEMA = "weft-replay/1"

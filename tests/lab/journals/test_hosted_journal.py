@@ -7,7 +7,7 @@ from weft.brain.brain import Brain
 from weft.brain.event import Event, JobReported, JobSubmitted
 from weft.brain.instruction import Feed, Instruction
 from weft.brain.journal import Journal, encode
-from weft.lab.journal_file import decode
+from weft.lab.journals.journal_file import decode
 from weft.model.cluster import Cluster
 from weft.model.host import HostCurve
 from weft.policy.recipes import sensitivity

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from weft.lab.size_class import NAMES, size_class
+from weft.lab.workloads.size_class import NAMES, size_class
 from weft.model.job import Job
 from weft.trace.workload import Workload
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from weft.lab.experiment import Outcome
+from weft.lab.journals.why import why
 from weft.lab.run_dir import journal_in
-from weft.lab.why import why
 from weft.model.errors import UnknownName
 
 

@@ -1,6 +1,6 @@
 """Which GPUs of a node a sitting is drawn on."""
 
-from weft.lab.lanes import Bar, bars_of
+from weft.lab.report.lanes import Bar, bars_of
 from weft.model.ids import JobId, NodeId, TenantId
 from weft.sim.record import Sitting
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from weft.lab.experiment import Experiment, run
-from weft.lab.source import FromFile
+from weft.lab.workloads.source import FromFile
 from weft.model.errors import SpecError
 
 JOB = "run: python train.py\nresources: {gpus: 1..4}\nduration: 1h\n"

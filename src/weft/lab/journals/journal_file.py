@@ -20,7 +20,7 @@ from weft.brain import event as events
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event
 from weft.brain.journal import FORMAT, Journal
-from weft.lab.old_journals import present_event, present_instruction
+from weft.lab.journals.old_journals import present_event, present_instruction
 from weft.model.errors import JournalError
 from weft.model.queue import Queue, QueueTree
 from weft.spec.recipe import make_recipe
