@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weft.local.reconcile.asking import MachineLimits
+from weft.local.reconcile.parsed_request import MachineLimits
 from weft.local.reconcile.preemption import HOUR_SECONDS
 
 DEFAULT_RECIPE: Final = "weave(spacing=1)"  # a round over one machine costs next to nothing

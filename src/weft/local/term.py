@@ -39,9 +39,14 @@ from weft.local.executor import Executor
 from weft.local.machine.disk_space import Room
 from weft.local.machine.foreign_use import ForeignWatch
 from weft.local.machine.machine import Machine
-from weft.local.reconcile.asking import MACHINE_LIMITS, Asked, MachineLimits, asked
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.observation import ObservedAgent
+from weft.local.reconcile.parsed_request import (
+    MACHINE_LIMITS,
+    MachineLimits,
+    ParsedRequest,
+    parse_request,
+)
 from weft.local.reconcile.step import NOTHING, Look, Note, Rules, Step
 from weft.local.record.book import Book
 from weft.local.record.entry import Entry
@@ -107,7 +112,7 @@ class Term:
         )
         self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
-        self._asked: dict[str, tuple[Asked | None, str]] = {}
+        self._asked: dict[str, tuple[ParsedRequest | None, str]] = {}
         self._whys: dict[JobId, str] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._leaving: float | None = None
@@ -261,12 +266,12 @@ class Term:
             grace_seconds=grace,
         )
 
-    def asked(self, entry: Entry) -> tuple[Asked | None, str]:
+    def asked(self, entry: Entry) -> tuple[ParsedRequest | None, str]:
         """What the job's file asks for; None, and why, where it cannot be used."""
         found = self._asked.get(entry.uid)
         if found is None:
             try:
-                found = asked(entry, self.machine, self.limits), ""
+                found = parse_request(entry, self.machine, self.limits), ""
             except SpecError as error:
                 found = None, str(error)
             self._asked[entry.uid] = found

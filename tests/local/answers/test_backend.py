@@ -13,7 +13,7 @@ from weft.local.agents.cgroups import Cgroups
 from weft.local.answers import backend
 from weft.local.answers.backend import LocalBackend
 from weft.local.folders import Folders
-from weft.local.reconcile.asking import MACHINE_LIMITS
+from weft.local.reconcile.parsed_request import MACHINE_LIMITS
 from weft.local.record.entry import Happening
 from weft.local.record.store import Store
 from weft.model.errors import SpecError, WeftError, WorldError

@@ -7,7 +7,7 @@ import pytest
 from tests.local.builders import a_machine, an_entry
 from weft.local.machine import machine
 from weft.local.machine.machine import Device, parse_devices, this_machine
-from weft.local.reconcile.asking import asked, notes_on, refuse_impossible
+from weft.local.reconcile.parsed_request import notes_on, parse_request, refuse_impossible
 from weft.model.errors import InfeasibleSpec, SpecError
 from weft.spec.job_file import JobSpec
 
@@ -66,7 +66,7 @@ def test_cpus_are_cut_into_slices() -> None:
 
 def test_a_range_is_cut_to_what_there_is() -> None:
     spec = {"run": "x", "resources": {"gpus": "2..16"}, "queue": "research"}
-    job = asked(an_entry(spec=spec), a_machine(slots=4)).job
+    job = parse_request(an_entry(spec=spec), a_machine(slots=4)).job
     assert (job.width.min_gpus, job.width.max_gpus, job.width.asked_gpus) == (2, 4, 4)
     assert job.queue == "default"
     assert job.tenant == "alice"
@@ -83,7 +83,7 @@ def test_a_range_is_cut_to_what_there_is() -> None:
     ],
 )
 def test_what_can_never_be_is_refused(resources: dict[str, object], what: str) -> None:
-    job = asked(an_entry(spec={"run": "x", "resources": resources}), a_machine()).job
+    job = parse_request(an_entry(spec={"run": "x", "resources": resources}), a_machine()).job
     with pytest.raises(InfeasibleSpec, match=what):
         refuse_impossible(job, a_machine())
 

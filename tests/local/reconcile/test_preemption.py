@@ -7,7 +7,7 @@ import pytest
 
 from tests.local.builders import a_machine, an_entry
 from tests.local.daemons import Lab, a_lab, wait_until
-from weft.local.reconcile.asking import MachineLimits, asked
+from weft.local.reconcile.parsed_request import MachineLimits, parse_request
 from weft.local.reconcile.preemption import gives_way
 from weft.local.record.entry import NO_PROGRESS, Progress
 from weft.model.errors import InfeasibleSpec
@@ -52,7 +52,7 @@ def test_who_gives_way(
     ],
 )
 def test_whoever_submits_is_told_which_kind_it_is(said: dict[str, Any], words: str) -> None:
-    notes = asked(an_entry(spec={"run": "train", **said}), a_machine()).notes
+    notes = parse_request(an_entry(spec={"run": "train", **said}), a_machine()).notes
     assert words in notes[0]
 
 
@@ -118,7 +118,7 @@ def test_one_user_has_no_more_than_the_machine_allows() -> None:
 
 def test_the_cap_of_a_user_bounds_what_a_range_asks_for() -> None:
     entry = an_entry(spec={"run": "train", "resources": {"gpus": "1..4"}})
-    job = asked(entry, a_machine(slots=4), MachineLimits(user_slots=3)).job
+    job = parse_request(entry, a_machine(slots=4), MachineLimits(user_slots=3)).job
     assert (job.width.max_gpus, job.queue) == (3, "alice")
 
 

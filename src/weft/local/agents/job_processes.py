@@ -9,6 +9,7 @@ cgroup, that holds also whoever hides from this.
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,6 +57,11 @@ def birth_of(pid: int) -> Birth | None:
 def is_alive(birth: Birth) -> bool:
     """Whether that very process still runs."""
     return birth_of(birth.pid) == birth
+
+
+def age_seconds(agent: Birth) -> float:
+    """How long ago that process of this boot was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - agent.ticks / os.sysconf("SC_CLK_TCK")
 
 
 def find_agent(sign: Sign) -> Birth | None:

@@ -25,7 +25,7 @@ from weft.local.answers.logs import LogReader
 from weft.local.folders import Folders
 from weft.local.machine import disk_space as room
 from weft.local.machine.foreign_use import reason_of
-from weft.local.reconcile.asking import asked, refuse_impossible
+from weft.local.reconcile.parsed_request import parse_request, refuse_impossible
 from weft.local.record.entry import Entry, Happening, Owner
 from weft.local.record.store import Store, name_taken
 from weft.local.term import Term
@@ -107,7 +107,7 @@ class LocalBackend:
             submitted_at=now,
             waiting_since=now,
         )
-        found = asked(entry, term.machine, term.limits)
+        found = parse_request(entry, term.machine, term.limits)
         refuse_impossible(found.job, term.machine, term.limits)
         self._refuse_crowd(who.user)
         before = self._host.store.newest(who.user, name)

@@ -8,8 +8,8 @@ from typing import Any
 
 from weft.brain.brain import Brain
 from weft.local.machine.machine import Machine
-from weft.local.reconcile.asking import Asked
 from weft.local.reconcile.observation import ObservedAgent
+from weft.local.reconcile.parsed_request import ParsedRequest
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.usage import Usage
 from weft.model.ids import DEFAULT_QUEUE, JobId
@@ -54,7 +54,9 @@ def line_of(entry: Entry, brain: Brain, machine: Machine) -> JobLine:
     )
 
 
-def detail_of(entry: Entry, brain: Brain, machine: Machine, asked: Asked | None) -> JobDetail:
+def detail_of(
+    entry: Entry, brain: Brain, machine: Machine, asked: ParsedRequest | None
+) -> JobDetail:
     """One job in full, with the reasons that hold this instant."""
     reasons = [as_json(reason) for reason in brain.explain(entry.id)] or list(entry.reasons)
     waits = state_of(entry, brain) in WAITING

@@ -6,10 +6,7 @@ under `checkpoint` that it saves. One that has been seen to save gives way like 
 spared for ever: whoever has run for as long as the machine protects gives way too.
 """
 
-import os
-import time
-
-from weft.local.record.entry import Birth, Progress
+from weft.local.record.entry import Progress
 from weft.spec.job_file import JobSpec
 
 HOUR_SECONDS = 3_600.0
@@ -49,8 +46,3 @@ def note_on(spec: JobSpec, *, protect_seconds: float) -> str:
         "it is not interrupted for others before it has saved something, for up to "
         f"{hours}; preemptible: true allows it"
     )
-
-
-def age_seconds(agent: Birth) -> float:
-    """How long ago that process of this boot was started."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - agent.ticks / os.sysconf("SC_CLK_TCK")

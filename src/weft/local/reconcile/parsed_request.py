@@ -43,7 +43,7 @@ MACHINE_LIMITS: Final = MachineLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedRequest:
     """A job as the brain knows it, and the file that it comes from; `notes` are for its owner."""
 
     job: JobRequest
@@ -51,7 +51,9 @@ class Asked:
     notes: tuple[str, ...] = ()
 
 
-def asked(entry: Entry, machine: Machine, limits: MachineLimits = MACHINE_LIMITS) -> Asked:
+def parse_request(
+    entry: Entry, machine: Machine, limits: MachineLimits = MACHINE_LIMITS
+) -> ParsedRequest:
     """What the entry's file means here; a SpecError where it means nothing."""
     spec = validated(JobSpec, entry.spec)
     job = to_request(
@@ -70,7 +72,7 @@ def asked(entry: Entry, machine: Machine, limits: MachineLimits = MACHINE_LIMITS
         queue=DEFAULT_QUEUE if capped is None else QueueId(entry.owner.user),
         yields=has_agreed(spec),
     )
-    return Asked(job, spec, tuple(notes_on(spec, machine, limits)))
+    return ParsedRequest(job, spec, tuple(notes_on(spec, machine, limits)))
 
 
 def refuse_impossible(
