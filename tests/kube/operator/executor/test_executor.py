@@ -9,22 +9,27 @@ import pytest
 from tests.kube.looks import a_job
 from weft.brain.event import Tick
 from weft.kube.client.api import Api
-from weft.kube.client.errors import AlreadyExists, Conflict
+from weft.kube.client.errors import AlreadyExists, Conflict, NotFound
 from weft.kube.metrics import Metrics
 from weft.kube.operator.executor import executor
+from weft.kube.operator.executor.actions import Actions
 from weft.kube.operator.executor.executor import STEPS_IN_A_ROW, Context, Executor
-from weft.kube.operator.reconcile.step import Note, Step
+from weft.kube.operator.reconcile.step import DeleteJob, Look, Note, Rules, Step
 from weft.kube.pods import WorkerSettings
+from weft.reconcile.belief import Belief
 
 
 class Stubborn:
-    """A scene in which whatever the brain is told changes nothing."""
+    """A context in which nothing that is told or done changes anything."""
 
     def __init__(self) -> None:
         self.told = 0
 
-    def look(self, key: str, note: Note) -> str:
-        return key
+    def look(self, key: str, note: Note) -> Look:
+        return Look(key, a_job(), (), Belief(), note, now=0.0, rules=Rules(), lost={})
+
+    def changes(self, key: str) -> int:
+        return 0
 
     def aside(self, key: str) -> None:
         return None
@@ -40,11 +45,31 @@ def test_a_job_of_which_the_brain_learns_nothing_is_left_for_a_while(
     assert asyncio.run(told_at_once("lab/one", "lab/two")) == 2 * STEPS_IN_A_ROW
 
 
-async def told_at_once(*keys: str) -> int:
+def test_an_action_that_changes_nothing_is_not_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor, "next_step", lambda look: Step(actions=(DeleteJob(),)))
+    api = Gone()
+    asyncio.run(told_at_once("lab/one", "lab/two", api=api))
+    assert api.calls == 2
+
+
+class Gone:
+    """An API server that has nothing any more."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def delete(self, path: str, **named: object) -> None:
+        self.calls += 1
+        raise NotFound("gone")
+
+
+async def told_at_once(*keys: str, api: Gone | None = None) -> int:
     """How often the brain is told something before the loop comes to others."""
     scene = Stubborn()
     made: dict[str, Any] = {"workers": WorkerSettings(), "metrics": Metrics(), "random": Random(0)}
-    working = Executor(cast(Api, None), cast(Context, scene), **made)
+    working = Executor(cast(Api, api), cast(Context, scene), **made)
     task = asyncio.create_task(working.run())
     for key in keys:
         working.touch(key)
@@ -76,12 +101,9 @@ class Taken:
 
 def service_of(owner: str, *, isolated: bool = False) -> str | None:
     """What speaks against what a gang needs, where somebody's is there."""
-    made: dict[str, Any] = {
-        "workers": WorkerSettings(default_image="i", isolated=isolated),
-        "metrics": Metrics(),
-        "random": Random(0),
-    }
-    working = Executor(cast(Api, Taken(owner)), cast(Context, Stubborn()), **made)
+    settings = WorkerSettings(default_image="i", isolated=isolated)
+    api, context = cast(Api, Taken(owner)), cast(Context, Stubborn())
+    working = Actions(api, context, workers=settings, metrics=Metrics())
     job = a_job(name="vit", namespace="lab", uid="u-new")
     return asyncio.run(working._create_surroundings(job, working._maker(job)))
 

@@ -1,0 +1,343 @@
+"""Actions as calls to the API server; the answer to each is taken into the caches at once.
+
+A write carries the version of the object that it was decided on. Where the API server has a newer
+one, that is fetched and nothing is written: the next look decides. Between two calls the operator
+may die at each point that has a name (`crash`), and whoever comes after it goes on from there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from weft.kube.client.api import Api
+from weft.kube.client.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from weft.kube.metrics import Metrics
+from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
+from weft.kube.operator import crash
+from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.metadata import controller_of
+from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.step import (
+    Action,
+    AddFinalizer,
+    CreatePods,
+    DeleteJob,
+    DeletePods,
+    Look,
+    Note,
+    Record,
+    RecordHeldUp,
+    RecordSeats,
+    RecordStopping,
+    RemoveFinalizer,
+    Settle,
+)
+from weft.kube.operator.status.events import tell
+from weft.kube.operator.status.patches import (
+    Standing,
+    aside_patch,
+    decision_patch,
+    in_plain_form,
+    seats_patch,
+    standing_patch,
+)
+from weft.kube.pods import PodMaker, WorkerSettings
+from weft.model.state import State
+
+T = TypeVar("T")
+
+CALLS_AT_ONCE = 32
+# So RBAC speaks, and for a moment after the API server started it does so by mistake; quotas and
+# admission say no in other words, and mean it.
+LACKS_A_RIGHT = "cannot create resource"
+
+
+class Context(Protocol):
+    """What has to be known to carry out an action, and who hears what was written."""
+
+    def took_job(self, raw: dict[str, Any]) -> None: ...
+    def took_pod(self, raw: dict[str, Any]) -> None: ...
+    def standing(self, key: str, state: State, message: str) -> Standing: ...
+    def gpu_resource(self, node: str) -> str: ...
+    @property
+    def leader(self) -> int: ...
+    @property
+    def identity(self) -> str: ...
+
+
+class Actions:
+    """Carries out one action after the other, whichever job it is for."""
+
+    def __init__(
+        self, api: Api, context: Context, *, workers: WorkerSettings, metrics: Metrics
+    ) -> None:
+        self._api = api
+        self._context = context
+        self._settings = workers
+        self._metrics = metrics
+        self._calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        self._makers: dict[str, PodMaker] = {}
+
+    def forget(self, key: str) -> None:
+        """The job is gone."""
+        self._makers.pop(key, None)
+
+    async def perform(self, look: Look, action: Action) -> Note | None:
+        """Do it; what is to be remembered, where the API server will not have it."""
+        return await _ACTIONS[type(action)](self, look, action)
+
+    async def set_aside(self, job: ObservedJob, why: str, now: float) -> None:
+        """Say why nothing is done about it."""
+        if await self._patch_status(job, aside_patch(job, why, now)):
+            await self._tell_of(job, "SetAside", why, now, bad=True)
+
+    async def take_back(self, job: ObservedJob, now: float) -> None:
+        """It is looked after again: what was said of its being set aside holds no more."""
+        await self._patch_status(job, aside_patch(job, "", now))
+
+    async def _record(self, look: Look, action: Record) -> None:
+        job = self._job(look)
+        crash.passing("before-record")
+        state = State.STARTING if look.rules.pods else State.RUNNING
+        patch = decision_patch(
+            job,
+            action.epoch,
+            action.assignment,
+            state=state,
+            now=look.now,
+            leader=self._context.leader,
+        )
+        await self._patch_status(job, patch)
+        crash.passing("recorded")
+
+    async def _record_seats(self, look: Look, action: RecordSeats) -> None:
+        job, under_way = self._job(look), action.state is State.RESIZING
+        crash.passing("before-resize" if under_way else "before-resized")
+        standing = self._context.standing(look.key, action.state, action.why)
+        if not under_way:
+            standing = replace(standing, gpus=action.placement.width, message="")
+        patch = seats_patch(
+            job,
+            standing,
+            action.placement,
+            serial=action.serial,
+            joining=action.joining,
+            now=look.now,
+        )
+        written = await self._patch_status(job, patch)
+        crash.passing("resize-recorded" if under_way else "resized")
+        if written and action.cause:
+            await self._tell(look, action.cause, action.why, bad=action.cause != "Resizing")
+
+    async def _record_stopping(self, look: Look, action: RecordStopping) -> None:
+        job = self._job(look)
+        crash.passing("before-stop")
+        standing = self._context.standing(look.key, State.STOPPING, action.why)
+        written = await self._patch_status(job, standing_patch(job, standing, look.now))
+        crash.passing("stop-recorded")
+        if written:
+            await self._tell(look, "Stopping", action.why, bad=False)
+
+    async def _record_held_up(self, look: Look, action: RecordHeldUp) -> None:
+        job, state = self._job(look), look.belief.state
+        assert state is not None
+        standing = replace(self._context.standing(look.key, state, action.why), held_up=action.why)
+        if await self._patch_status(job, standing_patch(job, standing, look.now)):
+            await self._tell(look, "WorkersStay", action.why, bad=True)
+
+    async def _settle(self, look: Look, action: Settle) -> None:
+        job = self._job(look)
+        crash.passing("before-final")
+        standing = self._context.standing(look.key, action.state, action.message)
+        written = await self._patch_status(job, standing_patch(job, standing, look.now))
+        crash.passing("final")
+        if written and action.state is State.FAILED:
+            await self._tell(look, "Failed", action.message, bad=True)
+
+    async def _tell(self, look: Look, reason: str, note: str, *, bad: bool) -> None:
+        await self._tell_of(self._job(look), reason, note, look.now, bad=bad)
+
+    async def _tell_of(
+        self, job: ObservedJob, reason: str, note: str, now: float, *, bad: bool
+    ) -> None:
+        instance = self._context.identity
+        await tell(self._api, job, reason=reason, note=note, now=now, instance=instance, bad=bad)
+
+    async def _patch_status(self, job: ObservedJob, patch: dict[str, Any]) -> bool:
+        """Under a version; on a conflict the newest view is fetched and the next look decides."""
+        path = jobs_path(job.namespace, job.name)
+        try:
+            raw = await self._api.patch(f"{path}/status", patch)
+            if lost := in_plain_form(patch, raw):
+                raw = await self._api.patch(f"{path}/status", lost)
+            self._context.took_job(raw)
+            self._metrics.status_written()
+        except Conflict:
+            self._metrics.status_written("conflict")
+            self._context.took_job(await self._api.get(path))
+            return False
+        return True
+
+    async def _create_pods(self, look: Look, action: CreatePods) -> Note | None:
+        job = self._job(look)
+        maker = self._maker(job)
+        seats = action.placement.seats
+        if maker.is_named(seats) and (why := await self._create_surroundings(job, maker)):
+            return Note(refusal=(action.epoch, action.serial, why))
+        leader = self._context.leader
+        bodies = {
+            seat.number: maker.pod(
+                epoch=action.epoch,
+                seats=seats,
+                number=seat.number,
+                leader=leader,
+                gpu_resource=self._context.gpu_resource(seat.node),
+            )
+            for seat in seats
+            if seat.number in action.numbers
+        }
+        refusals = await self._all(
+            self._create_pod(job, pod_name(job.name, action.epoch, number), body)
+            for number, body in bodies.items()
+        )
+        why = next((refusal for refusal in refusals if refusal), None)
+        crash.passing("joined" if action.serial else "gathered")
+        return Note(refusal=(action.epoch, action.serial, why)) if why else None
+
+    async def _create_pod(self, job: ObservedJob, name: str, body: dict[str, Any]) -> str | None:
+        """What speaks against the pod, if the API server will not have it."""
+        try:
+            raw = await self._api.create(pods_path(job.namespace), body)
+            self._metrics.pods_created()
+        except AlreadyExists:
+            raw = await self._api.get(pods_path(job.namespace, name))
+        except (Forbidden, Invalid, NotFound) as error:
+            if LACKS_A_RIGHT in str(error):
+                raise
+            return f"{name}: {error}"
+        self._context.took_pod(raw)
+        crash.passing("created")
+        return None
+
+    async def _create_surroundings(self, job: ObservedJob, maker: PodMaker) -> str | None:
+        """Workers of a gang find each other by name, and others do not reach them."""
+        about = f"namespaces/{job.namespace}"
+        if self._settings.isolated:
+            path = f"/apis/networking.k8s.io/v1/{about}/networkpolicies"
+            if why := await self._create_for(job, path, maker.network_policy()):
+                return why
+        return await self._create_for(job, f"/api/v1/{about}/services", maker.service())
+
+    async def _create_for(self, job: ObservedJob, path: str, body: dict[str, Any]) -> str | None:
+        """What speaks against it, if somebody else has the name.
+
+        That of an earlier job of the same name goes with its job, which may take a while.
+        """
+        kind, name = body["kind"], body["metadata"]["name"]
+        try:
+            await self._api.create(path, body)
+            return None
+        except AlreadyExists:
+            owner = controller_of((await self._api.get(f"{path}/{name}"))["metadata"])
+        if not owner:
+            return f"there is a {kind} {name} that Weft has not made: remove it"
+        if owner != job.uid:
+            raise Conflict(f"the {kind} {name} is still that of a job that is gone")
+        return None
+
+    async def _delete_pods(self, look: Look, action: DeletePods) -> None:
+        await self._all(self._delete_pod(pod, now=action.now) for pod in action.pods)
+        if action.now and look.job is not None:
+            named = ", ".join(sorted(pod.name for pod in action.pods))
+            await self._tell(look, "GivenUp", f"{named}: {action.why}", bad=True)
+
+    async def _delete_pod(self, pod: ObservedPod, *, now: bool) -> None:
+        path = pods_path(pod.namespace, pod.name)
+        try:
+            raw = await self._api.delete(path, uid=pod.uid, grace_seconds=0 if now else None)
+            self._metrics.pods_deleted()
+        except NotFound:
+            return
+        except Conflict:
+            raw = await self._api.get(path)
+        if raw is not None:
+            self._context.took_pod(raw)
+        crash.passing("deleted")
+
+    async def _add_finalizer(self, look: Look, action: AddFinalizer) -> None:
+        await self._change_finalizers(self._job(look), add=True)
+
+    async def _remove_finalizer(self, look: Look, action: RemoveFinalizer) -> None:
+        await self._change_finalizers(self._job(look), add=False)
+
+    async def _change_finalizers(self, job: ObservedJob, *, add: bool) -> None:
+        """The list may hold other people's entries, so it is read before it is written."""
+        path = jobs_path(job.namespace, job.name)
+        try:
+            raw = await self._api.get(path)
+        except NotFound:
+            return
+        about = raw["metadata"]
+        kept = [name for name in about.get("finalizers") or () if name != FINALIZER]
+        wanted = [*kept, FINALIZER] if add else kept
+        body = {"metadata": {"resourceVersion": about["resourceVersion"], "finalizers": wanted}}
+        self._context.took_job(await self._api.patch(path, body))
+
+    async def _delete_job(self, look: Look, action: DeleteJob) -> None:
+        job = self._job(look)
+        try:
+            raw = await self._api.delete(
+                jobs_path(job.namespace, job.name), uid=job.uid, propagation="Background"
+            )
+        except NotFound:
+            return
+        if raw is not None:
+            self._context.took_job(raw)
+
+    def _job(self, look: Look) -> ObservedJob:
+        assert look.job is not None
+        return look.job
+
+    def _maker(self, job: ObservedJob) -> PodMaker:
+        found = self._makers.get(job.key)
+        if found is None or found.uid != job.uid:
+            assert job.spec is not None
+            found = PodMaker(
+                self._settings, namespace=job.namespace, name=job.name, uid=job.uid, spec=job.spec
+            )
+            self._makers[job.key] = found
+        return found
+
+    async def _all(self, calls: Iterable[Awaitable[T]]) -> list[T]:
+        """At once, but not too many; the first error is raised when all are over."""
+
+        async def one(call: Awaitable[T]) -> T:
+            async with self._calls:
+                return await call
+
+        results = await asyncio.gather(*(one(call) for call in calls), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if not isinstance(result, BaseException)]
+
+
+_ACTIONS: dict[type, Callable[[Actions, Look, Any], Awaitable[Note | None]]] = {
+    Record: Actions._record,
+    RecordSeats: Actions._record_seats,
+    RecordStopping: Actions._record_stopping,
+    RecordHeldUp: Actions._record_held_up,
+    Settle: Actions._settle,
+    CreatePods: Actions._create_pods,
+    DeletePods: Actions._delete_pods,
+    AddFinalizer: Actions._add_finalizer,
+    RemoveFinalizer: Actions._remove_finalizer,
+    DeleteJob: Actions._delete_job,
+}
