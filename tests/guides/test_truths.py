@@ -68,6 +68,28 @@ def _anchor(title: str) -> str:
     return kept.strip().replace(" ", "-")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_modules_are_called_as_they_are(page: Path) -> None:
+    source = ROOT / "src" / "weft"
+    places = (ROOT, source, source / "kube", page.parent)
+    for span in SPAN.findall(page.read_text()):
+        if re.fullmatch(r"(\w+/)+\w+\.py", span):
+            assert any((place / span).exists() for place in places), f"{page.name}: {span}"
+        elif re.fullmatch(r"weft(\.[a-z_]+)+(?<!\.json)", span):
+            assert _is_module(source, span.split(".")[1:]), f"{page.name}: {span}"
+
+
+def _is_module(folder: Path, names: list[str]) -> bool:
+    """Whether the names lead to a module, or to something that a module speaks of."""
+    first, *rest = names
+    file = (folder / first).with_suffix(".py")
+    if file.exists():
+        return not rest or rest[0] in file.read_text()
+    if (folder / first).is_dir():
+        return not rest or _is_module(folder / first, rest)
+    return not rest and first in (folder / "__init__.py").read_text()
+
+
 def test_every_document_is_found_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
     pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
