@@ -43,15 +43,13 @@ REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 
 
 class PatchKind(StrEnum):
-    """How a patch is meant: merged field by field, a list of operations, or server-side apply."""
+    """How a patch is meant: merged field by field, or server-side apply."""
 
     MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
     APPLY = "application/apply-patch+yaml"
 
 
 MERGE: Final = PatchKind.MERGE
-JSON: Final = PatchKind.JSON
 APPLY: Final = PatchKind.APPLY
 
 
@@ -106,7 +104,7 @@ class Api:
     async def patch(
         self,
         path: str,
-        body: Mapping[str, Any] | list[Any] | bytes,
+        body: Mapping[str, Any] | bytes,
         *,
         kind: PatchKind = MERGE,
         params: Mapping[str, str] | None = None,
@@ -118,16 +116,11 @@ class Api:
             await self.raw("PATCH", path, body=_bytes(body), content_type=kind, params=params)
         )
 
-    async def replace(self, path: str, body: Mapping[str, Any] | bytes) -> dict[str, Any]:
-        """The whole object, only if nobody changed it since `metadata.resourceVersion`."""
-        return _object(await self.raw("PUT", path, body=_bytes(body)))
-
     async def delete(
         self,
         path: str,
         *,
         uid: str | None = None,
-        resource_version: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
     ) -> dict[str, Any] | None:
@@ -137,7 +130,7 @@ class Api:
         answers a copy without a version, which says nothing of what exists.
         """
         wishes = {
-            "preconditions": _present(uid=uid, resourceVersion=resource_version) or None,
+            "preconditions": _present(uid=uid) or None,
             "gracePeriodSeconds": grace_seconds,
             "propagationPolicy": propagation,
         }
@@ -348,7 +341,7 @@ def _object(answer: bytes) -> dict[str, Any]:
     return told
 
 
-def _bytes(body: Mapping[str, Any] | list[Any] | bytes) -> bytes:
+def _bytes(body: Mapping[str, Any] | bytes) -> bytes:
     return body if isinstance(body, bytes) else orjson.dumps(body)
 
 
