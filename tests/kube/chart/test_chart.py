@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -13,8 +12,8 @@ import pytest
 import yaml
 
 import weft
+from tests.kube.chart.values import EVERYTHING
 from tests.kube.installed import CHART, NAMESPACE, OPERATOR, Manifest, helm, render
-from tools.testcluster.binaries import missing
 from weft.cli.operator.command import operator
 from weft.kube.names import GROUP, JOB_LABEL, LEASE, SETTINGS, TOKEN_AUDIENCE
 from weft.kube.operator.leader_endpoint import PORT_NAME
@@ -24,49 +23,9 @@ from weft.kube.reading.settings import rules_of
 from weft.kube.reports.authority import certificates_in
 from weft.model.errors import WorldError
 
-GOLDEN = Path(__file__).with_name("golden") / "rbac.yaml"
 INSTALL = Path(__file__).parents[3] / "docs" / "install.md"
-EVERYTHING: Mapping[str, Any] = {
-    "access": {"clusterViewers": ["researchers"]},
-    "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
-    "journal": {"enabled": True},
-    "metrics": {
-        "serviceMonitor": {"enabled": True},
-        "dashboard": {"enabled": True},
-        "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
-    },
-    "nodes": {
-        "selector": {"weft.dev/trial": "yes", "zone": "a"},
-        "gpuResources": ["habana.ai/gaudi"],
-        "rackLabels": ["example.com/block", "topology.kubernetes.io/rack"],
-    },
-    "scaleUp": {"pods": 4},
-    "networkPolicy": {"apiServerCidrs": ["10.0.0.1/32"]},
-    "nodeSelector": {"kubernetes.io/os": "linux"},
-    "podAnnotations": {"note": "x"},
-    "priorityClassName": "system-cluster-critical",
-    "recipe": "tiresias(limits=(3250.0, 7200.0), promote=8)",
-    "reports": {"tls": {"secretName": "reports-tls", "caPath": "/etc/ssl/weft.pem"}},
-    "tolerations": [{"key": "control", "operator": "Exists", "effect": "NoSchedule"}],
-    "workers": {
-        "defaultImage": "registry.example.com/train:1",
-        "runAsUser": None,
-        "tolerations": ["dedicated"],
-        "jobTolerations": ["example.com/spot"],
-        "priorityClasses": ["training"],
-    },
-}
 
-
-@pytest.fixture(autouse=True, scope="module")
-def helm_is_there() -> None:
-    """As with the control plane: without it a test is skipped, but in CI it fails."""
-    if not missing(["helm"]):
-        return
-    reason = "not found: helm; run tools/testcluster/build helm"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+pytestmark = pytest.mark.usefixtures("helm_is_there")
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
@@ -176,60 +135,6 @@ def test_the_install_page_names_every_value() -> None:
     page = INSTALL.read_text()
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert [place for place in places(values) if f"`{place}`" not in page] == []
-
-
-# ---------------------------------------------------------------------------------- rights
-
-
-def test_rights_are_those_of_the_golden_file() -> None:
-    assert list(rights(render(EVERYTHING))) == yaml.safe_load(GOLDEN.read_text())
-
-
-def test_no_right_is_a_wildcard_or_leads_further() -> None:
-    rules = [rule for right in rights(render(EVERYTHING)) for rule in right["rules"]]
-    assert rules
-    for rule in rules:
-        assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
-        assert not FORBIDDEN & {*rule["resources"]} or rule["resourceNames"] == [SETTINGS]
-        assert not {"bind", "escalate", "impersonate", "use"} & {*rule["verbs"]}
-        if "nodes" in rule["resources"]:
-            assert set(rule["verbs"]) <= {"get", "list", "watch"}
-
-
-FORBIDDEN = {
-    "secrets",
-    "configmaps",
-    "serviceaccounts",
-    "serviceaccounts/token",
-    "pods/exec",
-    "pods/attach",
-    "pods/portforward",
-    "pods/ephemeralcontainers",
-    "pods/binding",
-    "nodes/proxy",
-    "roles",
-    "clusterroles",
-    "rolebindings",
-    "clusterrolebindings",
-}
-
-
-def test_nobody_reads_queues_and_nodes_unless_named() -> None:
-    bound = {right["role"]: right["to"] for right in rights(render())}
-    assert bound["ClusterRole weft-cluster-view"] == []
-    assert bound["Role weft-system/weft-cluster-view"] == []
-
-
-def test_the_install_page_explains_every_right_of_the_operator() -> None:
-    page = INSTALL.read_text()
-    own = [right for right in rights(render()) if right["role"].endswith(OPERATOR)]
-    rows = [
-        f"| `{resource}` | {', '.join(rule['verbs'])} |"
-        for right in own
-        for rule in right["rules"]
-        for resource in rule["resources"]
-    ]
-    assert [row for row in rows if row not in page] == []
 
 
 # ---------------------------------------------------------------------------------- objects
@@ -507,45 +412,6 @@ def variables() -> dict[str, Any]:
 def labels_of(manifest: Manifest) -> dict[str, str]:
     labels: dict[str, str] = manifest["metadata"].get("labels", {})
     return labels
-
-
-def rights(manifests: list[Manifest]) -> Iterator[dict[str, Any]]:
-    """Roles in the order of the golden file, each with those who have it."""
-    order = [each["role"] for each in yaml.safe_load(GOLDEN.read_text())]
-    roles = {full_name(m): m for m in manifests if m["kind"] in ("Role", "ClusterRole")}
-    for name in sorted(roles, key=lambda name: (order.index(name) if name in order else 99, name)):
-        joins = aggregations(roles[name])
-        yield {
-            "role": name,
-            **({"joins": joins} if joins else {}),
-            "to": list(holders(name, manifests)),
-            "rules": roles[name]["rules"],
-        }
-
-
-def aggregations(role: Manifest) -> list[str]:
-    prefix = "rbac.authorization.k8s.io/aggregate-to-"
-    labels = role["metadata"]["labels"]
-    return sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))
-
-
-def holders(role: str, manifests: list[Manifest]) -> Iterator[str]:
-    for manifest in manifests:
-        if manifest["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
-            continue
-        about = {"namespace": manifest["metadata"].get("namespace")}
-        reference = {"kind": manifest["roleRef"]["kind"], "metadata": about}
-        about["name"] = manifest["roleRef"]["name"]
-        if full_name(reference) != role:
-            continue
-        for subject in manifest["subjects"]:
-            yield full_name({"kind": subject["kind"], "metadata": subject})
-
-
-def full_name(manifest: Manifest) -> str:
-    about = manifest["metadata"]
-    within = f"{about['namespace']}/" if about.get("namespace") else ""
-    return f"{manifest['kind']} {within}{about['name']}"
 
 
 # Maps of the user's own: what is inside is for the user to name.
