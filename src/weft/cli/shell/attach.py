@@ -64,7 +64,7 @@ def _raw() -> Iterator[None]:
     """Every key goes to the shell, Ctrl-C too."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
-    tty.setraw(keyboard)
+    tty.setraw(keyboard, termios.TCSADRAIN)  # what was typed meanwhile is kept
     try:
         yield
     finally:
