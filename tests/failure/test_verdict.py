@@ -17,13 +17,18 @@ def test_each_rest_is_twice_the_one_before_up_to_the_cap(failures: int, rest: fl
     assert judge(UNEXPLAINED, History(failures, 10), RESTS).retry_after_seconds == rest
 
 
+FINAL = frozenset(
+    (FailureClass.USER, FailureClass.ENVIRONMENT, FailureClass.ACCESS, FailureClass.CANCELLED)
+)
+
+
 @pytest.mark.parametrize("kind", FailureClass)
-def test_only_the_jobs_own_fault_is_never_tried_again(kind: FailureClass) -> None:
+def test_only_what_ends_the_same_way_anywhere_is_never_tried_again(kind: FailureClass) -> None:
     verdict = judge(Failure(kind), History(1, 3), RESTS)
-    assert (verdict.retry_after_seconds is None) is (kind is FailureClass.USER)
+    assert (verdict.retry_after_seconds is None) is (kind in FINAL)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FailureClass if kind is not FailureClass.USER])
+@pytest.mark.parametrize("kind", sorted(set(FailureClass) - FINAL))
 def test_after_the_last_retry_the_job_is_given_up_whatever_it_was(kind: FailureClass) -> None:
     assert judge(Failure(kind), History(3, 3), RESTS).retry_after_seconds == 240.0
     assert judge(Failure(kind), History(4, 3), RESTS).retry_after_seconds is None

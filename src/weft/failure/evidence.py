@@ -1,41 +1,15 @@
 """What is known of a failure: its class, where it happened, and the line that shows it.
 
 Whoever reports a failure says what it knows and no more; what follows from it is `verdict`'s
-business. A class says what is at fault, and with that whether another try could end otherwise.
+business.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from weft.failure.classes import FailureClass
 from weft.model.ids import NodeId
 
-
-class FailureClass(StrEnum):
-    """What was at fault."""
-
-    UNKNOWN = "unknown"
-    USER = "user"
-    MEMORY = "memory"
-    NODE = "node"
-    SERVICE = "service"
-
-    @property
-    def retryable(self) -> bool:
-        """Whether another try could end otherwise."""
-        return self is not FailureClass.USER
-
-    @property
-    def meaning(self) -> str:
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    FailureClass.UNKNOWN: "nobody knows why",
-    FailureClass.USER: "its program or its job file is at fault",
-    FailureClass.MEMORY: "it needed more memory than it had",
-    FailureClass.NODE: "its machine failed it, or was taken away",
-    FailureClass.SERVICE: "something that it needs did not answer",
-}
+__all__ = ["UNEXPLAINED", "Failure", "FailureClass"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weft.failure.backoff import Backoff
 from weft.failure.evidence import Failure, FailureClass
+from weft.model.ids import NodeId
 
 SURROUNDINGS = frozenset({FailureClass.SERVICE, FailureClass.NODE})
 
@@ -21,10 +22,18 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Try again after so many seconds (None: give up), and why."""
+    """Try again after so many seconds (None: give up), and why.
+
+    `avoid` are nodes to stay away from if there are others; `roll_back` goes on from the checkpoint
+    before the last one; `change` takes up what the job offers to change.
+    """
 
     retry_after_seconds: float | None
     why: str
+    advice: str = ""
+    avoid: tuple[NodeId, ...] = ()
+    roll_back: bool = False
+    change: bool = False
 
 
 @dataclass(frozen=True, slots=True)

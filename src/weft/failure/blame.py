@@ -1,0 +1,211 @@
+"""Which nodes are at fault: blame of several jobs and users, which fades.
+
+One failed job says little about a node: it may be the job's own fault, and a user with a bug fails
+wherever he is put. So a node is cordoned when several jobs of several users fail there, or when its
+kernel says so itself; what one user fails with on several nodes counts against none of them. How
+many nodes may be set aside at once is bounded, because a fault of everything looks like a fault of
+each node; above the bound people are called.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from weft.failure.classes import NodeAction
+from weft.model.ids import JobId, NodeId, TenantId
+
+DAY_SECONDS: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlameTerms:
+    """When suspicion becomes a case, and what makes a lemon of a node."""
+
+    half_life_seconds: float = 7 * DAY_SECONDS
+    window_seconds: float = DAY_SECONDS
+    jobs: int = 3
+    score: float = 2.0  # of at least two users
+    users: int = 2
+    memory_seconds: float = 28 * DAY_SECONDS
+    lemon_failures: int = 3
+    most_share: float = 0.05
+
+
+TERMS: Final = BlameTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """A failure that was laid to a node; `weight` is less than one where it was shared."""
+
+    node: NodeId
+    at_seconds: float
+    job: JobId
+    user: TenantId
+    fingerprint: str
+    action: NodeAction = NodeAction.SUSPECT
+    weight: float = 1.0
+
+    def told(self) -> list[Any]:
+        """As plain values."""
+        origin = (self.node, self.at_seconds, self.job, self.user, self.fingerprint)
+        return [*origin, int(self.action), self.weight]
+
+    @classmethod
+    def read(cls, told: Iterable[Any]) -> "Blame":
+        """What `told` told."""
+        node, at, job, user, fingerprint, action, weight = told
+        return cls(
+            node=NodeId(node),
+            at_seconds=at,
+            job=JobId(job),
+            user=TenantId(user),
+            fingerprint=fingerprint,
+            action=NodeAction(action),
+            weight=weight,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What follows for a node, and why."""
+
+    node: NodeId
+    action: NodeAction
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blames:
+    """All that was laid to nodes within the memory; frozen, and plain when told."""
+
+    entries: tuple[Blame, ...] = ()
+
+    def told(self) -> list[list[Any]]:
+        return [one.told() for one in self.entries]
+
+    @classmethod
+    def read(cls, told: Iterable[Iterable[Any]]) -> "Blames":
+        return cls(tuple(map(Blame.read, told)))
+
+
+def laid(blames: Blames, new: Iterable[Blame], at_seconds: float) -> Blames:
+    """With these, and without what is older than the memory."""
+    since = at_seconds - TERMS.memory_seconds
+    return Blames((*(old for old in blames.entries if old.at_seconds > since), *new))
+
+
+def forgiven(blames: Blames, node: NodeId, at_seconds: float) -> Blames:
+    """After a repair or a passed check: what came before is no longer held against the node.
+
+    Lemons are told by a count over weeks, checks between them or not, so the count stays.
+    """
+    kept = (
+        replace(one, action=NodeAction.NONE)
+        if one.node == node and one.at_seconds <= at_seconds
+        else one
+        for one in blames.entries
+    )
+    return Blames(tuple(kept))
+
+
+def score(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TERMS) -> float:
+    """Suspicion of a node: each job once, halved with every half-life."""
+
+    def faded(one: Blame) -> float:
+        age = max(0.0, at_seconds - one.at_seconds)
+        return one.weight * math.exp2(-age / terms.half_life_seconds)
+
+    return _summed(_held(blames, node), faded)
+
+
+def case(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TERMS) -> Case:
+    """What follows for a node from all that is held against it now."""
+    since = at_seconds - terms.window_seconds
+    recent = [one for one in _held(blames, node) if one.at_seconds > since]
+    worst = max((one.action for one in recent), default=NodeAction.NONE)
+    if worst >= NodeAction.CORDON:
+        return Case(node, worst, "its kernel or its platform says so")
+    jobs = {one.job for one in recent}
+    users = {one.user for one in recent}
+    weight = _summed(recent, lambda one: one.weight)
+    several = len(users) >= terms.users and weight >= terms.score
+    if several or weight >= terms.jobs:
+        return Case(node, NodeAction.CORDON, _told(jobs, users))
+    return Case(node, worst, "")
+
+
+def is_lemon(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TERMS) -> bool:
+    """Whether it failed so often in four weeks that chance does not explain it."""
+    since = at_seconds - terms.memory_seconds
+    times = {
+        (one.job, one.at_seconds)
+        for one in blames.entries
+        if one.node == node and one.weight >= 1.0 and one.at_seconds > since
+    }
+    return len(times) >= terms.lemon_failures
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Nodes to set aside, and those that would be if there were not too many: people decide."""
+
+    nodes: tuple[NodeId, ...]
+    for_people: tuple[NodeId, ...]
+
+
+def quarantined(
+    cases: Iterable[Case],
+    pool: Collection[NodeId],
+    already: Collection[NodeId] = (),
+    terms: BlameTerms = TERMS,
+) -> Quarantine:
+    """The worst cases first, up to the share of a pool that may be set aside without people."""
+    inside = set(pool)
+    room = most_of(len(inside), terms) - len(inside.intersection(already))
+    wanted = sorted(
+        (one for one in cases if one.action >= NodeAction.CORDON and one.node in inside),
+        key=lambda one: (-one.action, one.node),
+    )
+    fresh = [one.node for one in wanted if one.node not in already]
+    room = max(room, 0)
+    return Quarantine(tuple(fresh[:room]), tuple(fresh[room:]))
+
+
+def most_of(nodes: int, terms: BlameTerms = TERMS) -> int:
+    """How many of so many nodes; in a small pool one, unless it is the only one."""
+    return max(int(nodes * terms.most_share), 1 if nodes > 1 else 0)
+
+
+def _summed(blames: Iterable[Blame], weight: Callable[[Blame], float]) -> float:
+    """Each job once, with the most that it weighs."""
+    best: dict[JobId, float] = {}
+    for one in blames:
+        best[one.job] = max(best.get(one.job, 0.0), weight(one))
+    return sum(best.values())
+
+
+def _held(blames: Blames, node: NodeId) -> list[Blame]:
+    """What is held against a node: not what the same user fails with on other nodes too."""
+    mine = [one for one in blames.entries if one.node == node and one.action > NodeAction.NONE]
+    if not mine:
+        return []
+    wandering = _wandering(blames, mine)
+    return [one for one in mine if (one.user, one.fingerprint) not in wandering]
+
+
+def _wandering(blames: Blames, mine: Iterable[Blame]) -> set[tuple[TenantId, str]]:
+    """Failures of one user that came with him to other nodes; the kernel's word is no such one."""
+    asked = {
+        (one.user, one.fingerprint): one.node for one in mine if one.action < NodeAction.CORDON
+    }
+    return {
+        key
+        for one in blames.entries
+        if (key := (one.user, one.fingerprint)) in asked and one.node != asked[key]
+    }
+
+
+def _told(jobs: Collection[JobId], users: Collection[TenantId]) -> str:
+    return f"{len(jobs)} jobs of {len(users)} users failed there within a day"
