@@ -1,0 +1,175 @@
+"""Rules for failures of one's own, in YAML: read, checked, and put before those of Weft.
+
+A file holds `rules`, a list in the words of `weft/failure/rules.toml`. Each brings examples and
+must name them itself; a pattern that could take long on some line is refused (`failure.pattern`).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, model_validator
+
+from weft.failure.classes import FailureClass, NodeAction, Retry
+from weft.failure.lines import Stream
+from weft.failure.pattern import pattern
+from weft.failure.rule import MOST_NAME, Role, Rule
+from weft.failure.rulebook import RuleBook, rule_of, shipped
+from weft.model.errors import SpecError
+from weft.spec.document import MAX_BYTES, parse_document
+from weft.spec.fault import shown
+from weft.spec.reading import validated
+from weft.spec.strict import Strict, told, wrong
+
+MOST_RULES: Final = 200
+MOST_PATTERNS: Final = 30
+MOST_EXAMPLES: Final = 10
+MOST_TEXT: Final = 500
+
+KINDS: Final = tuple(kind.value for kind in FailureClass)
+ROLES: Final = tuple(role.name.lower() for role in Role)
+STREAMS: Final = tuple(stream.value for stream in Stream)
+NODES: Final = tuple(action.name.lower() for action in NodeAction)
+CURES: Final = tuple(cure.value for cure in Retry if cure is not Retry.REQUEUE)
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
+    def check(written: str) -> str:
+        if written not in names:
+            raise wrong(f"{shown(written)} is none of them", hint=f"one of: {', '.join(names)}")
+        return written
+
+    return check
+
+
+def _safe(written: str) -> str:
+    try:
+        pattern(written)
+    except SpecError as error:
+        raise wrong(str(error), hint=error.hint) from None
+    return written
+
+
+def _printable(written: str) -> str:
+    if not written.isprintable():
+        raise wrong(f"{shown(written)} does not print", hint="leave out control characters")
+    return written
+
+
+Example = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+Text = Annotated[Example, AfterValidator(_printable)]
+SafePattern = Annotated[str, AfterValidator(_safe)]
+
+
+class OwnRule(Strict):
+    """One rule as it is written."""
+
+    name: str = told(
+        ...,
+        "How it is called everywhere.",
+        allowed=f"letters, digits and _, at most {MOST_NAME}",
+        example="our_store",
+        max_length=MOST_NAME,
+    )
+    says: Text = told(
+        ...,
+        "What happened, in a sentence.",
+        allowed=f"text of at most {MOST_TEXT} characters",
+        example="our store is down",
+    )
+    kind: Annotated[str, AfterValidator(_one_of(KINDS))] = told(
+        ...,
+        "The class, which brings whose fault it is and what a retry can do.",
+        allowed=", ".join(KINDS),
+        example="service",
+    )
+    patterns: list[SafePattern] = told(
+        ...,
+        "Regular expressions of which any may fit; repetitions have bounds.",
+        allowed=f"1 to {MOST_PATTERNS} patterns",
+        example=["OurStore: quorum lost"],
+        min_length=1,
+        max_length=MOST_PATTERNS,
+    )
+    examples: list[Example] = told(
+        ...,
+        "Lines that the rule must name.",
+        allowed=f"1 to {MOST_EXAMPLES} lines",
+        example=["OurStore: quorum lost"],
+        min_length=1,
+        max_length=MOST_EXAMPLES,
+    )
+    role: Annotated[str, AfterValidator(_one_of(ROLES))] = told(
+        "root", "How much it says of the cause.", allowed=", ".join(ROLES), example="root"
+    )
+    streams: list[Annotated[str, AfterValidator(_one_of(STREAMS))]] = told(
+        ["app"],
+        "Who may say it.",
+        allowed=", ".join(STREAMS),
+        example=["app"],
+        min_length=1,
+        max_length=len(STREAMS),
+    )
+    node: Annotated[str, AfterValidator(_one_of(NODES))] | None = told(
+        None, "What follows for the node.", allowed=", ".join(NODES), example="suspect"
+    )
+    retry: Annotated[str, AfterValidator(_one_of(CURES))] | None = told(
+        None, "What may cure it.", allowed=", ".join(CURES), example="back off"
+    )
+    service: Text | None = told(
+        None, "The service that failed.", allowed="its name", example="our store"
+    )
+    advice: Text | None = told(
+        None, "What its owner can do.", allowed="a sentence", example="ask #storage"
+    )
+
+    @model_validator(mode="after")
+    def _is_a_rule(self) -> "OwnRule":
+        try:
+            self.rule()
+        except SpecError as error:
+            raise wrong(str(error), hint=error.hint) from None
+        return self
+
+    def rule(self) -> Rule:
+        """The same as the value that decides."""
+        return rule_of(self.model_dump(exclude_none=True))
+
+
+class OwnRules(Strict):
+    """The document."""
+
+    rules: list[OwnRule] = told(
+        ...,
+        "Rules in order; the first that fits names a line.",
+        allowed=f"1 to {MOST_RULES} rules",
+        example=[],
+        min_length=1,
+        max_length=MOST_RULES,
+    )
+
+
+def read_rules(path: Path, book: RuleBook | None = None) -> RuleBook:
+    """A book of rules with those of a file in front."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        hint = "check the path"
+        raise SpecError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
+    return parse_rules(raw, name=path.name, book=book)
+
+
+def parse_rules(
+    text: str | bytes, *, name: str = "rules", book: RuleBook | None = None
+) -> RuleBook:
+    """The same from text; `name` is how messages call it."""
+    document = parse_document(text, name=name)
+    value: Any = document.value
+    if not isinstance(value, dict):
+        raise SpecError(f"{name}: holds no fields", hint="write `rules:` and a list under it")
+    own = validated(OwnRules, value, name=name, lines=document.lines)
+    try:
+        return (book or shipped()).with_rules([one.rule() for one in own.rules])
+    except SpecError as error:
+        raise SpecError(f"{name}: {error}", hint=error.hint) from None
