@@ -46,6 +46,7 @@ bench: ## the benchmarks in their short form
 	$(PYTHON) -m benchmarks replay --short
 	$(PYTHON) -m benchmarks round --short
 	$(PYTHON) -m benchmarks forecast --short
+	$(PYTHON) -m benchmarks failures --short
 
 cover: ## every test, with the lines and branches that none of them reached
 	$(PYTHON) -m pytest -q -n auto --dist loadgroup --cov=weft --cov-report=term

@@ -41,6 +41,12 @@ SUITES = {
     "cli": Suite("benchmarks.cli", "how long commands take to begin", False),
     "conformance": Suite("benchmarks.conformance", "published results, reproduced", True),
     "elastic": Suite("benchmarks.elastic", "widths that follow the work", False, ELASTIC),
+    "failures": Suite(
+        "benchmarks.failures",
+        "whose fault, and what next",
+        True,
+        ("classifier", "retry", "breaker", "nodes"),
+    ),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
     "interleaving": Suite(
         "benchmarks.interleaving", "jobs in company", True, ("decision", "quality")

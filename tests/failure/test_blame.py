@@ -9,6 +9,7 @@ from weft.failure.blame import (
     Blame,
     Blames,
     Case,
+    blamed,
     case,
     forgiven,
     is_lemon,
@@ -18,6 +19,10 @@ from weft.failure.blame import (
     score,
 )
 from weft.failure.classes import NodeAction
+from weft.failure.diagnosis import Diagnosis, Ranks, diagnose
+from weft.failure.lines import Line
+from weft.failure.retry import Run
+from weft.failure.rulebook import shipped
 from weft.model.ids import JobId, NodeId, TenantId
 
 NODE = NodeId("n")
@@ -83,6 +88,38 @@ def test_shared_blame_weighs_less() -> None:
     third = [blame(f"j{n}", f"u{n}", weight=1 / 3) for n in range(5)]
     assert action(*third) is NodeAction.SUSPECT
     assert action(*third, blame("j9", "v", weight=0.5)) is NodeAction.CORDON
+
+
+def diagnosis(text: str, rank: int | None = None) -> Diagnosis:
+    nodes = {number: NodeId(f"n{number}") for number in range(4)}
+    return diagnose([Line(text, rank=rank)], shipped(), Ranks(nodes, {}))
+
+
+def laid_to(found: Diagnosis, ran: float = 600.0) -> dict[str, float]:
+    nodes = frozenset(NodeId(f"n{number}") for number in range(4))
+    ended = Run(job=JobId("j"), at_seconds=9.0, ran_seconds=ran, nodes=nodes)
+    return {one.node: one.weight for one in blamed(found, ended, TenantId("u"))}
+
+
+def test_what_a_failure_lays_to_nodes() -> None:
+    ecc = "CUDA error: uncorrectable ECC error encountered"
+    assert laid_to(diagnosis(ecc, rank=2)) == {"n2": 1.0}
+    assert laid_to(diagnosis(ecc, rank=2), ran=20.0) == {"n2": 2.0}
+    lost = diagnosis("Watchdog caught collective operation timeout: WorkNCCL(7)", rank=2)
+    assert laid_to(lost) == {f"n{number}": 0.25 for number in range(4)}
+    for harmless in ("ValueError: no", "Name node is in safe mode", "CUDA out of memory"):
+        assert laid_to(diagnosis(harmless, rank=2)) == {}
+
+
+def test_gangs_that_failed_together_do_not_clear_each_others_nodes() -> None:
+    lost = diagnosis("Watchdog caught collective operation timeout: WorkNCCL(7)")
+    blames = Blames()
+    for n, others in enumerate(("ab", "cd", "ef", "gh", "ij", "kl")):
+        nodes = frozenset(map(NodeId, ("n", *others)))
+        ended = Run(job=JobId(f"j{n}"), at_seconds=n, ran_seconds=900.0, nodes=nodes)
+        blames = laid(blames, blamed(lost, ended, TenantId(f"u{n % 3}")), n)
+    assert case(blames, NODE, 9.0).action is NodeAction.CORDON
+    assert case(blames, NodeId("a"), 9.0).action is NodeAction.NONE, "its user failed without it"
 
 
 def test_suspicion_fades_by_half_in_a_week() -> None:

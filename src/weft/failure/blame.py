@@ -8,14 +8,20 @@ each node; above the bound people are called.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
-from weft.failure.classes import NodeAction
+from weft.failure.classes import FailureClass, Fault, NodeAction
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.retry import Run
 from weft.model.ids import JobId, NodeId, TenantId
 
 DAY_SECONDS: Final = 86_400.0
+AT_ONCE_SECONDS: Final = 60.0
+ROUNDING: Final = 1e-9  # thirds that are added up
+SHARED: Final = frozenset({FailureClass.PEER, FailureClass.HANG, FailureClass.NETWORK})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,24 @@ class Blames:
         return cls(tuple(map(Blame.read, told)))
 
 
+def blamed(found: Diagnosis, run: Run, user: TenantId) -> tuple[Blame, ...]:
+    """What a failure lays to nodes: all to the one at fault, or a part to each where one must be.
+
+    Workers that lost touch with each other, or hang, have a node at fault somewhere, or none.
+    """
+    blame = partial(
+        Blame, at_seconds=run.at_seconds, job=run.job, user=user, fingerprint=found.fingerprint
+    )
+    if found.node is not None and found.node_action > NodeAction.NONE:
+        at_once = run.ran_seconds < AT_ONCE_SECONDS and found.kind.facts.fault is Fault.MACHINE
+        weight = 2.0 if at_once else 1.0
+        return (blame(node=found.node, action=found.node_action, weight=weight),)
+    if found.node is None and found.kind in SHARED:
+        share = 1.0 / max(len(run.nodes), 1)
+        return tuple(blame(node=node, weight=share) for node in sorted(run.nodes))
+    return ()
+
+
 def laid(blames: Blames, new: Iterable[Blame], at_seconds: float) -> Blames:
     """With these, and without what is older than the memory."""
     since = at_seconds - TERMS.memory_seconds
@@ -129,7 +153,7 @@ def case(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TE
         return Case(node, worst, "its kernel or its platform says so")
     jobs = {one.job for one in recent}
     users = {one.user for one in recent}
-    weight = _summed(recent, lambda one: one.weight)
+    weight = _summed(recent, lambda one: one.weight) + ROUNDING
     several = len(users) >= terms.users and weight >= terms.score
     if several or weight >= terms.jobs:
         return Case(node, NodeAction.CORDON, _told(jobs, users))
@@ -195,16 +219,16 @@ def _held(blames: Blames, node: NodeId) -> list[Blame]:
     return [one for one in mine if (one.user, one.fingerprint) not in wandering]
 
 
-def _wandering(blames: Blames, mine: Iterable[Blame]) -> set[tuple[TenantId, str]]:
-    """Failures of one user that came with him to other nodes; the kernel's word is no such one."""
-    asked = {
-        (one.user, one.fingerprint): one.node for one in mine if one.action < NodeAction.CORDON
-    }
-    return {
-        key
-        for one in blames.entries
-        if (key := (one.user, one.fingerprint)) in asked and one.node != asked[key]
-    }
+def _wandering(blames: Blames, mine: Sequence[Blame]) -> set[tuple[TenantId, str]]:
+    """Failures of one user that also came where this node was not; the kernel's word is no such."""
+    node = mine[0].node
+    asked = {(one.user, one.fingerprint) for one in mine if one.action < NodeAction.CORDON}
+    places: dict[tuple[TenantId, str, JobId, float], set[NodeId]] = {}
+    for one in blames.entries:
+        if (one.user, one.fingerprint) in asked:
+            failure = (one.user, one.fingerprint, one.job, one.at_seconds)
+            places.setdefault(failure, set()).add(one.node)
+    return {failure[:2] for failure, nodes in places.items() if node not in nodes}
 
 
 def _told(jobs: Collection[JobId], users: Collection[TenantId]) -> str:

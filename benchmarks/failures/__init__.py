@@ -1,0 +1,25 @@
+"""Failures: whose fault, and what next.
+
+Nothing here needs a scheduler yet: lines and the rules that name them (classifier), retries of
+trials drawn from Philly's table (retry), a service that many jobs need and that dies (breaker), and
+nodes that are at fault or only look so (nodes). Everything is drawn from seeds.
+"""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.row import Row
+
+PARTS = {
+    "classifier": "benchmarks.failures.classifier",
+    "retry": "benchmarks.failures.retries",
+    "breaker": "benchmarks.failures.outage",
+    "nodes": "benchmarks.failures.bad_nodes",
+}
+
+
+def rows(traces: Path, *, short: bool = False, only: tuple[str, ...] = ()) -> Iterator[Row]:
+    """One part after the other."""
+    for part in only or tuple(PARTS):
+        yield from importlib.import_module(PARTS[part]).rows(traces, short=short)
