@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from weft.agent import evidence
 from weft.agent.checkpoint.home import Home, home_of
 from weft.agent.checkpoint.seat_writers import HERE
 from weft.agent.checkpoint.vault import Run
@@ -435,6 +436,8 @@ class Agent:
         await asyncio.to_thread(partial(self.writer.close, failed=failed))
         await asyncio.to_thread(self.progress.reporter.close)
         end_orphans()
+        if conclusion.outcome not in evidence.WELL:
+            evidence.keep(self.run_folder.path, self.run_folder.logs, conclusion.worker)
         self.run_folder.close(self._ending(conclusion))
 
     def _ending(self, conclusion: Conclude) -> Ending:

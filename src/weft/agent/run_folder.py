@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
+from weft.agent.evidence import forget
 from weft.agent.outcome import OUTCOME, Ending
 from weft.agent.wire.orders import CARD, HEAD, KEY, SOCKET
 from weft.model.errors import WorldError
@@ -66,6 +67,7 @@ class RunFolder:
         self.logs.mkdir(exist_ok=True)
         self._card = _locked(self.path / CARD)
         (self.path / OUTCOME).unlink(missing_ok=True)
+        forget(self.path, self.logs)
         _clear_after_predecessor(self._card.read())
         shutil.rmtree(self.fetched, ignore_errors=True)
         self.slots.mkdir(mode=0o700)

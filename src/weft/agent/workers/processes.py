@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from weft.agent.evidence import error_file
 from weft.agent.workers import cpus, tracking
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.output import Files, Outlet, Outlets
@@ -250,7 +251,7 @@ def environment(
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 opens the store that all meet at
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
-        "TORCHELASTIC_ERROR_FILE": str(launch.logs / f"worker-{worker}.error.json"),
+        "TORCHELASTIC_ERROR_FILE": str(launch.logs / error_file(worker)),
     }
     kubeflow = {
         "PET_NNODES": str(standing.nodes),
