@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.lab.failures_page import page as failures_page
 from weft.lab.reasons_page import page
 from weft.lab.time_words import number, rough, scale_of, span, unit_for
 from weft.lab.workloads.facts import facts_of
@@ -17,6 +18,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_page_of_reasons_is_up_to_date() -> None:
     assert (DOCS / "reasons.md").read_text(encoding="utf-8") == page()
+
+
+def test_the_page_of_failures_is_up_to_date() -> None:
+    assert (DOCS / "failures.md").read_text(encoding="utf-8") == failures_page()
 
 
 @pytest.mark.parametrize("code", ReasonCode)
