@@ -9,7 +9,16 @@ KINDS: dict[str, tuple[str, ...]] = {
         *("architecture", "elastic", "checkpoints", "stages", "repository/SECURITY", "glossary"),
     ),
     "Reference": (
-        *("cli", "recipe-parameters", "job-file", "reasons", "metrics", "api", "parity"),
+        *(
+            "cli",
+            "recipe-parameters",
+            "job-file",
+            "reasons",
+            "failures",
+            "metrics",
+            "api",
+            "parity",
+        ),
         *("benchmarks", "repository/CHANGELOG", "repository/CONTRIBUTING"),
     ),
     "Decisions": ("adr/index",),
