@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Sharding(StrEnum):
-    """What data-parallel replicas share out among themselves (ZeRO's stages)."""
+    """What data-parallel replicas share out among themselves (ZeRO's stages; the last is FSDP2)."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"
@@ -20,7 +20,11 @@ class Sharding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """Degrees of parallelism; 0 for `data` means: as many replicas as the width gives."""
+    """Degrees of parallelism; 0 for `data` means: as many replicas as the width gives.
+
+    `context` and `expert` are named so that a program that offers them can be described; no plan
+    with them is proposed yet.
+    """
 
     data: int = 0
     tensor: int = 1
@@ -29,11 +33,19 @@ class ExecutionPlan:
     accumulation_steps: int = 1
     recompute: bool = False
     offload: bool = False
+    micro_batches: int = 1
+    """Parts in which a batch flows through the stages of a pipeline."""
+
+    shard_degree: int = 0
+    """Replicas that share one copy of the state among them (hybrid); 0 means all."""
+
+    context: int = 1
+    expert: int = 1
 
     @property
     def gpus_per_replica(self) -> int:
         """GPUs that hold one copy of the model."""
-        return self.tensor * self.pipeline
+        return self.tensor * self.pipeline * self.context
 
     def fits_width(self, width: int) -> bool:
         """Whether `width` GPUs divide into whole replicas of this plan."""

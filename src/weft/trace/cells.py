@@ -19,7 +19,10 @@ from weft.model.plan import ExecutionPlan, Sharding
 from weft.model.request import GpuSpeed, Width
 
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
-DEGREES = ("data", "tensor", "pipeline", "accumulation_steps")
+DEGREES = (
+    *("data", "tensor", "pipeline", "accumulation_steps"),
+    *("micro_batches", "shard_degree", "context", "expert"),
+)
 SWITCHES = ("recompute", "offload")
 
 

@@ -56,6 +56,10 @@ class Plan(Status):
     accumulation_steps: Count = Field(1, description="Gradient accumulation steps.")
     recompute: bool = Field(False, description="Whether activations are recomputed.")
     offload: bool = Field(False, description="Whether states are kept in main memory.")
+    micro_batches: Count = Field(1, description="Parts in which a batch flows through a pipeline.")
+    shard_degree: Count = Field(0, description="Replicas that share one copy; 0 means all.")
+    context: Count = Field(1, description="Degree of context parallelism.")
+    expert: Count = Field(1, description="Degree of expert parallelism.")
 
 
 class SeatStatus(Status):

@@ -79,4 +79,8 @@ def _plan(said: Raw) -> ExecutionPlan:
         accumulation_steps=int(said.get("accumulationSteps", 1)),
         recompute=bool(said.get("recompute", False)),
         offload=bool(said.get("offload", False)),
+        micro_batches=int(said.get("microBatches", 1)),
+        shard_degree=int(said.get("shardDegree", 0)),
+        context=int(said.get("context", 1)),
+        expert=int(said.get("expert", 1)),
     )

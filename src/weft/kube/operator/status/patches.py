@@ -210,6 +210,10 @@ def _plan(plan: ExecutionPlan) -> Patch:
         "accumulationSteps": plan.accumulation_steps,
         "recompute": plan.recompute,
         "offload": plan.offload,
+        "microBatches": plan.micro_batches,
+        "shardDegree": plan.shard_degree,
+        "context": plan.context,
+        "expert": plan.expert,
     }
 
 

@@ -1,0 +1,197 @@
+"""Peak memory of plans, term by term, from the shape of the model.
+
+What is counted, per GPU of the fullest stage:
+
+- *weights*, *gradients* and *optimizer* state of its blocks, its embedding or its head, divided by
+  tensor ranks and by what ZeRO's stage shares out;
+- *activations* that the backward pass needs, per block and sample in numbers: the inputs of both
+  norms, of the attention and of the inner layer (4 hidden), queries, keys, values and the attention
+  output, the inner layer before and after its function (twice; four times with a gate), a scale
+  per head and two per norm. Tensor ranks share all but the first four. Attention is computed in
+  tiles, so no matrix of the sequence's square is kept. With recomputation only each block's input
+  is kept. A stage of p holds the activations of as many micro-batches as are on their way: the
+  first one min(p, micro-batches), the last one 1;
+- the *logits* of the last stage, as probabilities in single precision;
+- *working* memory: blocks gathered for computing and gradients not yet shared out, one block that
+  is computed anew, and what the backward pass hands on.
+
+The reserve for the driver, libraries and the allocator's gaps comes on top. Optimizers are fused:
+an update needs no copy of its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.model.plan import Sharding
+from weft.perf.plans.columns import STAGES, Bools, Floats, PlanColumns
+from weft.perf.plans.fabric import GIB, Fabric
+from weft.perf.plans.shape import MIXED, ModelShape, Precision
+
+TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "working", "reserve")
+RESERVE_BYTES = 1.5 * GIB
+"""What the driver, its libraries and buffers of collectives take on any GPU."""
+
+GAPS = 0.03
+"""Of what is allocated, lost between allocations."""
+
+GATHERED_BLOCKS = 2
+"""The block that is computed and the next one, which is fetched meanwhile."""
+
+SINGLE_BYTES = 4
+FSDP2 = STAGES.index(Sharding.PARAMETERS)
+
+
+@dataclass(frozen=True, slots=True)
+class PeakMemory:
+    """`terms[n, row]` are bytes on a GPU; `host_bytes` are what one replica's share keeps there."""
+
+    terms: Floats
+    host_bytes: Floats
+
+    @property
+    def total(self) -> Floats:
+        found: Floats = self.terms.sum(axis=0)
+        return found
+
+    @property
+    def tensors(self) -> Floats:
+        """Without the reserve: what a program itself allocates."""
+        found: Floats = self.terms[:-1].sum(axis=0)
+        return found
+
+    def fits(self, fabric: Fabric) -> Bools:
+        """Whether both the GPU and the host's share per GPU suffice."""
+        host = fabric.host_memory_bytes / fabric.gpus_per_node
+        found: Bools = (self.total <= fabric.gpu_memory_bytes) & (self.host_bytes <= host)
+        return found
+
+    def refusal(self, row: int, fabric: Fabric) -> str:
+        """Empty if the plan fits; otherwise the term that no longer did, as a sentence."""
+        have = fabric.gpu_memory_bytes
+        host = fabric.host_memory_bytes / fabric.gpus_per_node
+        if self.total[row] > have:
+            sums = np.cumsum(self.terms[:, row])
+            term = int(np.argmax(sums > have))
+            own, all_of = self.terms[term, row] / GIB, self.total[row] / GIB
+            return (
+                f"{TERMS[term]} of {own:.1f} GiB no longer fit: "
+                f"{all_of:.1f} GiB are needed where a GPU has {have / GIB:.1f}"
+            )
+        if self.host_bytes[row] > host:
+            return (
+                f"offloaded state of {self.host_bytes[row] / GIB:.1f} GiB per GPU does not fit "
+                f"into main memory, which has {host / GIB:.1f} per GPU"
+            )
+        return ""
+
+
+def peak_memory(
+    plans: PlanColumns, shape: ModelShape, batch: int, precision: Precision = MIXED
+) -> PeakMemory:
+    """Of each plan on its fullest stage, which is the first or the last one."""
+    count = _Counts(plans, shape, batch, precision)
+    first, last = count.stage(first=True), count.stage(first=False)
+    worse = first.total >= last.total
+    return PeakMemory(
+        np.where(worse, first.terms, last.terms),
+        np.where(worse, first.host_bytes, last.host_bytes),
+    )
+
+
+def block_activation_bytes(shape: ModelShape, precision: Precision, tensor: int = 1) -> float:
+    """What one block keeps of one sample for its backward pass."""
+    whole, shared = _block_numbers(shape)
+    norms = 4 * SINGLE_BYTES
+    scale = SINGLE_BYTES * shape.attention_heads / tensor
+    numbers = precision.activation * (whole + shared / tensor)
+    return shape.sequence * (numbers + norms + scale)
+
+
+def _block_numbers(shape: ModelShape) -> tuple[float, float]:
+    """Per token: what every tensor rank keeps, and what they share."""
+    inner = (4 if shape.gated else 2) * shape.inner
+    return 4.0 * shape.hidden, (2.0 + 2.0 * shape.kv_share) * shape.hidden + inner
+
+
+class _Counts:
+    """Bytes by stage; plans are rows throughout."""
+
+    def __init__(
+        self, plans: PlanColumns, shape: ModelShape, batch: int, precision: Precision
+    ) -> None:
+        self.plans, self.shape, self.bytes = plans, shape, precision
+        self.blocks = shape.layers / plans.pipeline
+        passes = plans.data * plans.accumulation * plans.micro_batches
+        self.samples = batch / passes
+        whole, shared = _block_numbers(shape)
+        token = precision.activation * (whole + shared / plans.tensor)
+        token = token + 4 * SINGLE_BYTES + SINGLE_BYTES * shape.attention_heads / plans.tensor
+        self.block_bytes = shape.sequence * token * self.samples
+        self.input_bytes = shape.sequence * shape.hidden * precision.activation * self.samples
+
+    def stage(self, *, first: bool) -> PeakMemory:
+        """Terms of the first or the last stage; with one stage both are the same."""
+        plans, size = self.plans, self.bytes
+        numbers = self._parameters(first) / plans.tensor
+        cuts = [np.where(plans.stage >= least, plans.shards, 1) for least in (3, 2, 1)]
+        weights = size.weight * numbers / cuts[0]
+        gradients = size.gradient * numbers / cuts[1]
+        optimizer = size.optimizer * numbers / cuts[2]
+        host = np.where(plans.offload, gradients + optimizer, 0.0)
+        # With offload gradients leave as they come: the pieces on their way are working memory.
+        terms = [
+            weights,
+            np.where(plans.offload, 0.0, gradients),
+            np.where(plans.offload, 0.0, optimizer),
+            self._activations(first),
+            self._logits(first),
+            self._working(first),
+        ]
+        allocated = np.stack(np.broadcast_arrays(*terms)).astype(np.float64)
+        reserve = RESERVE_BYTES + GAPS * allocated.sum(axis=0)
+        return PeakMemory(np.vstack([allocated, reserve[None]]), host)
+
+    def _parameters(self, first: bool) -> Floats:
+        """Of a stage; a tied head on a stage of its own needs a copy of the embedding."""
+        shape, alone = self.shape, self.plans.pipeline == 1
+        ends = shape.embedding_parameters
+        both = shape.embedding_parameters + shape.head_parameters
+        found: Floats = self.blocks * shape.block_parameters + np.where(alone, both, ends)
+        return found
+
+    def _in_flight(self, first: bool) -> Floats:
+        plans = self.plans
+        ahead = np.minimum(plans.pipeline, plans.micro_batches) if first else np.ones(len(plans))
+        return np.asarray(ahead, np.float64)
+
+    def _activations(self, first: bool) -> Floats:
+        kept = np.where(self.plans.recompute, self.input_bytes, self.block_bytes)
+        found: Floats = self._in_flight(first) * self.blocks * kept
+        last = self._has_head(first)
+        return found + np.where(last, 2.0 * self.input_bytes, 0.0)
+
+    def _logits(self, first: bool) -> Floats:
+        shape = self.shape
+        numbers = shape.sequence * shape.vocabulary * self.samples / self.plans.tensor
+        return np.where(self._has_head(first), SINGLE_BYTES * numbers, 0.0)
+
+    def _working(self, first: bool) -> Floats:
+        plans, size, shape = self.plans, self.bytes, self.shape
+        block = shape.block_parameters / plans.tensor
+        ends = (self._parameters(first) / plans.tensor) - self.blocks * block
+        gathered = np.where(
+            plans.stage == FSDP2, size.weight * (GATHERED_BLOCKS * block + ends), 0.0
+        )
+        loose = np.where(
+            (plans.stage > 1) | plans.offload, size.gradient * GATHERED_BLOCKS * block, 0.0
+        )
+        anew = np.where(plans.recompute, self.block_bytes, 0.0)
+        inner = (2.0 if shape.gated else 1.0) * shape.inner / shape.hidden
+        handed = self.input_bytes * (2.0 + inner / plans.tensor)
+        at_head = self._logits(first) * (1.0 + size.activation / SINGLE_BYTES)
+        found: Floats = gathered + loose + np.maximum(anew + handed, at_head)
+        return found
+
+    def _has_head(self, first: bool) -> Bools:
+        return np.asarray((self.plans.pipeline == 1) | (not first), np.bool_)
