@@ -88,3 +88,9 @@ def _shardings(data: int, offers: Offers) -> tuple[tuple[int, int], ...]:
     if {Capability.HYBRID, Capability.FSDP2} <= offers:
         found.extend((FSDP2, part) for part in divisors(data)[1:-1])
     return tuple(found)
+
+
+def forgotten() -> None:
+    """Let go of all that is remembered, as when a computation is to be timed."""
+    legal_plans.cache_clear()
+    _rest.cache_clear()
