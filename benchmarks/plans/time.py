@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.plans.limits import least_worst
 from benchmarks.plans.tables import (
     CORES,
     FABRIC,
@@ -100,9 +101,17 @@ def _of_model(name: str, outcome: Outcome) -> Iterator[Row]:
         yield told("… rows beyond it", beyond, "")
     else:
         yield exactly("… rows beyond it", beyond, "", 0)
+    yield told("… no sensible form gets below", least_worst(_rows(outcome, outcome.sound)), "%")
     if len(held) > len(sound):
         odd = len(held) - len(sound)
         yield told(f"… mean with {odd} disturbed or odd rows", float(held.mean()), "%")
+        yield told("… worst of those", float(held.max()), "%")
+        limit = least_worst(_rows(outcome, outcome.held))
+        yield told("… no sensible form gets below", limit, "%")
+
+
+def _rows(outcome: Outcome, which: Bools) -> list[Measured]:
+    return [outcome.rows[row] for row in np.flatnonzero(which)]
 
 
 def between(name: str, value: float, unit: str, bar: tuple[float, float]) -> Row:

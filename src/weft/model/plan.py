@@ -22,8 +22,8 @@ class Sharding(StrEnum):
 class ExecutionPlan:
     """Degrees of parallelism; 0 for `data` means: as many replicas as the width gives.
 
-    `context` and `expert` are named so that a program that offers them can be described; no plan
-    with them is proposed yet.
+    `context` (a sequence that is split over GPUs) and `expert` are named so that a program that
+    offers them can be described; no plan with them is proposed yet.
     """
 
     data: int = 0

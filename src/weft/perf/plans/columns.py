@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from weft.model.errors import InfeasibleSpec
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.perf.plans.capability import NOT_YET, needs
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -80,6 +82,13 @@ class PlanColumns:
 
 
 def _row(plan: ExecutionPlan, width: int) -> tuple[int, ...]:
+    for capability in sorted(needs(plan).intersection(NOT_YET)):
+        raise InfeasibleSpec(NOT_YET[capability], hint="leave that degree at 1")
+    if width < 1 or not plan.fits_width(width):
+        raise InfeasibleSpec(
+            f"{width} GPUs do not divide into replicas of {plan.gpus_per_replica}",
+            hint="choose degrees whose product is the width",
+        )
     data = plan.data or width // plan.gpus_per_replica
     stage = STAGES.index(plan.sharding)
     shards = (plan.shard_degree or data) if stage else 1

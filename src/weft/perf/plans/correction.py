@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from weft.model.ids import JobId
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.perf.plans.fit import StepForecast
 
 LEAST_STEPS = 20
 """Fewer steps of a plan on a placement say nothing yet: kernels and caches are still warming."""
@@ -88,6 +89,13 @@ class Correction:
 
     factor: float
     doubt: float
+
+
+def corrected(forecast: StepForecast, by: Correction) -> StepForecast:
+    """A forecast as it is believed after what was learnt, its interval around it."""
+    return StepForecast(
+        forecast.seconds * by.factor, forecast.low * by.factor, forecast.high * by.factor
+    )
 
 
 @dataclass(frozen=True, slots=True)

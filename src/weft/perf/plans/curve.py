@@ -111,7 +111,8 @@ def best_plans(
     rows: Ints = np.arange(len(plans))
     found = []
     for count in sorted(cores):
-        here = rows if count == min(cores) else rows[plans.offload[rows]]
+        there = count * np.minimum(plans.width, fabric.gpus_per_node) <= fabric.cores_per_node
+        here = rows[there if count == min(cores) else there & plans.offload]
         part = plans.take(here)
         placed = [fabric.filled(gpus) for gpus in part.width.tolist()]
         cases = Cases.laid(part, placed, np.full(len(part), float(count)), fabric)

@@ -180,12 +180,9 @@ class _Counts:
         plans, size, shape = self.plans, self.bytes, self.shape
         block = shape.block_parameters / plans.tensor
         ends = (self._parameters(first) / plans.tensor) - self.blocks * block
-        gathered = np.where(
-            plans.stage == FSDP2, size.weight * (GATHERED_BLOCKS * block + ends), 0.0
-        )
-        loose = np.where(
-            (plans.stage > 1) | plans.offload, size.gradient * GATHERED_BLOCKS * block, 0.0
-        )
+        some = np.minimum(GATHERED_BLOCKS, self.blocks) * block
+        gathered = np.where(plans.stage == FSDP2, size.weight * (some + ends), 0.0)
+        loose = np.where((plans.stage > 1) | plans.offload, size.gradient * some, 0.0)
         anew = np.where(plans.recompute, self.block_bytes, 0.0)
         inner = (2.0 if shape.gated else 1.0) * shape.inner / shape.hidden
         handed = self.input_bytes * (2.0 + inner / plans.tensor)

@@ -44,7 +44,7 @@ def _degrees(bounds: Bounds, widths: tuple[int, ...]) -> Iterator[tuple[int, int
     pipelines = divisors(shape.layers) if Capability.PIPELINE in bounds.offers else (1,)
     for width, tensor, pipeline in product(widths, tensors, pipelines):
         data, rest = divmod(width, tensor * pipeline)
-        if rest or not data or bounds.batch % data:
+        if rest or data < 1 or bounds.batch % data:
             continue
         if data > 1 and Capability.DATA not in bounds.offers:
             continue

@@ -17,6 +17,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from weft.model.errors import SpecError
 from weft.model.plan import ExecutionPlan
 from weft.perf.plans.columns import Bools, Floats, Ints, PlanColumns
 from weft.perf.plans.fabric import Fabric
@@ -104,6 +105,10 @@ class Cases:
         fabric: Fabric,
     ) -> "Cases":
         """Columns of plans where they would sit."""
+        if not np.all(cores > 0.0):
+            raise SpecError(
+                "a GPU without a core beside it cannot be fed", hint="give cores above 0"
+            )
         degrees = zip(
             plans.data.tolist(), plans.tensor.tolist(), plans.pipeline.tolist(), strict=True
         )
@@ -137,6 +142,9 @@ class Cases:
 USABLE_FLOPS = 0.4
 """Of the peak, what training is believed to reach."""
 
+SWAPPED_BYTES = 5.0
+"""Per parameter and step: gradients out, weights in, and what does not go at full speed."""
+
 
 def believed(work: Work, fabric: Fabric) -> tuple[Floats, Floats]:
     """Logarithms of all parts before anything is measured, and how far off they may be."""
@@ -153,7 +161,7 @@ def believed(work: Work, fabric: Fabric) -> tuple[Floats, Floats]:
         Part.LINK: (1.0, 0.3),
         Part.OVERLAP: (0.2, 0.7),
         Part.CPU: (4e-9, 1.0),
-        Part.SWAP: (2.5e-10, 0.4),
+        Part.SWAP: (SWAPPED_BYTES / fabric.host_bandwidth, 0.4),
         Part.PAUSE: (0.02, 0.5),
         Part.TENSOR: (shape.layers * (1.5e-4 + 16.0 * passed / fabric.link_bandwidth), 0.6),
         Part.HOP: (1e-3 + 3.0 * passed / fabric.card_bandwidth, 0.8),
@@ -246,7 +254,7 @@ class _Step:
         each = np.where(self.split, parts[Part.SPLIT_UPDATE], parts[Part.UPDATE])
         host = parts[Part.CPU] * own / self.cases.cores
         host = host + parts[Part.SWAP] * self.numbers + parts[Part.PAUSE]
-        return np.where(plans.offload, host, each * own)
+        return np.asarray(np.where(plans.offload, host, each * own))
 
     def _latency(self) -> Floats:
         """Shards are exchanged twice, and the second time nothing hides it."""
