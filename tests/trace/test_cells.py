@@ -22,6 +22,10 @@ plans = st.builds(
     accumulation_steps=st.integers(1, 16),
     recompute=st.booleans(),
     offload=st.booleans(),
+    micro_batches=st.integers(1, 16),
+    shard_degree=st.integers(0, 8),
+    context=st.integers(1, 4),
+    expert=st.integers(1, 4),
 )
 
 

@@ -6,7 +6,7 @@ one process sees what rank 0 of many would hold.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import accumulate, chain
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import checkpoint
 
@@ -131,6 +132,28 @@ def kept_bytes(model: nn.Module, forward: Callable[[], object]) -> int:
         alive = forward()
     assert alive is not None
     return sum(storage.nbytes() for storage in held.values())
+
+
+def peak_bytes(model: nn.Module, inputs: torch.Tensor) -> int:
+    """The most that one step allocates besides weights, gradients and moments, all there before.
+
+    PyTorch's profiler tells every allocation on the CPU; their running sum has its peak.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+
+    def step() -> None:
+        torch.autograd.backward(loss_of(model, inputs))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        step()
+    assert seen.profiler is not None and seen.profiler.kineto_results is not None
+    events = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
+    events.sort(key=lambda one: one.start_ns())
+    sizes: list[int] = [one.nbytes() for one in events]
+    return max(accumulate(sizes))
 
 
 @contextmanager

@@ -119,9 +119,11 @@ class Walk:
                 yield base + sum(head) + self._gathered(stage)
             for done in range(self._blocks()):
                 left = base - done * per_block
-                anew = full if self.plan.recompute else 0.0
+                anew = full - passed if self.plan.recompute else 0.0
                 inner = self.shape.inner * (2 if self.shape.gated else 1) / self.plan.tensor
                 gradients = passed + tokens * size * (self.shape.hidden + inner)
+                matrix = self.shape.hidden * self.shape.inner / self.plan.tensor
+                gradients += self.precision.gradient * matrix
                 yield left + anew + gradients + self._gathered(stage) + self._loose()
 
     def _at_head(self, stage: int, tokens: int, passed: float) -> tuple[float, float] | None:

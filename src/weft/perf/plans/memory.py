@@ -12,8 +12,9 @@ What is counted, per GPU of the fullest stage:
   is kept. A stage of p holds the activations of as many micro-batches as are on their way: the
   first one min(p, micro-batches), the last one 1;
 - the *logits* of the last stage, as probabilities in single precision;
-- *working* memory: blocks gathered for computing and gradients not yet shared out, one block that
-  is computed anew, and what the backward pass hands on.
+- *working* memory: blocks gathered for computing and gradients not yet shared out; the gradient
+  of the logits, or, when those are gone, one block that is computed anew and what the backward
+  pass hands on inside it.
 
 The reserve for the driver, libraries and the allocator's gaps comes on top. Optimizers are fused:
 an update needs no copy of its own.
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.plan import Sharding
-from weft.perf.plans.columns import STAGES, Bools, Floats, PlanColumns
+from weft.perf.plans.columns import STAGES, Bools, Floats, Ints, PlanColumns
 from weft.perf.plans.fabric import GIB, Fabric
 from weft.perf.plans.shape import MIXED, ModelShape, Precision
 
@@ -99,19 +100,13 @@ def peak_memory(
     )
 
 
-def block_activation_bytes(shape: ModelShape, precision: Precision, tensor: int = 1) -> float:
-    """What one block keeps of one sample for its backward pass."""
-    whole, shared = _block_numbers(shape)
-    norms = 4 * SINGLE_BYTES
-    scale = SINGLE_BYTES * shape.attention_heads / tensor
-    numbers = precision.activation * (whole + shared / tensor)
-    return shape.sequence * (numbers + norms + scale)
-
-
-def _block_numbers(shape: ModelShape) -> tuple[float, float]:
-    """Per token: what every tensor rank keeps, and what they share."""
+def block_activation_bytes(shape: ModelShape, precision: Precision, tensor: Ints) -> Floats:
+    """What one block keeps of one sample for its backward pass, on each of so many ranks."""
     inner = (4 if shape.gated else 2) * shape.inner
-    return 4.0 * shape.hidden, (2.0 + 2.0 * shape.kv_share) * shape.hidden + inner
+    shared = (2.0 + 2.0 * shape.kv_share) * shape.hidden + inner
+    numbers = precision.activation * (4.0 * shape.hidden + shared / tensor)
+    norms, scales = 4 * SINGLE_BYTES, SINGLE_BYTES * shape.attention_heads / tensor
+    return np.asarray(shape.sequence * (numbers + norms + scales))
 
 
 class _Counts:
@@ -124,16 +119,13 @@ class _Counts:
         self.blocks = shape.layers / plans.pipeline
         passes = plans.data * plans.accumulation * plans.micro_batches
         self.samples = batch / passes
-        whole, shared = _block_numbers(shape)
-        token = precision.activation * (whole + shared / plans.tensor)
-        token = token + 4 * SINGLE_BYTES + SINGLE_BYTES * shape.attention_heads / plans.tensor
-        self.block_bytes = shape.sequence * token * self.samples
+        self.block_bytes = self.samples * block_activation_bytes(shape, precision, plans.tensor)
         self.input_bytes = shape.sequence * shape.hidden * precision.activation * self.samples
 
     def stage(self, *, first: bool) -> PeakMemory:
         """Terms of the first or the last stage; with one stage both are the same."""
         plans, size = self.plans, self.bytes
-        numbers = self._parameters(first) / plans.tensor
+        numbers = self._parameters() / plans.tensor
         cuts = [np.where(plans.stage >= least, plans.shards, 1) for least in (3, 2, 1)]
         weights = size.weight * numbers / cuts[0]
         gradients = size.gradient * numbers / cuts[1]
@@ -144,15 +136,13 @@ class _Counts:
             weights,
             np.where(plans.offload, 0.0, gradients),
             np.where(plans.offload, 0.0, optimizer),
-            self._activations(first),
-            self._logits(first),
-            self._working(first),
+            *self._passing(first),
         ]
         allocated = np.stack(np.broadcast_arrays(*terms)).astype(np.float64)
         reserve = RESERVE_BYTES + GAPS * allocated.sum(axis=0)
         return PeakMemory(np.vstack([allocated, reserve[None]]), host)
 
-    def _parameters(self, first: bool) -> Floats:
+    def _parameters(self) -> Floats:
         """Of a stage; a tied head on a stage of its own needs a copy of the embedding."""
         shape, alone = self.shape, self.plans.pipeline == 1
         ends = shape.embedding_parameters
@@ -165,30 +155,53 @@ class _Counts:
         ahead = np.minimum(plans.pipeline, plans.micro_batches) if first else np.ones(len(plans))
         return np.asarray(ahead, np.float64)
 
-    def _activations(self, first: bool) -> Floats:
-        kept = np.where(self.plans.recompute, self.input_bytes, self.block_bytes)
-        found: Floats = self._in_flight(first) * self.blocks * kept
-        last = self._has_head(first)
-        return found + np.where(last, 2.0 * self.input_bytes, 0.0)
+    def _passing(self, first: bool) -> tuple[Floats, Floats, Floats]:
+        """Activations, logits and working memory at the worse of two moments.
 
-    def _logits(self, first: bool) -> Floats:
+        As the backward pass begins, behind the head, and inside the first block that it reaches,
+        when what the head held is gone.
+        """
+        plans, head = self.plans, self._has_head(first)
+        kept = np.where(plans.recompute, self.input_bytes, self.block_bytes)
+        blocks = self._in_flight(first) * self.blocks * kept
+        gathered, loose = self._unshared()
+        logits = np.where(head, self._logits(), 0.0)
+        at_head = (
+            blocks + np.where(head, 2.0 * self.input_bytes, 0.0),
+            logits,
+            gathered + logits * (1.0 + self.bytes.activation / SINGLE_BYTES),
+        )
+        inside = (blocks, np.zeros(len(plans)), gathered + loose + self._inside_a_block())
+        worse = sum(at_head) >= sum(inside)
+        activations, seen, working = (
+            np.asarray(np.where(worse, one, other))
+            for one, other in zip(at_head, inside, strict=True)
+        )
+        return activations, seen, working
+
+    def _logits(self) -> Floats:
         shape = self.shape
         numbers = shape.sequence * shape.vocabulary * self.samples / self.plans.tensor
-        return np.where(self._has_head(first), SINGLE_BYTES * numbers, 0.0)
+        return np.asarray(SINGLE_BYTES * numbers)
 
-    def _working(self, first: bool) -> Floats:
-        plans, size, shape = self.plans, self.bytes, self.shape
-        block = shape.block_parameters / plans.tensor
-        ends = (self._parameters(first) / plans.tensor) - self.blocks * block
+    def _unshared(self) -> tuple[Floats, Floats]:
+        """Weights gathered for computing, and gradients that are not yet shared out."""
+        plans, size = self.plans, self.bytes
+        block = self.shape.block_parameters / plans.tensor
+        ends = self._parameters() / plans.tensor - self.blocks * block
         some = np.minimum(GATHERED_BLOCKS, self.blocks) * block
         gathered = np.where(plans.stage == FSDP2, size.weight * (some + ends), 0.0)
         loose = np.where((plans.stage > 1) | plans.offload, size.gradient * some, 0.0)
-        anew = np.where(plans.recompute, self.block_bytes, 0.0)
+        return np.asarray(gathered), np.asarray(loose)
+
+    def _inside_a_block(self) -> Floats:
+        """What it computes anew but for its input, which is kept, and the gradients it hands on:
+        of activations, and of one matrix until it is added to the others."""
+        shape, plans = self.shape, self.plans
+        matrix = self.bytes.gradient * shape.hidden * shape.inner / plans.tensor
+        anew = np.where(plans.recompute, self.block_bytes - self.input_bytes, 0.0)
         inner = (2.0 if shape.gated else 1.0) * shape.inner / shape.hidden
-        handed = self.input_bytes * (2.0 + inner / plans.tensor)
-        at_head = self._logits(first) * (1.0 + size.activation / SINGLE_BYTES)
-        found: Floats = gathered + loose + np.maximum(anew + handed, at_head)
-        return found
+        return np.asarray(anew + self.input_bytes * (2.0 + inner / plans.tensor) + matrix)
 
     def _has_head(self, first: bool) -> Bools:
         return np.asarray((self.plans.pipeline == 1) | (not first), np.bool_)
