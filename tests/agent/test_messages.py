@@ -20,6 +20,7 @@ from weft.agent.messages import (
     Leaving,
     Members,
     Message,
+    Names,
     Prepare,
     Pulse,
     Staged,
@@ -49,6 +50,8 @@ def values(wanted: object) -> st.SearchStrategy[Any]:
         return SCALARS[wanted]
     if wanted == Members:
         return st.lists(st.integers(), max_size=5).map(tuple)
+    if wanted == Names:
+        return st.lists(WORDS, max_size=5).map(tuple)
     if wanted == dict[str, float]:
         return st.dictionaries(WORDS, NUMBERS, max_size=3)
     if isinstance(wanted, type) and issubclass(wanted, StrEnum):

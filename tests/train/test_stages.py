@@ -364,9 +364,16 @@ def test_a_stage_that_grew_threefold_is_named_until_it_is_usual() -> None:
 def test_growth_that_no_step_would_notice_is_not_named() -> None:
     loop = Loop()
     for _ in range(FEWEST_REPORTS):
-        reported(loop, token_wait=0.00001)
-    assert reported(loop, token_wait=0.004) == []
-    assert reported(loop, token_wait=0.006) == [Stage.TOKEN_WAIT]
+        reported(loop, ckpt_block=0.00001)
+    assert reported(loop, ckpt_block=0.004) == []
+    assert reported(loop, ckpt_block=0.006) == [Stage.CKPT_BLOCK]
+
+
+def test_a_wait_for_another_job_is_no_straggler_of_this_one() -> None:
+    loop = Loop()
+    for _ in range(FEWEST_REPORTS):
+        reported(loop, token_wait=0.001)
+    assert reported(loop, token_wait=0.5) == []
 
 
 def test_busy_times_have_stragglers_too() -> None:

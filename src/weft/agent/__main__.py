@@ -28,6 +28,7 @@ from weft.agent.agent import Agent, Told, exit_code_of
 from weft.agent.checkpoint.home import Place, place_of
 from weft.agent.coordination.actions import Conclude
 from weft.agent.coordination.limits import Limits
+from weft.agent.leases.company import ALONE, Company, parse_company
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
 from weft.agent.pods.pod import run_pod
 from weft.agent.settings import Settings
@@ -46,7 +47,10 @@ MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {
     ("status", 0): Status,
 }
 TOO_MUCH_FOR_A_LOG: Final = ("stages", "committed", "building", "armed", "regrouping", "leaving")
-ORDERS = "resize N | save | drain [SECONDS] | kill WORKER [SIGNAL] | status"
+ORDERS = (
+    "resize N | accompany FOLDER:GPUS | alone | save | drain [SECONDS] | kill WORKER [SIGNAL] | "
+    "status"
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,6 +71,7 @@ def main() -> None:
 @click.option("--threads", default=1, show_default=True, help="Of torch, in each worker.")
 @click.option("--devices", default="", help="GPUs to share out, one to each worker: 0,3 or 0-3.")
 @click.option("--cpus", default="", help="Processors to share out in equal parts: 0-7.")
+@click.option("--company", default="", help="Jobs on the same GPUs: FOLDER:0,1.")
 @click.option("--json", "as_json", is_flag=True, help="Tell events as JSON lines.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given: Any) -> None:
@@ -85,6 +90,7 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
         threads=given["threads"],
         devices=_numbers(given["devices"]),
         cpus=_numbers(given["cpus"], usable),
+        company=_company(given["company"], _numbers(given["devices"])),
         limits=Limits(hang_seconds=hang_seconds),
     )
     agent = Agent(settings, _teller(as_json=as_json))
@@ -112,7 +118,7 @@ def pod(command: tuple[str, ...]) -> None:
 @click.argument("folder", type=click.Path(path_type=Path, exists=True))
 @click.argument("order", nargs=-1, required=True)
 def tell(folder: Path, order: tuple[str, ...]) -> None:
-    """Give an order to the agent of FOLDER: resize N, save, drain, kill W [SIGNAL], status."""
+    """Give an order to the agent of FOLDER: resize N, accompany FOLDER:GPUS, save, drain, …"""
     try:
         answer = asyncio.run(ask(folder, parse_order(" ".join(order))))
     except WeftError as error:
@@ -128,6 +134,13 @@ def _place(text: str | None) -> Place | None:
         raise click.BadParameter(f"{error}; {error.hint}") from error
 
 
+def _company(text: str, devices: tuple[int, ...]) -> Company | None:
+    try:
+        return parse_company(text, devices)
+    except SpecError as error:
+        raise click.BadParameter(f"{error}; {error.hint}") from error
+
+
 def _numbers(text: str, check: Callable[[Cpus], Cpus] = tuple) -> tuple[int, ...]:
     try:
         return check(parse_numbers(text))
@@ -138,6 +151,9 @@ def _numbers(text: str, check: Callable[[Cpus], Cpus] = tuple) -> tuple[int, ...
 def parse_order(text: str) -> Message:
     """What was typed, as a message."""
     word, *rest = text.split() or [""]
+    if word in ("accompany", "alone") and len(rest) == (word == "accompany"):
+        company = parse_company(" ".join(rest))
+        return company.order if company else ALONE
     numbers = tuple(int(number) for number in rest if number.isdigit())
     made = MAKE.get((word, len(rest)))
     if made is None or len(numbers) < len(rest):

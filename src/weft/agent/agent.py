@@ -27,8 +27,10 @@ from weft.agent.coordination.actions import Action, Conclude, Note, Send, Signal
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
 from weft.agent.coordination.worker import WorkerState
+from weft.agent.leases.keeper import LeaseKeeper
 from weft.agent.messages import (
     Abandon,
+    Accompany,
     Answer,
     Committed,
     Drain,
@@ -105,6 +107,7 @@ class Agent:
         )
         self.writer = CheckpointWriter(self._checkpoints(), self._about_the_run)
         self.progress = ProgressReports(self.coordinator, self.writer)
+        self.leases = LeaseKeeper(self.places, self.home, self.server.send)
         self._source: tuple[str, int] | None = None
         self._terminated = False
         self._ends: dict[int, int] = {}
@@ -160,6 +163,7 @@ class Agent:
         """Everything is there that workers look for."""
         await self.server.open(self.run_folder.socket)
         self._furnish()
+        self.leases.keep(self.settings.company)
         self.progress.reporter.start()
         self._source = await asyncio.to_thread(self.writer.resume)
 
@@ -215,6 +219,7 @@ class Agent:
         hang_seconds = self.settings.limits.hang_seconds
         loop = self.progress.loop if warm else 0
         self.server.send(number, Welcome(warm, mind.width, hang_seconds, loop))
+        self.leases.introduce(number)
 
     def worker_silent(self, worker: int) -> None:
         """Its connection has closed; whether it has ended is for the kernel to say."""
@@ -238,6 +243,9 @@ class Agent:
                 self._carry_out(self.coordinator.drain(grace_seconds, now))
             case Save():
                 self._carry_out(self.coordinator.save(now))
+            case Accompany():
+                if why := self.leases.accompany(message):
+                    return _refused(why)
             case Kill(worker, number) if worker in self.crew.running:
                 self.crew.signal(worker, number)
             case Status():
@@ -342,7 +350,7 @@ class Agent:
                 self._carry_out(self.coordinator.save(now))
             if now - reaped_seconds >= REAP_SECONDS:
                 reaped_seconds = now
-                reap_orphans(self.processes.pids)
+                reap_orphans((*self.processes.pids, *self.leases.pids))
             await asyncio.sleep(TICK_SECONDS)
 
     def _pass_time(self, now: float) -> None:
@@ -431,6 +439,7 @@ class Agent:
 
     async def _clear_up(self, conclusion: Conclude) -> None:
         self.processes.close()
+        self.leases.close()
         await self.server.close()
         failed = conclusion.outcome is Outcome.USER_ERROR
         await asyncio.to_thread(partial(self.writer.close, failed=failed))

@@ -8,6 +8,7 @@ from typing import Final
 from weft.agent.checkpoint.home import Place
 from weft.agent.checkpoint.vault import Vault
 from weft.agent.coordination.limits import Limits
+from weft.agent.leases.company import Company, parse_company
 from weft.agent.reports.operator_client import Destination
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.places import HEAD_SEAT
@@ -53,6 +54,7 @@ class Settings:
     cpus: Cpus = ()
     attended: bool = False  # somebody sits at its terminal, and it ends with that
     pod: Pod | None = None
+    company: Company | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -88,6 +90,7 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
         save_every_seconds=told.seconds("WEFT_CHECKPOINT_EVERY_SECONDS", 0.0),
         grace_seconds=told.seconds("WEFT_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
         threads=told.count("OMP_NUM_THREADS", 1),
+        company=parse_company(variables.get("WEFT_COMPANY", ""), tuple(range(gpus))),
         pod=Pod(
             seat=seat,
             gpus=gpus,

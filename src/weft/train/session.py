@@ -34,7 +34,6 @@ from weft.train.membership.contact import Contact
 from weft.train.membership.ending import end_swiftly
 from weft.train.membership.member import Member, Result
 from weft.train.membership.protocol import Border
-from weft.train.open_micro_batch import OpenMicroBatch
 from weft.train.stages import Stage
 from weft.train.state.book import StateBook
 from weft.train.state.pristine import Pristine
@@ -57,7 +56,6 @@ class Session(Member):
         self._behind = False  # whether the script is behind a loop of which it has seen the end
         self._asked: int | None = 0  # steps in all that the present loop was asked for
         self._stream = StreamPlace(book, self._loops)
-        self._open = OpenMicroBatch()
         super().__init__(contact, book, reduction)
         if contact is not None:
             self._stream.share(StreamSharing(contact, self._is_halted))
@@ -333,6 +331,9 @@ class Session(Member):
 
     def _hand_out(self, micro: MicroBatch, start: int, samples: int) -> Iterator[MicroBatch]:
         self.figures.asked = False
+        if self._turns is not None:
+            self._loader.read_in_turn(self._turns.reading)
+            micro = replace(micro, moving=self._turns.moving)
         self._open.hand_out(micro, start, samples, self._global_batch)
         seed_chance(self._loader.seed, micro.step, self._open.part)
         passing("batch-fetched")

@@ -33,6 +33,7 @@ CALIBRATION_STEPS: Final = 3
 CALIBRATION_EVERY_STEPS: Final = 1000
 WINDOW_STEPS: Final = 512
 MOST_REPORT_BYTES: Final = 1024
+NO_COUNT: Final[Mapping[str, int]] = {}
 
 
 class Resource(StrEnum):
@@ -88,6 +89,7 @@ class Stages:
         clock: Callable[[], float] = time.perf_counter,
         device: DeviceClock[Any] | None = None,
     ) -> None:
+        self.border: Callable[[Stage], None] | None = None  # is told before a stage is entered
         self._clock = clock
         self._device = device
         self._step_began = clock()
@@ -106,6 +108,8 @@ class Stages:
         """The present stage ends and this one begins; the same one may come often in a step."""
         if not stage.exposed:
             raise ValueError(f"{stage} runs beside the loop: use add()")
+        if self.border is not None:
+            self.border(stage)
         now = self._clock()
         before, since = self._section
         self._exposed[before.column] += now - since
@@ -189,11 +193,13 @@ class Stages:
         """Steps that the next report will speak of."""
         return self._record.unreported_count
 
-    def report(self, width: int, plan: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+    def report(
+        self, width: int, plan: Mapping[str, Any], epoch: int, company: Mapping[str, int] = NO_COUNT
+    ) -> dict[str, Any]:
         """The steps since the last report, in at most 1 KB of JSON; times are in seconds.
 
         What was not measured is left out: all of it, if this is not the width and plan that
-        `switched` was told of last.
+        `switched` was told of last. `company` are counts of turns, where there are any.
         """
         record, setting = self._record, _setting(width, plan)
         known = record.setting in (None, setting)
@@ -207,6 +213,7 @@ class Stages:
             "steps": _count(steps.count),
             "calibrated": calibrated,
             "peak_memory_bytes": _count(self._peak_bytes(), most=MOST_BYTES),
+            **{name: _count(count) for name, count in company.items()},
         }
         if steps.kept:
             report |= self._figures(record, setting, steps.kept)
@@ -357,6 +364,8 @@ class _Record:
         """Stages whose tail grew against their own past, the worst first."""
         grown: dict[Stage, float] = {}
         for stage, (_, p99) in spreads.items():
+            if stage is Stage.TOKEN_WAIT:  # is another job's doing
+                continue
             past = self._tails.setdefault(stage, deque(maxlen=HISTORY_REPORTS))
             usual = statistics.median(past) if len(past) >= FEWEST_REPORTS else math.inf
             if p99 >= GROWTH * usual and p99 >= NOTICEABLE * step[0]:

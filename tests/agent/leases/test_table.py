@@ -40,7 +40,7 @@ def test_two_gangs_get_all_or_nothing() -> None:
     table = LeaseTable()
     assert members(asked(table, "a", GPU, OTHER)) == ["a"]
     assert asked(table, "b", OTHER, GPU) == []
-    assert table.holders(OTHER) == ("a",)
+    assert table.holder(OTHER) == "a"
     assert members(table.done("a", frozenset({GPU, OTHER}), 0.1)) == ["b"]
 
 
@@ -63,7 +63,7 @@ def test_after_its_bound_a_stage_runs_anyway_and_the_breach_is_counted() -> None
     (lease,) = table.overdue(1.0)
     assert (lease.member, lease.breach, lease.waited_seconds) == ("waits", True, 1.0)
     assert table.breaches == {"hangs": 1}
-    assert table.holders(GPU) == ("hangs", "waits")
+    assert table.holder(GPU) == "waits", "nobody waits for the first one again"
 
 
 def test_a_dead_member_lets_go() -> None:
@@ -97,7 +97,7 @@ def test_what_is_given_back_twice_was_given_back() -> None:
     asked(table, "a", GPU)
     table.done("a", frozenset({GPU}), 0.1)
     assert table.done("a", frozenset({GPU}), 0.2) == []
-    assert table.holders(GPU) == ()
+    assert table.holder(GPU) is None
 
 
 class Turns(RuleBasedStateMachine):
@@ -108,14 +108,18 @@ class Turns(RuleBasedStateMachine):
         self.table = LeaseTable()
         self.now = 0.0
         self.holds: dict[str, Lease] = {}
+        self.passed: set[str] = set()  # who has lost what it believes to have
         self.asked_at: dict[str, float] = {}
+        self.wants: dict[str, frozenset[Resource]] = {}
 
     def take(self, leases: list[Lease]) -> None:
         for lease in leases:
             assert lease.waited_seconds <= 1.0 + 1e-9, "bounded"
-            if not lease.breach:
-                others = [o for o in self.holds.values() if o.resources & lease.resources]
-                assert not others, "exclusive"
+            others = [m for m, o in self.holds.items() if o.resources & lease.resources]
+            assert not others or lease.breach or self.passed & set(others), "exclusive"
+            self.passed |= set(others)
+            now = {other.member for other in leases}
+            assert all(self.table.holder(one) in now for one in lease.resources)
             self.holds[lease.member] = lease
             del self.asked_at[lease.member]
 
@@ -125,7 +129,7 @@ class Turns(RuleBasedStateMachine):
     )
     def ask(self, member: str, resources: frozenset[Resource]) -> None:
         if member not in self.holds and member not in self.asked_at:
-            self.asked_at[member] = self.now
+            self.asked_at[member], self.wants[member] = self.now, resources
             self.take(self.table.ask(Ask(member, resources, self.now, 1.0)))
 
     @precondition(lambda self: self.holds)
@@ -133,6 +137,7 @@ class Turns(RuleBasedStateMachine):
     def end(self, pick: int, dies: bool) -> None:
         member = sorted(self.holds)[pick % len(self.holds)]
         lease = self.holds.pop(member)
+        self.passed.discard(member)
         if dies:
             self.take(self.table.gone(member, self.now))
         else:
@@ -154,7 +159,8 @@ class Turns(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_what_is_free(self) -> None:
         if self.table.waiting:
-            assert self.holds, "the first in line waits for somebody"
+            first = self.wants[self.table.waiting[0]]
+            assert any(self.table.holder(one) for one in first), "the first waits for somebody"
 
 
 TestTurns = Turns.TestCase
@@ -175,3 +181,72 @@ def test_turns_come_round(count: int, cycles: int) -> None:
         asked(table, holder, GPU)
         holder = lease.member
     assert max(turns.values()) - min(turns.values()) <= 1
+
+
+def term(table: LeaseTable, member: str, at: float, seconds: float) -> list[Lease]:
+    return table.ask(Ask(member, frozenset({GPU}), at, 60.0, seconds))
+
+
+def test_a_lease_is_lost_to_those_who_wait_when_its_term_is_over() -> None:
+    table = LeaseTable()
+    term(table, "slow", 0.0, 0.3)
+    assert table.overdue(5.0) == []
+    assert table.holder(GPU) == "slow", "nobody waits for it"
+    term(table, "next", 5.0, 0.3)
+    assert table.next_deadline == 0.3
+    (lease,) = table.overdue(5.0)
+    assert (lease.member, lease.breach) == ("next", True)
+    assert table.breaches == {"slow": 1}
+    assert table.done("slow", frozenset({GPU}), 5.1) == []
+    assert table.holder(GPU) == "next", "what it has lost is not its own to give"
+
+
+def test_who_never_gives_back_is_waited_for_less_each_time() -> None:
+    table, now, waited = LeaseTable(), 0.0, 0.0
+    for _ in range(40):
+        term(table, "hog", now, 1.0)
+        assert term(table, "good", now, 1.0) == []
+        due = table.next_deadline
+        assert due is not None
+        waited += due - now
+        now = due
+        assert members(table.overdue(now)) == ["good"]
+        table.done("good", frozenset({GPU}), now)
+    assert waited < 2.0 + 1e-6
+    term(table, "hog", now, 1.0)
+    table.done("hog", frozenset({GPU}), now)
+    term(table, "hog", now, 1.0)
+    term(table, "good", now, 1.0)
+    assert table.next_deadline == pytest.approx(now + 1.0), "it is believed again"
+
+
+def test_who_asks_for_another_stage_has_given_back_the_one_before() -> None:
+    table = LeaseTable()
+    asked(table, "a", GPU)
+    asked(table, "b", GPU)
+    assert members(asked(table, "a", STORAGE)) == ["b", "a"]
+
+
+def test_two_whose_bound_is_over_at_once_do_not_blame_each_other() -> None:
+    table = LeaseTable()
+    asked(table, "hangs", GPU)
+    asked(table, "b", GPU)
+    asked(table, "c", GPU)
+    assert members(table.overdue(1.0)) == ["b", "c"]
+    assert table.breaches == {"hangs": 1}
+
+
+def test_what_one_has_lost_is_all_free() -> None:
+    table = LeaseTable()
+    asked(table, "hangs", GPU, STORAGE)
+    asked(table, "b", GPU)
+    asked(table, "c", STORAGE, at=0.5)
+    assert members(table.overdue(1.0)) == ["b", "c"]
+
+
+def test_one_that_waits_no_more_holds_nobody_up() -> None:
+    table = LeaseTable()
+    asked(table, "a", GPU)
+    asked(table, "gang", GPU, OTHER)
+    asked(table, "c", OTHER)
+    assert members(table.withdraw("gang", 0.1)) == ["c"]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 COMMUNICATING: Final = "comm_exposed"
+TURN: Final = "token_wait"  # another job on the same GPUs has its turn; such a wait is bounded
 SETUP: Final = "setup"
 BETWEEN: Final = "between"  # behind a loop of the script: before the next one, or at the end
 UNWATCHED: Final = frozenset({"standby", "ended", BETWEEN})  # nobody waits for a worker in these
@@ -54,14 +55,15 @@ class Limits:
     def too_long(self, section: str, seconds: float, *, proven: bool) -> bool:
         """Whether a worker hangs that is in this section for so long.
 
-        Whoever waits for the others is freed by its group's own limit, and is given longer. So is
-        one that has not committed a step yet: the first may compile what the others only run.
+        Whoever waits for the others is freed by its group's own limit, and is given longer; who
+        waits for its turn is at no fault. So is one that has not committed a step yet: the first
+        may compile what the others only run.
         """
         if section in UNWATCHED:
             return False
         if not proven or section == SETUP:
             return seconds > self.setup_seconds
-        waits = section == COMMUNICATING
+        waits = section in (COMMUNICATING, TURN)
         return seconds > (self.waiting_seconds if waits else self.hang_seconds)
 
     def too_silent(self, seconds: float, *, proven: bool) -> bool:

@@ -2,12 +2,16 @@
 
 A stage asks for all that it needs at once and gets all of it or waits, so two gangs never hold what
 the other one needs. Waits are in order of asking: who comes later does not take what somebody
-before it waits for, so nobody is passed for ever. And every wait is bounded. After its bound a
-stage runs anyway, beside whoever has the resource; that is counted as a breach of the one who did
-not give it back, and is all the harm that a member can do which hangs, dies unseen or asks nobody.
+before it waits for, so nobody is passed for ever.
+
+And every wait is bounded, twice. A lease has a term, told by who asks for it from what its stage
+usually takes; whoever is not back by then has lost it to those who wait, which is counted as a
+breach. After its own bound a stage takes what it asked for, whoever has it. A member that does not
+give back again and again is believed less each time, until nobody waits for it at all. So all the
+harm that a member can do which hangs, dies unseen or asks nobody is a wait or two.
 """
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, field
 
 from weft.model.errors import ProtocolError
@@ -23,12 +27,16 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A stage of a member wants all these, and runs without them when the bound is over."""
+    """A stage of a member wants all these, and runs without them when the bound is over.
+
+    It expects to have given them back after `term_seconds`.
+    """
 
     member: str
     resources: frozenset[Resource]
     at: float
     bound_seconds: float
+    term_seconds: float = math.inf
 
     @property
     def deadline(self) -> float:
@@ -45,21 +53,34 @@ class Lease:
     breach: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Who has a resource since when, and until when others wait for it."""
+
+    member: str
+    since: float
+    until: float
+
+
 @dataclass(slots=True)
 class LeaseTable:
     """`breaches` are counted by the member that others had to pass."""
 
     breaches: dict[str, int] = field(default_factory=dict)
-    _held: dict[Resource, list[str]] = field(default_factory=dict)
+    _held: dict[Resource, Held] = field(default_factory=dict)
     _waiting: list[Ask] = field(default_factory=list)
+    _distrust: dict[str, int] = field(default_factory=dict)
 
     @property
     def next_deadline(self) -> float | None:
         """When somebody who waits is to run anyway; None if nobody waits."""
-        return min((ask.deadline for ask in self._waiting), default=None)
+        bounds = [ask.deadline for ask in self._waiting]
+        terms = [held.until for ask in self._waiting for held in self._in_the_way_of(ask)]
+        return min((*bounds, *terms), default=None)
 
-    def holders(self, resource: Resource) -> tuple[str, ...]:
-        return tuple(self._held.get(resource, ()))
+    def holder(self, resource: Resource) -> str | None:
+        held = self._held.get(resource)
+        return held.member if held else None
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -67,66 +88,103 @@ class LeaseTable:
         return tuple(ask.member for ask in self._waiting)
 
     def ask(self, ask: Ask) -> list[Lease]:
-        """A stage is about to begin; a lease for it may come now, later, or at its bound."""
+        """A stage is about to begin; a lease for it may come now, later, or at its bound.
+
+        What the member has of an earlier stage it has given back by asking for another one.
+        """
         if any(other.member == ask.member for other in self._waiting):
             raise ProtocolError(f"{ask.member} asks for a second stage while it waits for one")
-        if ask.bound_seconds < 0:
-            raise ProtocolError(f"{ask.member} asks for a lease with a bound below 0")
+        if not (ask.bound_seconds >= 0 and ask.term_seconds >= 0):
+            raise ProtocolError(f"{ask.member} asks for a lease with a bound or a term below 0")
+        self._take_all_away(ask.member)
         self._waiting.append(ask)
         return self._grant(ask.at)
 
     def done(self, member: str, resources: frozenset[Resource], at: float) -> list[Lease]:
         """Its stage is over; those who may run now."""
-        for resource in sorted(resources):
-            self._give_back(member, resource)
+        for resource in resources:
+            if self.holder(resource) == member:
+                del self._held[resource]
+                self._distrust.pop(member, None)
+        return self._grant(at)
+
+    def withdraw(self, member: str, at: float) -> list[Lease]:
+        """It does not wait any more."""
+        self._waiting = [ask for ask in self._waiting if ask.member != member]
         return self._grant(at)
 
     def gone(self, member: str, at: float) -> list[Lease]:
         """It is dead, or left the group: it holds nothing and waits for nothing."""
         self._waiting = [ask for ask in self._waiting if ask.member != member]
-        for resource in sorted(self._held):
-            self._give_back(member, resource)
+        self._take_all_away(member)
         self.breaches.pop(member, None)
+        self._distrust.pop(member, None)
         return self._grant(at)
 
     def overdue(self, at: float) -> list[Lease]:
-        """Those whose bound is over run anyway."""
-        late = [ask for ask in self._waiting if ask.deadline <= at]
-        self._waiting = [ask for ask in self._waiting if ask.deadline > at]
-        leases = [self._break_in(ask, at) for ask in late]
-        return [*leases, *self._grant(at)]
+        """Leases whose term is over are lost; those whose own bound is over run anyway.
 
-    def _grant(self, at: float) -> list[Lease]:
+        To be called when all that has been said by then is heard: nobody is late whose word is on
+        its way.
+        """
+        due = [ask for ask in self._waiting if ask.deadline <= at]
+        late = self._late(at)
+        for member in late:
+            self._pass(member)
+        leases = self._grant(at, breach=bool(late))
+        got = {lease.member for lease in leases}
+        broken_in = [self._break_in(ask, at) for ask in due if ask.member not in got]
+        return [*leases, *broken_in, *self._grant(at, breach=True)]
+
+    def _late(self, at: float) -> list[str]:
+        """Members that others wait for beyond their term."""
+        late = [
+            held.member
+            for ask in self._waiting
+            for held in self._in_the_way_of(ask)
+            if held.until <= at
+        ]
+        return list(dict.fromkeys(late))
+
+    def _grant(self, at: float, *, breach: bool = False) -> list[Lease]:
         """All who need nothing that is held, or that somebody before them waits for."""
         leases, spoken_for, still = [], set(self._held), []
         for ask in self._waiting:
             if ask.resources & spoken_for:
-                spoken_for |= ask.resources
                 still.append(ask)
             else:
-                spoken_for |= ask.resources
-                leases.append(self._lease(ask, at))
+                leases.append(self._lease(ask, at, breach=breach))
+            spoken_for |= ask.resources
         self._waiting = still
         return leases
 
-    def _lease(self, ask: Ask, at: float, *, breach: bool = False) -> Lease:
-        for resource in sorted(ask.resources):
-            self._held.setdefault(resource, []).append(ask.member)
+    def _lease(self, ask: Ask, at: float, *, breach: bool) -> Lease:
+        until = at + ask.term_seconds / 2.0 ** self._distrust.get(ask.member, 0)
+        self._held |= dict.fromkeys(ask.resources, Held(ask.member, at, until))
         return Lease(ask.member, ask.resources, max(at - ask.at, 0.0), breach)
 
     def _break_in(self, ask: Ask, at: float) -> Lease:
-        blamed = dict.fromkeys(self._others_on(ask))
+        self._waiting.remove(ask)
+        there = self._in_the_way_of(ask)
+        blamed = dict.fromkeys(held.member for held in there if held.since < at)
         for member in blamed:
-            self.breaches[member] = self.breaches.get(member, 0) + 1
-        return self._lease(ask, at, breach=bool(blamed))
+            self._pass(member)
+        return self._lease(ask, at, breach=bool(there))
 
-    def _others_on(self, ask: Ask) -> Iterator[str]:
-        for resource in sorted(ask.resources):
-            yield from (member for member in self.holders(resource) if member != ask.member)
+    def _pass(self, member: str) -> None:
+        """Nobody waits for it any more: what it had is not its own."""
+        self._take_all_away(member)
+        self.breaches[member] = self.breaches.get(member, 0) + 1
+        self._distrust[member] = min(self._distrust.get(member, 0) + 1, MOST_DISTRUST)
 
-    def _give_back(self, member: str, resource: Resource) -> None:
-        left = [other for other in self._held.get(resource, ()) if other != member]
-        if left:
-            self._held[resource] = left
-        else:
-            self._held.pop(resource, None)
+    def _in_the_way_of(self, ask: Ask) -> list[Held]:
+        """In an order that does not depend on chance."""
+        there = (self._held.get(resource) for resource in sorted(ask.resources))
+        return [held for held in there if held is not None and held.member != ask.member]
+
+    def _take_all_away(self, member: str) -> None:
+        self._held = {what: held for what, held in self._held.items() if held.member != member}
+
+
+MOST_DISTRUST = 30
+"""Halvings of a term: from here on it is nothing."""

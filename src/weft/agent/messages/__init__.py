@@ -28,8 +28,17 @@ from weft.agent.messages.membership import (
     Standby,
     Welcome,
 )
-from weft.agent.messages.message import FRESH, NOWHERE, STATELESS, Figures, Json, Members, Message
-from weft.agent.messages.orders import Drain, Kill, Resize, Save, Status
+from weft.agent.messages.message import (
+    FRESH,
+    NOWHERE,
+    STATELESS,
+    Figures,
+    Json,
+    Members,
+    Message,
+    Names,
+)
+from weft.agent.messages.orders import Accompany, Drain, Kill, Resize, Save, Status
 from weft.agent.messages.seats import (
     Beat,
     Brought,
@@ -45,6 +54,7 @@ from weft.agent.messages.seats import (
     Started,
     Withdraw,
 )
+from weft.agent.messages.turns import GivenBack, Granted, Turn, Waits
 
 __all__ = [
     "FRESH",
@@ -53,6 +63,7 @@ __all__ = [
     "NOWHERE",
     "STATELESS",
     "Abandon",
+    "Accompany",
     "Answer",
     "Arm",
     "Ask",
@@ -66,6 +77,8 @@ __all__ = [
     "Exited",
     "Farewell",
     "Figures",
+    "GivenBack",
+    "Granted",
     "Halt",
     "Heirs",
     "Hello",
@@ -79,6 +92,7 @@ __all__ = [
     "Led",
     "Members",
     "Message",
+    "Names",
     "NotBuilt",
     "Offer",
     "Over",
@@ -94,6 +108,8 @@ __all__ = [
     "Start",
     "Started",
     "Status",
+    "Turn",
+    "Waits",
     "Welcome",
     "Withdraw",
     "decode",

@@ -6,13 +6,20 @@ know; a worker, which may be older than its agent, ignores them.
 """
 
 import dataclasses
+import functools
 import json
 import typing
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from weft.agent.messages import control_store, membership, orders, seats  # noqa: F401 - all kinds
+from weft.agent.messages import (  # noqa: F401 - all kinds
+    control_store,
+    membership,
+    orders,
+    seats,
+    turns,
+)
 from weft.agent.messages.message import Figures, Json, Message
 from weft.model.errors import ProtocolError
 
@@ -79,7 +86,7 @@ def _no_number(text: str) -> Json:
 def _message(kind: type[Message], body: object, *, strict: bool) -> Message:
     if not isinstance(body, dict):
         raise ProtocolError(f"{kind.__name__} has no body")
-    wanted = typing.get_type_hints(kind)
+    wanted = _fields(kind.__name__)
     unknown = sorted(set(body) - set(wanted))
     if unknown and strict:
         raise ProtocolError(f"{kind.__name__} has no field {unknown[0]!r}")
@@ -88,6 +95,11 @@ def _message(kind: type[Message], body: object, *, strict: bool) -> Message:
         return kind(**values)
     except TypeError as error:
         raise ProtocolError(f"{kind.__name__} is incomplete: {error}") from error
+
+
+@functools.cache
+def _fields(kind: str) -> dict[str, Any]:
+    return typing.get_type_hints(KINDS[kind])
 
 
 def _checked(wanted: Any, value: object, name: str) -> Any:  # noqa: ANN401 - types as values
@@ -108,7 +120,7 @@ def _converted(wanted: Any, value: object) -> object:  # noqa: ANN401
     if wanted == Figures:
         return _figures(value)
     if typing.get_origin(wanted) is tuple:
-        return _members(value)
+        return _tuple(typing.get_args(wanted)[0], value)
     if typing.get_origin(wanted) is dict:
         return value if isinstance(value, dict) else _REFUSED
     if issubclass(wanted, StrEnum):
@@ -132,7 +144,7 @@ def _figures(value: object) -> object:
     return _REFUSED if _REFUSED in figures.values() else figures
 
 
-def _members(value: object) -> object:
-    if isinstance(value, list) and all(type(one) is int for one in value):
+def _tuple(each: type, value: object) -> object:
+    if isinstance(value, list) and all(type(one) is each for one in value):
         return tuple(value)
     return _REFUSED

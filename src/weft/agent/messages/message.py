@@ -8,6 +8,7 @@ FRESH: Final = -1  # the step before the first
 STATELESS: Final = -2  # the last step of a worker that has not received the state
 
 Members = tuple[int, ...]
+Names = tuple[str, ...]
 Json = dict[str, Any]
 Figures = dict[str, float]
 

@@ -1,7 +1,7 @@
-"""What a driver may ask of an agent; the agent passes `Drain` and `Save` on to its workers.
+"""What a driver may ask of an agent; some of it the agent passes on to its workers.
 
-driver → agent   Resize  Drain  Save  Kill  Status
-agent → worker   Drain  Save
+driver → agent   Resize  Accompany  Drain  Save  Kill  Status
+agent → worker   Accompany  Drain  Save
 head → follower  Kill
 """
 
@@ -17,6 +17,14 @@ class Resize(Message):
     width: int
     devices: Members = ()
     cpus: Members = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Accompany(Message):
+    """Jobs that meet in this folder take turns on these GPUs; an empty one means no company."""
+
+    folder: str
+    gpus: Members = ()
 
 
 @dataclass(frozen=True, slots=True)

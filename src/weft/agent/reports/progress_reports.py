@@ -12,6 +12,7 @@ from weft.agent.reports.report import Reporter, Said
 from weft.agent.reports.speed import Speedometer
 
 NO_EPOCH: Final = 0
+TURNS: Final = "turns"  # in a report of steps that took turns with other jobs
 
 
 class ProgressReports:
@@ -31,6 +32,12 @@ class ProgressReports:
         told = (self.latest[n].loop for n in self._coordinator.members if n in self.latest)
         return max(told, default=0)
 
+    @property
+    def breaches(self) -> int:
+        """How often other jobs had to go on without the turn that this one had not given back."""
+        reports = (self.stages.get(worker, {}) for worker in self._coordinator.members)
+        return max((report.get("breaches", 0) for report in reports), default=0)
+
     def pulse(self, worker: int, pulse: Pulse) -> None:
         self.latest[worker] = pulse
         self._report(worker, pulse)
@@ -39,8 +46,8 @@ class ProgressReports:
         """All members make the same steps, so the first one's speed is the job's."""
         self.stages[worker] = report
         mind = self._coordinator
-        if mind.members[:1] != (worker,):
-            return
+        if mind.members[:1] != (worker,) or TURNS in report:
+            return  # what a job does in company says nothing of what it would do alone
         news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members))
         if news and worker in self.latest:
             self._report(worker, self.latest[worker], soon=True)

@@ -44,7 +44,20 @@ def of(agent: "Agent") -> dict[str, Any]:
         "paused_seconds": mind.paused_seconds,
         "restarts": mind.restarts,
         "saved_step": agent.writer.durable_step,
+        "company": _company(agent),
         "workers": {str(w.number): _worker(agent, w) for w in mind.workers.values()},
+    }
+
+
+def _company(agent: "Agent") -> dict[str, Any] | None:
+    """Where it meets the jobs on its GPUs, if there are any, and how often they had to pass it."""
+    company = agent.leases.company
+    if company is None:
+        return None
+    return {
+        "folder": str(company.folder),
+        "gpus": list(company.gpus),
+        "breaches": agent.progress.breaches,
     }
 
 

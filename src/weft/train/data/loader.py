@@ -24,7 +24,9 @@ to the whole process, so that drawing from them here also changes what the train
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, Unpack, cast
 
@@ -50,6 +52,8 @@ from weft.train.data.split import Share, shares
 from weft.train.data.stream import Stream
 
 Ask: TypeAlias = Callable[[Share], Read]
+Moving: TypeAlias = Callable[[], AbstractContextManager[None]]
+InTurn: TypeAlias = Callable[[Callable[[], Read]], Read]
 Samples: TypeAlias = Dataset[Any] | Indexed | Iterable[Any]
 
 
@@ -65,6 +69,8 @@ class MicroBatch:
     """Whether it is this worker's last one of the step."""
     warmup: bool = False
     """Whether it only warms the process up and no gradient of it is used."""
+    moving: Moving | None = None
+    """Where it matters to others when it is copied to a device."""
 
     @property
     def samples(self) -> int:
@@ -88,7 +94,8 @@ class MicroBatch:
 
     def to(self, device: torch.device | str | int, *, non_blocking: bool = False) -> "MicroBatch":
         """The same micro-batch with everything that can move on another device."""
-        return replace(self, data=_moved(self.data, device, non_blocking=non_blocking))
+        with self.moving() if self.moving else nullcontext():
+            return replace(self, data=_moved(self.data, device, non_blocking=non_blocking))
 
     def _part(self, index: int, name: str) -> Collated:
         if isinstance(self.data, Sequence) and len(self.data) > index:
@@ -202,6 +209,11 @@ class Loader:
         """Read these in the background, in this order, and no longer what was hinted before."""
         self._reading.expect(shares)
 
+    def read_in_turn(self, in_turn: InTurn) -> None:
+        """Let the thread that reads ahead take turns with other jobs; processes take none."""
+        if isinstance(self._reading, _Line):
+            self._reading.in_turn = in_turn
+
     def follow(self, ask: Ask | None) -> None:
         """Let another worker be asked for what is wanted of a stream, or read it here."""
         assert isinstance(self._reading, _Line)
@@ -242,6 +254,7 @@ class _Line:
         self._ahead: dict[tuple[int, int], Future[Read]] = {}
         self._newest: int | None = None
         self._ask: Ask | None = None
+        self.in_turn: InTurn | None = None
 
     def follow(self, ask: Ask | None) -> None:
         """What was expected of someone else may never come."""
@@ -295,6 +308,9 @@ class _Line:
     def _begin(self, share: Share) -> Future[Read]:
         if self._ask is not None:
             return self._line.submit(self._ask, share)
+        if self.in_turn is not None:
+            read = partial(_read, self._source, share, self._collate)
+            return self._line.submit(self.in_turn, read)
         return self._line.submit(_read, self._source, share, self._collate)
 
     def _keep_for_later(self) -> None:

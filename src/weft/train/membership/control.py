@@ -14,7 +14,7 @@ from typing import Final
 
 import torch
 
-from weft.agent.messages import Message, Over, Prepare, Pulse, Ready, Regroup, Welcome
+from weft.agent.messages import Accompany, Message, Over, Prepare, Pulse, Ready, Regroup, Welcome
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import WorldError
 from weft.train.groups.group import EpochGroups, build
@@ -88,9 +88,11 @@ class Control:
         pulse: Callable[[], Pulse],
         cut: Callable[[int], None],
         device: torch.device,
+        *,
+        accompany: Callable[[Accompany, float], None],
     ) -> None:
         self.contact, self.part, self.device = contact, part, device
-        self._pulse, self._cut = pulse, cut
+        self._pulse, self._cut, self._accompany = pulse, cut, accompany
         self._building: Building | None = None
         self._changed = threading.Condition()
         self._gone = False
@@ -248,6 +250,9 @@ class Control:
         return False
 
     def _heed(self, message: Message) -> None:
+        if isinstance(message, Accompany):
+            self._accompany(message, self.hang_seconds)
+            return
         self._dismissed = self._dismissed or isinstance(message, Over)
         self.carry_out(self.part.heard(message))
 

@@ -20,6 +20,7 @@ from weft.agent.coordination.limits import BETWEEN
 from weft.agent.messages import (
     FRESH,
     NOWHERE,
+    Accompany,
     Arm,
     Farewell,
     Pulse,
@@ -29,6 +30,8 @@ from weft.agent.messages import (
 )
 from weft.crash import passing
 from weft.model.errors import WorldError
+from weft.train.company.fence import DeviceFence, Fence, HostFence
+from weft.train.company.turns import Moment, Turns
 from weft.train.device_clock import CudaClock
 from weft.train.gradients.reducer import Reduction
 from weft.train.groups.group import CPU, Alone, EpochGroups
@@ -37,6 +40,7 @@ from weft.train.membership.control import Control
 from weft.train.membership.handover import Handover
 from weft.train.membership.protocol import Part
 from weft.train.membership.units import Roles
+from weft.train.open_micro_batch import OpenMicroBatch
 from weft.train.stages import Stage, Stages
 from weft.train.state.book import StateBook
 from weft.train.state.pristine import Pristine
@@ -80,9 +84,18 @@ class Member(ABC):
         self._trained: tuple[float, int] | None = None  # when last, and how many trained then
         self._usual_seconds = 0.0
         self._control: Control | None = None
+        self._turns: Turns | None = None
+        self._open = OpenMicroBatch()
         if contact is not None:
             device = _device_of(book)
-            self._control = Control(contact, self._protocol, self._pulse, self._cut, device)
+            self._control = Control(
+                contact,
+                self._protocol,
+                self._pulse,
+                self._cut,
+                device,
+                accompany=self._accompany,
+            )
 
     @abstractmethod
     def _commit(self) -> None:
@@ -187,6 +200,30 @@ class Member(ABC):
         """The agent has halted that epoch: nobody waits in it for one who may never answer."""
         if self._groups.epoch <= epoch:
             self._groups.cut()
+
+    # ----------------------------------------------------------------------------- company
+
+    def _accompany(self, order: Accompany, hang_seconds: float) -> None:
+        """The agent says with whom this worker shares its GPUs, from the next border on."""
+        assert self.contact is not None
+        if self._turns is None:
+            fence = _fence(self.book)
+            self._turns = Turns(
+                self.contact,
+                self.stages,
+                self._moment,
+                fence,
+                self._is_halted,
+                hang_seconds=hang_seconds,
+            )
+        self._turns.accompany(order)
+
+    def _moment(self) -> Moment | None:
+        """Where the loop is; None in a step that belongs to no epoch."""
+        micro = self._open.micro
+        if micro is None or micro.warmup:
+            return None
+        return Moment(self._groups.epoch, self._groups.members, micro.last)
 
     # ---------------------------------------------------------------------------- the repair
 
@@ -329,6 +366,8 @@ class Member(ABC):
         self._section, self._section_since = name, time.monotonic()
         if not name:
             self.stages.enter(Stage.IDLE)
+        elif self.stages.border is not None:  # nobody waits for one that is in no step
+            self.stages.border(Stage.IDLE)
 
     def _paused_seconds(self, now: float) -> float:
         """How much longer than usual it was since the step before, which others may have trained.
@@ -347,7 +386,8 @@ class Member(ABC):
             return
         self._reported_seconds, self._has_reported = seconds, True
         plan = {"shard": self._groups.shard}
-        report = self.stages.report(self.width, plan, self._groups.epoch)
+        company = self._turns.report() if self._turns else {}
+        report = self.stages.report(self.width, plan, self._groups.epoch, company)
         self._control.tell(Staged(report))
 
     def _is_report_due(self, now: float) -> bool:
@@ -366,6 +406,11 @@ def _device_of(book: StateBook) -> torch.device:
 def _device_clock(book: StateBook) -> CudaClock | None:
     on_gpu = any(parameter.is_cuda for parameter in book.model.parameters())
     return CudaClock() if on_gpu else None
+
+
+def _fence(book: StateBook) -> Fence:
+    clock = _device_clock(book)
+    return HostFence() if clock is None else DeviceFence(clock)
 
 
 def _part_alone() -> Part:

@@ -1,0 +1,178 @@
+"""The lease server as a process: nonsense ends a connection, and whoever serves may change."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weft.agent.leases.company import Company, company_of, parse_company
+from weft.agent.leases.server import LOCK, SOCKET
+from weft.agent.messages import (
+    Accompany,
+    Envelope,
+    GivenBack,
+    Granted,
+    Hello,
+    Message,
+    Turn,
+    Waits,
+    decode,
+    encode,
+)
+from weft.model.errors import SpecError
+
+PATIENCE_SECONDS = 20.0
+TURN = Turn(1, (0,), (0,), ("gpu",), 5.0, 1.0)
+
+
+CLIENTS: list["Client"] = []
+
+
+@pytest.fixture(autouse=True)
+def _everybody_goes() -> Iterator[None]:
+    yield
+    while CLIENTS:
+        CLIENTS.pop().line.close()
+
+
+class Client:
+    """A member, as raw as may be."""
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self.job, self.seq = job, 0
+        self.line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.line.settimeout(5.0)
+        CLIENTS.append(self)
+        self.line.connect(str(folder / SOCKET))
+
+    def say(self, *messages: Message) -> "Client":
+        for message in messages:
+            self.seq += 1
+            self.line.send(encode(Envelope(self.job, 1, self.seq, message)))
+        return self
+
+    def hear(self) -> Message | None:
+        packet = self.line.recv(1 << 16)
+        return decode(packet, strict=False).message if packet else None
+
+
+def hello(role: str = "loop", worker: int = 0) -> Hello:
+    return Hello(role, worker, os.getpid(), "")
+
+
+def started(folder: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-m", "weft.agent.leases", str(folder)])
+
+
+def serving(folder: Path, pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        if (folder / SOCKET).exists() and (folder / LOCK).read_text() == str(pid):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{pid} does not serve")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    server = started(tmp_path)
+    serving(tmp_path, server.pid)
+    yield tmp_path
+    server.kill()
+    server.wait()
+
+
+def test_one_waits_until_the_other_has_given_back(folder: Path) -> None:
+    a, b = (Client(folder, name).say(hello(), TURN) for name in "ab")
+    assert isinstance(a.hear(), Granted)
+    assert isinstance(b.hear(), Waits)
+    assert isinstance(b.hear(), Waits), "again and again"
+    a.say(GivenBack(("gpu",)))
+    while isinstance(answer := b.hear(), Waits):
+        pass
+    assert isinstance(answer, Granted)
+
+
+def test_the_end_of_a_connection_gives_back(folder: Path) -> None:
+    a = Client(folder, "a").say(hello(), TURN)
+    assert isinstance(a.hear(), Granted)
+    b = Client(folder, "b").say(hello(), TURN)
+    assert isinstance(b.hear(), Waits)
+    began = time.monotonic()
+    a.line.close()
+    while isinstance(answer := b.hear(), Waits):
+        pass
+    assert isinstance(answer, Granted)
+    assert not answer.breach
+    assert time.monotonic() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"nonsense",
+        b"[]\n",
+        json.dumps({"type": "Turn", "job": "a", "incarnation": 1, "seq": 1, "body": {}}).encode(),
+        encode(Envelope("a", 1, 1, TURN)),
+        encode(Envelope("a", 1, 1, hello("driver"))),
+        encode(Envelope("a", 1, 1, Granted(0.0))),
+    ],
+)
+def test_nonsense_ends_a_connection_and_no_server(folder: Path, nonsense: bytes) -> None:
+    rude = Client(folder, "rude")
+    rude.line.send(nonsense)
+    assert rude.hear() is None
+    assert isinstance(Client(folder, "a").say(hello(), TURN).hear(), Granted)
+
+
+def test_a_turn_that_makes_no_sense_ends_its_connection_only(folder: Path) -> None:
+    rude = Client(folder, "rude").say(hello(), Turn(1, (0,), (0,), ("gpu",), -1.0, 1.0))
+    assert rude.hear() is None
+    assert isinstance(Client(folder, "a").say(hello(), TURN).hear(), Granted)
+
+
+def test_one_that_reads_nothing_holds_nobody_up(folder: Path) -> None:
+    deaf = Client(folder, "deaf").say(hello())
+    for _ in range(300):
+        deaf.say(TURN)
+    other = Client(folder, "a").say(hello(), Turn(1, (0,), (1,), ("gpu",), 5.0, 1.0))
+    assert isinstance(other.hear(), Granted)
+
+
+def test_whoever_comes_again_has_a_new_connection(folder: Path) -> None:
+    first = Client(folder, "a").say(hello(), TURN)
+    assert isinstance(first.hear(), Granted)
+    again = Client(folder, "a").say(hello(), TURN)
+    assert isinstance(again.hear(), Granted)
+    assert first.hear() is None
+
+
+def test_the_next_serves_when_the_first_has_died(tmp_path: Path) -> None:
+    first = started(tmp_path)
+    serving(tmp_path, first.pid)
+    second = started(tmp_path)
+    try:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        serving(tmp_path, second.pid)
+        assert isinstance(Client(tmp_path, "a").say(hello(), TURN).hear(), Granted)
+    finally:
+        second.kill()
+        second.wait()
+
+
+def test_company_is_one_word() -> None:
+    assert parse_company("") is None
+    assert parse_company("/run/x:1,0") == Company(Path("/run/x"), (0, 1))
+    assert parse_company("/run/x", (3,)) == Company(Path("/run/x"), (3,))
+    assert company_of(Accompany("")) is None
+    for text in ("/run/x", "run/x:0", "/run/x:a"):
+        with pytest.raises(SpecError):
+            parse_company(text)
