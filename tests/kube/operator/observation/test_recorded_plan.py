@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kube.looks import a_job
-from weft.kube.operator.recorded_decision import read_decision
-from weft.kube.operator.status import decision_patch
+from weft.kube.operator.observation.recorded_decision import read_decision
+from weft.kube.operator.status.patches import decision_patch
 from weft.kube.resources.training_job import Plan
 from weft.model.decision import Assignment
 from weft.model.ids import NodeId
