@@ -49,7 +49,10 @@ SUITES = {
     ),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
     "interleaving": Suite(
-        "benchmarks.interleaving", "jobs in company", True, ("decision", "quality")
+        "benchmarks.interleaving",
+        "jobs in company",
+        True,
+        ("decision", "quality", "replay", "ordinary"),
     ),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),

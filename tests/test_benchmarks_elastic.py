@@ -198,7 +198,8 @@ def test_every_elastic_recipe_enters_with_every_placement() -> None:
 
 def test_every_recipe_that_people_use_enters() -> None:
     left_out = {name for name in RECIPES if name not in (*ELASTIC, *FIXED)}
-    assert left_out == {"afs", "sensitivity", "muri-srtf", "muri-srsf", "muri-tiresias"}
+    replays = {"muri-srtf", "muri-srsf", "muri-tiresias", "muri-replay-s", "muri-replay-l"}
+    assert left_out == {"afs", "sensitivity", "muri-s", "muri-l", *replays}
 
 
 def test_our_own_column_is_our_recipe_as_it_is() -> None:
@@ -276,7 +277,7 @@ def test_what_no_decision_reaches_is_not_the_code() -> None:
     reached = {file.relative_to(source).as_posix() for file in record._reached(source)}
     assert {"weft/brain/round/round.py", "weft/perf/predict.py", "weft/model/menu.py"} <= reached
     assert not any(
-        name.startswith(("weft/policy/share", "weft/spec", "weft/kube")) for name in reached
+        name.startswith(("weft/perf/plans", "weft/spec", "weft/kube")) for name in reached
     )
 
 

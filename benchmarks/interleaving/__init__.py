@@ -1,7 +1,8 @@
 """Interleaving: jobs that take turns on the same GPUs.
 
-So far what can be said without a scheduler: how long a choice of groups takes (decision), and how
-near its value comes to the best there is (quality). Stage times are Muri's, of eight models.
+How long a choice of groups takes (decision) and how near its value comes to the best there is
+(quality); Muri's own schedulers by its own rules (replay), and the same traces as a cluster has
+them, with company and without (ordinary). Stage times are Muri's, of eight models.
 """
 
 import importlib
@@ -13,6 +14,8 @@ from benchmarks.row import Row
 PARTS = {
     "decision": "benchmarks.interleaving.decision",
     "quality": "benchmarks.interleaving.quality",
+    "replay": "benchmarks.interleaving.replay",
+    "ordinary": "benchmarks.interleaving.ordinary",
 }
 
 

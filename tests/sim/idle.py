@@ -125,7 +125,8 @@ def _domain(world: "RandomWorld", slot: int) -> tuple[int, int]:
 def guarantees_are_served(world: "RandomWorld") -> None:
     """Whoever needs one GPU within its guarantee does not wait for lent ones (I15).
 
-    What the last round itself has lent is asked back by the next one.
+    What the last round itself has lent is asked back by the next one, and what its own evictions
+    have freed of a quota is there for the next one too.
     """
     brain, state = world.brain, world.brain.state
     if not state.tree.divided or _keeps_back(brain.recipe):
@@ -134,12 +135,13 @@ def guarantees_are_served(world: "RandomWorld") -> None:
         return
     used = _used(state)
     before = _without_grants(state, brain.decision, used)
+    then = _with_evicted(state, brain.decision, used)
     lent = [slot for slot in state.running_slots().tolist() if _may_go(state, slot)]
     for job, slot in state.slot_of.items():
         if not _claims_one_gpu(world, slot, used):
             continue
         for victim in lent:
-            if _may_reclaim(world, slot, victim, used, before):
+            if _may_reclaim(world, slot, victim, then, before):
                 raise PromiseBroken("I15", f"{job} waits for what {state.spec(victim).id} was lent")
 
 
@@ -225,6 +227,18 @@ def _without_grants(
         for q in state.tree.path(spec.queue):
             before[q.id] -= grant.assignment.width
     return before
+
+
+def _with_evicted(
+    state: BrainState, decision: Decision, used: dict[QueueId, int]
+) -> dict[QueueId, int]:
+    """GPUs by queue with those whom the last round has told to go."""
+    then = dict(used)
+    for preemption in decision.preemptions:
+        slot = state.slot_of[preemption.job]
+        for q in state.tree.path(state.spec(slot).queue):
+            then[q.id] += int(state.jobs.width[slot])
+    return then
 
 
 def _cap(state: BrainState, queue: QueueId) -> int:

@@ -14,6 +14,7 @@ from weft.model.request import INDIFFERENT, Width
 from weft.model.stages import StageProfile
 from weft.model.state import State
 from weft.model.truth import Work
+from weft.perf.interleaving.group import CycleModel
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import RECIPES
 from weft.policy.share.sharing import Sharing
@@ -191,3 +192,55 @@ def test_what_is_claimed_wrongly_changes_no_other_job() -> None:
     liar = Job(liar.request, replace(liar.truth, stages=replace(LOADS, storage_seconds=1.0)))
     ended = jct_seconds(world([job("a", LOADS), liar]).run())
     assert max(ended.values()) < 2.2 * SECONDS
+
+
+HARM = CycleModel(overhead={1: 1.0, 2: 2.6})
+"""What two jobs do to each other's caches, say: together they do 0.77 times the work of one."""
+
+
+def test_a_party_that_does_harm_is_broken_up_and_not_tried_again_for_an_hour() -> None:
+    jobs = [job("a", LOADS, work=3000.0), job("b", COMPUTES, work=3000.0)]
+    there = World(Cluster.uniform(1, 1), jobs, Brain(recipe()), cycles=HARM, checks=Checks.FULL)
+    shared, state = [], there.brain.state
+    while there.pending and there.now < 3000.0:
+        there.step()
+        shared.append((there.now, bool(state.seating.company)))
+    assert any(together for _, together in shared)
+    last = max(at for at, together in shared if together)
+    assert last < 600.0
+
+
+def test_a_member_that_is_slowed_far_beyond_its_cap_is_released() -> None:
+    """The others go on together."""
+    slow = CycleModel(overhead={1: 1.0, 2: 1.9})
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    by = recipe(cap=1.5)
+    there = World(Cluster.uniform(1, 1), jobs, Brain(by), cycles=slow, checks=Checks.FULL)
+    while there.now < 2000.0:
+        there.step()
+    assert not there.brain.state.seating.company
+
+
+def test_what_was_measured_corrects_what_is_foretold() -> None:
+    slower = CycleModel(overhead={1: 1.0, 2: 1.3})
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    there = World(Cluster.uniform(1, 1), jobs, Brain(recipe()), cycles=slower)
+    while there.now < 2000.0:
+        there.step()
+    state = there.brain.state
+    slot = state.slot_of[JobId("a")]
+    assert state.turn(slot).slowdown == pytest.approx(1.3, rel=0.05)
+
+
+def test_speeds_in_company_say_nothing_of_a_curve() -> None:
+    """Of a job whose curve is to be learnt: what it does beside another is not its own speed."""
+    told = job("a", LOADS, work=9000.0)
+    secret = Job(replace(told.request, curve=None), told.truth)
+    there = World(Cluster.uniform(1, 1), [secret, job("b", LOADS, work=9000.0)], Brain(recipe()))
+    while there.now < 1500.0:
+        there.step()
+    brain = there.brain
+    slot = brain.state.slot_of[JobId("a")]
+    assert brain.state.seating.company.shares(slot)
+    lesson = brain.learning.lessons.get(slot)
+    assert lesson is None or all(point.units_per_second > 0.9 for point in lesson.points)

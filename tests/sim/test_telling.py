@@ -147,8 +147,8 @@ def test_of_jobs_with_nothing_to_learn_nothing_is_told() -> None:
 
 def test_whether_there_is_news_of_a_job() -> None:
     telling = Telling()
-    assert telling.has_news_of(a_secret()) and telling.has_news_of(a_job(loss=LOSS))
-    assert not telling.has_news_of(a_job()) and not telling.has_news_of(a_secret(tell_curve=True))
+    assert telling.tells_of(a_secret()) and telling.tells_of(a_job(loss=LOSS))
+    assert not telling.tells_of(a_job()) and not telling.tells_of(a_secret(tell_curve=True))
 
 
 # --- the same again -------------------------------------------------------------------------------

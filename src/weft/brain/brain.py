@@ -64,6 +64,8 @@ class Brain:
         self, recipe: Recipe, *, tree: QueueTree | None = None, settings: Settings | None = None
     ) -> None:
         context = Context(BrainState(tree or QueueTree()), recipe, settings or Settings())
+        replays = recipe.yielding is not None and recipe.yielding.regrouping is not None
+        context.state.turns.charges_all = replays
         self._wire(context, Pace(context), Outbox(context), Learning())
         self._broken_off: Event | None = None
 

@@ -379,7 +379,7 @@ def _idle_preemptions(state: BrainState, decision: Decision) -> list[Breach]:
     for preemption in decision.preemptions:
         spec = state.spec(state.slot_of[preemption.job])
         beneficiary = state.slot_of[preemption.beneficiary]
-        moved = beneficiary in state.next_assignment
+        moved = beneficiary in state.next_assignment or preemption.job == preemption.beneficiary
         if preemption.beneficiary not in granted and not moved:
             found.append(
                 Breach("no idle preemption", f"{spec.id} for {preemption.beneficiary}, which waits")

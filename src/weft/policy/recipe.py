@@ -16,7 +16,7 @@ from weft.policy.order.ranking import Order
 from weft.policy.packing import Packing
 from weft.policy.place.packing import Place, best_fit
 from weft.policy.place.patience import PATIENT, Patience
-from weft.policy.share.sharing import Sharing
+from weft.policy.share.sharing import Regrouping, Sharing
 from weft.policy.size.requested import Size, as_requested
 from weft.policy.waiting import BOUNDED, Waiting
 
@@ -49,11 +49,12 @@ class Yielding:
     A job keeps its seats for `min_run_seconds` after each start, which bounds how often it can be
     preempted (900 s: four times an hour), and up to its first checkpoint, unless it has hardly run
     yet. `reshuffle` places everybody anew in every round, as some published simulators do: it
-    knows no quota.
+    knows no quota. With `regrouping` it also says anew who takes turns with whom.
     """
 
     min_run_seconds: float = 900.0
     reshuffle: bool = False
+    regrouping: Regrouping | None = None
 
     def may_go(self, ran_seconds: Floats, saves_every_seconds: Floats, spared: Bools) -> Bools:
         """Which jobs yield, so long after their start.

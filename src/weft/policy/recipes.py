@@ -3,8 +3,9 @@
 `RECIPES` maps a name to the function that makes it; the function's keyword arguments are the
 recipe's parameters, its docstring is what `weft recipes` prints. Some parameters are common to all:
 `packed` (network-packing widths), `patience` (the longest wait for locality, in seconds), `period`
-(rounds every so many seconds, not at events), `host` (cores and memory by what they bring) and
-`longest_wait` (seconds after which a job goes first, unless ten of its fair times are longer). Two
+(rounds every so many seconds, not at events), `host` (cores and memory by what they bring),
+`interleave` (jobs that agreed to it take turns on the same GPUs) and `longest_wait` (seconds after
+which a job goes first, unless ten of its fair times are longer). Two
 more are common to the elastic ones, so that placement is not what sets them apart: `compact` and
 `restarts` of `Resizing`; None leaves it to the recipe.
 """
@@ -15,9 +16,15 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
 
+from weft.perf.interleaving.group import LOCK_STEP
 from weft.policy.host.shares import HostShares
 from weft.policy.order.arrival import by_arrival
-from weft.policy.order.attained import DoublingLevels, FeedbackLevels, LeastAttained
+from weft.policy.order.attained import (
+    DoublingLevels,
+    FeedbackLevels,
+    LeastAttained,
+    by_attained,
+)
 from weft.policy.order.borda import Borda
 from weft.policy.order.expected import ExpectedShortest
 from weft.policy.order.fairness import DominantShare
@@ -32,6 +39,9 @@ from weft.policy.packing import Packing
 from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
 from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
+from weft.policy.share.blossom import Blossom
+from weft.policy.share.guards import Limits
+from weft.policy.share.sharing import Regrouping, Sharing
 from weft.policy.size.afs import Afs
 from weft.policy.size.climb import Climbing
 from weft.policy.size.even import Even
@@ -56,10 +66,13 @@ def _with_common_parameters(make: Maker) -> Maker:
         patience: float = PATIENT.cap_seconds,
         period: float | None = None,
         host: bool = False,
+        interleave: bool | None = None,
         longest_wait: float = DAY_SECONDS,
         **own: object,
     ) -> Recipe:
         recipe = make(**own) if packed is None else _packed(make(**own), packed=packed)
+        if interleave is not None:
+            recipe = replace(recipe, sharing=Sharing() if interleave else None)
         return replace(
             recipe,
             patience=Patience(patience),
@@ -356,7 +369,7 @@ def weave(
     min_run: float = 300.0,
     worth: float = 2.0,
 ) -> Recipe:
-    """Weft's own: AFS by expected lengths, on whole nodes, tenants weighed, changes priced."""
+    """Weft's own: AFS by expected lengths, on whole nodes, changes priced, in company."""
     recipe = Recipe(
         name="weave",
         order=ExpectedShortest(),
@@ -372,6 +385,7 @@ def weave(
             restarts=True,
             compact=True,
         ),
+        sharing=Sharing(),
     )
     return _sat(recipe, Packing.WHOLE_NODES)
 
@@ -387,6 +401,19 @@ def sensitivity(
         yielding=Yielding(min_run_seconds=min_run),
         host=HostShares(),
     )
+
+
+def muri_s(*, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0) -> Recipe:
+    """Least remaining service first, and who cannot be seated joins who sits (Muri-S)."""
+    return replace(srsf(spacing=spacing, min_run=min_run), name="muri-s", sharing=Sharing())
+
+
+def muri_l(
+    *, hold: float = 600.0, spacing: float = PREEMPTIVE_SPACING_SECONDS, min_run: float = 900.0
+) -> Recipe:
+    """Least attained service first, and who cannot be seated joins who sits (Muri-L)."""
+    recipe = las(hold=hold, spacing=spacing, min_run=min_run)
+    return replace(recipe, name="muri-l", sharing=Sharing())
 
 
 def muri_srtf() -> Recipe:
@@ -409,6 +436,24 @@ def muri_tiresias() -> Recipe:
         yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
         waiting=UNBOUNDED,
     )
+
+
+def muri_replay_s() -> Recipe:
+    """Muri-S under the replay rules of its simulator; for conformance only."""
+    return _muri_groups("muri-replay-s", srsf(spacing=0.0))
+
+
+def muri_replay_l() -> Recipe:
+    """Muri-L under the replay rules of its simulator; for conformance only."""
+    return _muri_groups("muri-replay-l", replace(las(spacing=0.0), order=by_attained))
+
+
+def _muri_groups(name: str, base: Recipe) -> Recipe:
+    replay = _muri(name, base)
+    regrouping = Regrouping(Blossom(published=True), limits=Limits(cycles=LOCK_STEP))
+    yielding = Yielding(min_run_seconds=0.0, reshuffle=True, regrouping=regrouping)
+    rounds = Rounds(spacing_seconds=0.0, after_starts=True)
+    return replace(replay, yielding=yielding, rounds=rounds)
 
 
 def _muri(name: str, base: Recipe) -> Recipe:
@@ -436,7 +481,11 @@ RECIPES: dict[str, Maker] = {
     "aiturbo": _elastic(aiturbo),
     "weave": _elastic(weave),
     "sensitivity": _with_common_parameters(sensitivity),
+    "muri-s": _with_common_parameters(muri_s),
+    "muri-l": _with_common_parameters(muri_l),
     "muri-srtf": muri_srtf,
     "muri-srsf": muri_srsf,
     "muri-tiresias": muri_tiresias,
+    "muri-replay-s": muri_replay_s,
+    "muri-replay-l": muri_replay_l,
 }

@@ -24,6 +24,7 @@ class Run:
         "fed",
         "finish_at",
         "foreseen",
+        "in_company",
         "job",
         "mark",
         "news",
@@ -66,6 +67,7 @@ class Run:
         self.next_seat = max(placement.numbers) + 1
         self.version = 0
         self.foreseen = 0.0
+        self.in_company = False
         self.news = 0
         self.change_order = self.end_order = self.news_order = 0
         self.ready_at = at

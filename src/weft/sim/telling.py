@@ -19,10 +19,19 @@ class Telling:
 
     after_seconds: float = 60.0
     every_seconds: float = 120.0
+    in_company_every_seconds: float = 900.0
     error: float = 0.02
 
-    def has_news_of(self, job: Job) -> bool:
-        """Whether its curve, what its cores do or its length is still to be learnt."""
+    def has_news_of(self, run: Run) -> bool:
+        """Whether it takes turns, or its curve, what its cores do or its length is to be learnt."""
+        return run.in_company or self.tells_of(run.job)
+
+    def every(self, run: Run) -> float:
+        """Seconds between two measurements."""
+        known = not self.tells_of(run.job)
+        return self.in_company_every_seconds if known else self.every_seconds
+
+    def tells_of(self, job: Job) -> bool:
         request, truth = job.request, job.truth
         minds_cores = request.host is None and truth.host is not None
         return request.curve is None or minds_cores or truth.loss is not None

@@ -55,11 +55,11 @@ class Timetable:
 
     def news(self, run: Run) -> None:
         """Some time after its pace has changed it is measured, and then now and again."""
-        if run.speed <= 0 or not self._telling.has_news_of(run.job):
+        if run.speed <= 0 or not self._telling.has_news_of(run):
             return
         at = max(run.foreseen, run.mark) + self._telling.after_seconds
         if run.news > run.version:
-            at = run.told + self._telling.every_seconds
+            at = run.told + self._telling.every(run)
         what = (run, run.version)
         run.news_order = self._put(at, Turn.MESSAGE, self._happen.measure, what)
 

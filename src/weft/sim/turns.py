@@ -29,6 +29,7 @@ class Turns:
         """Work per second where it sits, beside whoever takes turns with it."""
         alone = self._ground.speed(run)
         others = self.others(run)
+        run.in_company = bool(others)
         return alone / self._slowdown(run, others) if others else alone
 
     def others(self, run: Run) -> list[Run]:

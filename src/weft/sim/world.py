@@ -175,6 +175,8 @@ class World:
             self._past.keep(name, float(state.jobs.work_done[slot]))
         for found in moment.runs:
             self._find(found)
+        for run in self._runs.values():
+            run.in_company = bool(self._turns.others(run))
         self._timetable.take_up(self._runs.values())
         for at in moment.wakes:
             self._at(max(at, self.now), Turn.TICK, self._tick, at)
@@ -375,7 +377,9 @@ class World:
         for run in list(self._runs.values()):
             if run.phase is not Phase.RUNNING or run.finish_at <= self.now:
                 continue
-            useful = max(self.now - run.mark - self.costs.overhead_seconds(run.job), 0.0)
+            party = (run, *self._turns.others(run))
+            lost = sum(self.costs.overhead_seconds(one.job) for one in party)
+            useful = max(self.now - run.mark - lost, 0.0)
             run.done = min(run.done + useful * run.speed, run.job.work.amount)
             run.mark = self.now
             self._timetable.pace(run)

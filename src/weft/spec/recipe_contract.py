@@ -24,6 +24,7 @@ from weft.policy.place.packing import Offer, Place
 from weft.policy.place.patience import Patience
 from weft.policy.place.room import Room
 from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
+from weft.policy.share.sharing import Sharing
 from weft.policy.size.requested import Size
 from weft.policy.supply import Supply
 from weft.policy.waiting import Waiting
@@ -44,6 +45,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "yielding": (Yielding, type(None)),
     "resizing": (Resizing, type(None)),
     "host": (HostShares, type(None)),
+    "sharing": (Sharing, type(None)),
     "reserving": (Reserving, type(None)),
     "waiting": (Waiting,),
 }

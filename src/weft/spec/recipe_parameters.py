@@ -58,6 +58,10 @@ COMMON: Mapping[str, Meaning] = {
         1e-3,
     ),
     "host": Meaning("Hand out cores and memory by what they bring each job, not only by GPUs."),
+    "interleave": Meaning(
+        "Let jobs that agreed to it, and whose stages are known, take turns on the same GPUs when "
+        "there are too few. None leaves it to the recipe."
+    ),
     "longest_wait": Meaning(
         "Seconds after which a job goes before all others of its priority, unless ten times what "
         "its fair share would take is longer.",

@@ -10,6 +10,7 @@ from weft.brain.event import (
     JobSubmitted,
     WorkerLost,
 )
+from weft.brain.learn.company import CompanyWatch
 from weft.brain.learn.host import learn_host
 from weft.brain.learn.learning import Learning, makes_sense
 from weft.brain.protocol.admission import NO_QUEUE, Admission
@@ -41,6 +42,7 @@ class Jobs:
         self._dispatch = dispatch
         self._admission = admission
         self._learning = learning
+        self._company = CompanyWatch(context, dispatch=dispatch)
 
     def submitted(self, event: JobSubmitted) -> None:
         state, now = self._context.state, self._context.now
@@ -99,6 +101,9 @@ class Jobs:
         state = self._context.state
         slot = state.slot_of.get(event.job)
         if slot is None or not makes_sense(event):
+            return
+        if self._company.concerns(slot, event):
+            self._company.hear(slot, event)
             return
         learnt = self._context.recipe.host is not None and learn_host(state, slot, event)
         if self._learning.hear(state, slot, event, self._context.now) or learnt:

@@ -17,6 +17,7 @@ from weft.brain.round.hosting import Hosting
 from weft.brain.round.line import Line
 from weft.brain.round.one_node import one_node_width
 from weft.brain.round.outcome import Granted, Outcome
+from weft.brain.round.regroup import regroup
 from weft.brain.round.reservation import reserve
 from weft.brain.round.reshuffle import reshuffle
 from weft.brain.round.resizing import Stretch
@@ -121,7 +122,10 @@ class Round:
             self._consolidate()
             return outcome
         running = self._rank(waiting)
-        if session.recipe.yielding is not None and session.recipe.yielding.reshuffle:
+        yielding = session.recipe.yielding
+        if yielding is not None and yielding.regrouping is not None:
+            regroup(session, outcome, running, yielding.regrouping)
+        elif yielding is not None and yielding.reshuffle:
             reshuffle(session, outcome, running)
         elif len(waiting):
             self._hand_out()

@@ -184,7 +184,9 @@ class _Turns:
             (-state.turn(slot).slowdown, int(state.jobs.seq[slot]), slot)
             for lead in self._company.leads()
             for slot in self._company.companions(lead)
-            if state.state_of(slot) is State.RUNNING and slot not in self._busy
+            if state.state_of(slot) is State.RUNNING
+            and slot not in self._busy
+            and state.jobs.yields[slot]
         )
         for negated, _, slot in slowed:
             if self._is_worth_it(slot, -negated):

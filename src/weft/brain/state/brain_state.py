@@ -276,6 +276,7 @@ class BrainState:
         )
         self.seating.forget_party(slot)
         self.menus.drop(int(jobs.menu[slot]))
+        self.turns.forget(slot)
         self.ladders.pop(slot, None)
         self.host_learnt.pop(slot, None)
         self.host_samples.pop(slot, None)
@@ -325,6 +326,7 @@ class BrainState:
         if not company.shares(slot):
             return
         for other in company.members(slot):
+            self.turns.changed[other] = at
             if other != slot and self.state_of(other) is State.RUNNING:
                 self.settle(other, at)
                 self.set_pace(other, without=slot if leaves else -1)

@@ -5,12 +5,13 @@ that start or stop do not take part in the cycle; the others go on without them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.model.claim import StageClaim
 from weft.model.stages import StageProfile
 from weft.perf.interleaving.experience import Experience, Signature
 from weft.perf.interleaving.group import GroupForecast, foretold
+from weft.perf.interleaving.watch import Watch
 
 BUSY = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
 """Of a job of which nobody knows better: it leaves no gap."""
@@ -27,11 +28,32 @@ class Turn:
 ALONE = Turn()
 
 
+@dataclass(slots=True)
+class Looked:
+    """Of one party: the watch over it, and what was measured of each member since it changed."""
+
+    members: tuple[int, ...]
+    watch: Watch
+    slowdowns: dict[int, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def copied(self) -> "Looked":
+        return Looked(self.members, self.watch, dict(self.slowdowns), self.seconds)
+
+
 class Turns:
     """Forecasts by the members' profiles, corrected by experience."""
 
-    def __init__(self, experience: Experience | None = None) -> None:
+    def __init__(self, experience: Experience | None = None, *, charges_all: bool = False) -> None:
+        """Where it `charges_all`, every member is charged as if it had the GPUs to itself.
+
+        `changed` is when a job began or ended last to take turns with somebody, `looked` what was
+        measured of parties, by the slot of their lead.
+        """
         self.experience = experience or Experience()
+        self.charges_all = charges_all
+        self.changed: dict[int, float] = {}
+        self.looked: dict[int, Looked] = {}
         self._known: dict[tuple[StageProfile, ...], GroupForecast] = {}
 
     def forecast(self, claims: Sequence[StageClaim | None]) -> GroupForecast:
@@ -49,10 +71,19 @@ class Turns:
         forecast = self.forecast(claims)
         factor = self.experience.factor(signature(claims))
         own = forecast.slowdowns[member]
-        return Turn(max(own * factor, 1.0), 1.0 / own / forecast.aggregate)
+        share = 1.0 if self.charges_all else 1.0 / own / forecast.aggregate
+        return Turn(max(own * factor, 1.0), share)
 
     def copied(self) -> "Turns":
-        return Turns(self.experience.copied())
+        twin = Turns(self.experience.copied(), charges_all=self.charges_all)
+        twin.changed = dict(self.changed)
+        twin.looked = {lead: looked.copied() for lead, looked in self.looked.items()}
+        return twin
+
+    def forget(self, slot: int) -> None:
+        """The job is over; its row may be another one's."""
+        self.changed.pop(slot, None)
+        self.looked.pop(slot, None)
 
 
 def signature(claims: Sequence[StageClaim | None]) -> Signature:

@@ -4,9 +4,13 @@ A journal is worth keeping because it replays; so a field that was replaced is s
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Final
 
 from weft.failure.evidence import FailureClass
+from weft.model.plan import AS_WRITTEN
+
+PLAIN_PLAN: Final[Mapping[str, Any]] = asdict(AS_WRITTEN)
 
 
 def present_event(name: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -19,10 +23,14 @@ def present_event(name: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def present_instruction(said: list[Any]) -> list[Any]:
-    """An assignment once named a company, and it was always none."""
+    """What an assignment did not name it had not: no party, and a plan of fewer degrees.
+
+    Once it named a group, which was always none.
+    """
     verb, fields = said
     assignment = fields.get("assignment")
-    if assignment is None or assignment.get("group", ...) is not None:
+    if assignment is None:
         return said
-    rest = {key: value for key, value in assignment.items() if key != "group"}
-    return [verb, fields | {"assignment": rest}]
+    named = {key: value for key, value in assignment.items() if key != "group"}
+    plan = PLAIN_PLAN | named.get("plan", {})
+    return [verb, fields | {"assignment": {**named, "plan": plan, "party": named.get("party", "")}}]

@@ -29,6 +29,11 @@ class LeastAttained:
         return Ranking((key,), wake=next_turn(snapshot.now, key, rate))
 
 
+def by_attained(snapshot: Snapshot, slots: Ints) -> Ranking:
+    """Order by GPU-seconds had so far, at events alone: nobody takes turns by the clock."""
+    return Ranking((snapshot.attained(slots),))
+
+
 @dataclass(frozen=True, slots=True)
 class DoublingLevels:
     """Least service first, by levels that double; inside a level those that run stay before."""

@@ -1,9 +1,20 @@
 """When jobs take turns: a part of a recipe."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.policy.share.candidates import DEFAULT_CAP
+from weft.policy.share.grouping import Choice
 from weft.policy.share.guards import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """Groups are chosen anew in every round, among candidates so many deep on every GPU."""
+
+    choice: Choice
+    cap: float = float("inf")
+    limits: Limits = field(default_factory=Limits)
+    depth: int = 4
 
 
 @dataclass(frozen=True, slots=True)

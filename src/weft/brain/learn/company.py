@@ -1,0 +1,85 @@
+"""What those who take turns really do, and what follows from it.
+
+A forecast stands on stages that were claimed, or measured alone. So members are measured while they
+take turns, and the party is judged when all of them have been: together they may do less than one
+alone, or one may be slowed far beyond its cap. Speeds of that time tell nothing of a job's curve.
+"""
+
+from weft.brain.context import Context
+from weft.brain.event import JobMeasured
+from weft.brain.protocol.dispatch import Dispatch
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.turns import Looked, signature
+from weft.model.state import State
+from weft.perf.interleaving.watch import Course, Shown, Watch
+
+ROUNDING_SECONDS = 1.0
+
+
+class CompanyWatch:
+    """Hears of members, and breaks up or relieves parties that do harm."""
+
+    def __init__(self, context: Context, *, dispatch: Dispatch) -> None:
+        self._context = context
+        self._dispatch = dispatch
+
+    def concerns(self, slot: int, event: JobMeasured) -> bool:
+        """Whether it was measured while it took turns, or just before or after."""
+        state = self._context.state
+        since = self._context.now - state.turns.changed.get(slot, float("-inf"))
+        overlaps = event.seconds > since + ROUNDING_SECONDS
+        return overlaps or state.seating.company.shares(slot)
+
+    def hear(self, slot: int, event: JobMeasured) -> None:
+        """Judge its party, once all of it has been measured as it is."""
+        state = self._context.state
+        if state.incarnation(event.job, event.epoch) is None:
+            return
+        since = self._context.now - state.turns.changed.get(slot, float("-inf"))
+        members = _training(state, slot)
+        alone = state.speed_on(slot, state.placement(slot)) if slot in members else 0.0
+        if len(members) == 1 or event.seconds > since + ROUNDING_SECONDS or not alone > 0.0:
+            return
+        looked = state.turns.looked.get(members[0])
+        if looked is None or looked.members != members:
+            looked = state.turns.looked[members[0]] = Looked(members, self._watch_over(members))
+        looked.slowdowns[slot] = alone / max(event.units_per_second, alone * 1e-6)
+        looked.seconds = max(looked.seconds, event.seconds)
+        if len(looked.slowdowns) == len(members):
+            self._judge(looked)
+
+    def _watch_over(self, members: tuple[int, ...]) -> Watch:
+        sharing = self._context.recipe.sharing
+        cap = float("inf") if sharing is None else sharing.cap
+        return Watch.over([cap] * len(members))
+
+    def _judge(self, looked: Looked) -> None:
+        state, members = self._context.state, looked.members
+        claims = [state.spec(slot).stages for slot in members]
+        forecast, kind = state.turns.forecast(claims), signature(claims)
+        measured = [looked.slowdowns[slot] for slot in members]
+        worst = max(range(len(members)), key=lambda place: measured[place])
+        state.turns.experience.learn(
+            kind,
+            foretold_seconds=forecast.slowdowns[worst],
+            measured_seconds=measured[worst],
+        )
+        shown = Shown(
+            looked.seconds,
+            looked.seconds / forecast.cycle_seconds,
+            tuple(looked.seconds / slow for slow in measured),
+        )
+        looked.watch, verdict = looked.watch.look(shown)
+        looked.slowdowns.clear()
+        if verdict.course is Course.GOES_ON:
+            return
+        state.turns.experience.rest(kind, self._context.now)
+        gone = members[1:] if verdict.released is None else (members[verdict.released],)
+        for slot in gone:
+            self._dispatch.stop(slot, after=State.QUEUED, why=f"company: {verdict.why}")
+
+
+def _training(state: BrainState, slot: int) -> tuple[int, ...]:
+    """The members who take turns now, the lead first."""
+    members = state.seating.company.members(slot)
+    return tuple(one for one in members if state.state_of(one) is State.RUNNING) or (slot,)
