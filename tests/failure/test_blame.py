@@ -6,6 +6,7 @@ import pytest
 
 from weft.failure.blame import (
     DAY_SECONDS,
+    MOST_BLAMES,
     Blame,
     Blames,
     Case,
@@ -111,6 +112,17 @@ def test_what_a_failure_lays_to_nodes() -> None:
         assert laid_to(diagnosis(harmless, rank=2)) == {}
 
 
+def test_a_job_that_comes_back_to_a_node_does_not_clear_it() -> None:
+    lost = diagnosis("Watchdog caught collective operation timeout: WorkNCCL(7)")
+    blames = Blames()
+    for n, others in enumerate(("ab", "cd")):
+        nodes = frozenset(map(NodeId, ("n", *others)))
+        ended = Run(job=JobId("j"), at_seconds=n, ran_seconds=900.0, nodes=nodes)
+        blames = laid(blames, blamed(lost, ended, TenantId("u")), n)
+    assert score(blames, NODE, 2.0) == pytest.approx(1 / 3, rel=1e-3)
+    assert score(blames, NodeId("a"), 2.0) == 0.0
+
+
 def test_gangs_that_failed_together_do_not_clear_each_others_nodes() -> None:
     lost = diagnosis("Watchdog caught collective operation timeout: WorkNCCL(7)")
     blames = Blames()
@@ -134,15 +146,37 @@ def test_a_lemon_fails_three_times_in_four_weeks_checks_between_them_or_not() ->
     for n, day in enumerate((1, 9, 20)):
         at = day * DAY_SECONDS
         assert not is_lemon(blames, NODE, at)
-        blames = forgiven(laid(blames, [blame(f"j{n}", at=at)], at), NODE, at)
+        blames = forgiven(laid(blames, [blame(f"j{n}", f"u{n}", at=at)], at), NODE, at)
     assert is_lemon(blames, NODE, 21 * DAY_SECONDS)
     assert not is_lemon(blames, NODE, 30 * DAY_SECONDS)
     assert score(blames, NODE, 21 * DAY_SECONDS) == 0.0
 
 
-def test_shared_blame_makes_no_lemon() -> None:
-    blames = laid(Blames(), [blame(f"j{n}", weight=0.5) for n in range(9)], 1.0)
-    assert not is_lemon(blames, NODE, 1.0)
+@pytest.mark.parametrize(
+    ("blames", "lemon"),
+    [
+        ([blame(f"j{n}", f"u{n}", weight=0.5) for n in range(9)], False),
+        ([blame("j", at=n * 99.0, fingerprint=f"f{n}") for n in range(9)], False),
+        ([blame(f"j{n}") for n in range(9)], False),
+        ([blame(f"j{n}", action=NodeAction.DRAIN) for n in range(3)], True),
+        ([blame(f"j{n}", f"u{n % 2}") for n in range(3)], True),
+        ([blame(f"j{n}", f"u{n % 2}", fingerprint="bug") for n in range(3)], True),
+    ],
+)
+def test_what_makes_a_lemon(blames: list[Blame], *, lemon: bool) -> None:
+    """Not shared blame, not one job, and not one user unless the kernel agrees."""
+    assert is_lemon(laid(Blames(), blames, 999.0), NODE, 999.0) is lemon
+
+
+def test_what_two_users_take_elsewhere_makes_no_lemon() -> None:
+    bugs = [blame(f"j{n}", f"u{n % 2}", fingerprint="bug") for n in range(4)]
+    away = [blame(f"k{n}", f"u{n}", fingerprint="bug", node="m") for n in range(2)]
+    assert not is_lemon(laid(Blames(), [*bugs, *away], 1.0), NODE, 1.0)
+
+
+def test_memory_is_bounded() -> None:
+    many = [blame(f"j{n}") for n in range(MOST_BLAMES + 5)]
+    assert len(laid(Blames(), many, 1.0).entries) == MOST_BLAMES
 
 
 def test_what_is_older_than_the_memory_is_forgotten() -> None:

@@ -58,6 +58,20 @@ def test_failures_that_are_far_apart_are_not_one() -> None:
     assert not struck(STORE, 20, gap=TERMS.window_seconds / 4).is_open
 
 
+def test_one_job_cannot_push_out_what_others_have_said() -> None:
+    breaker = struck(STORE, 4)
+    for n in range(500):
+        breaker = strike(breaker, Strike(4.0 + n / 100, JobId("noise"), TenantId("u9")))
+    assert breaker.is_open and len(breaker.strikes) == 5
+
+
+def test_who_is_held_is_never_told_to_ask_at_once() -> None:
+    breaker = struck(STORE, 5)
+    for at in (4.0, 5.0, 500.0):
+        until = hold(breaker, JobId("j"), TenantId("u"), at).until_seconds
+        assert until is not None and until > at
+
+
 def test_who_waits_is_told_what_for() -> None:
     found = hold(struck(STORE, 5), JobId("j"), TenantId("u"), 10.0)
     assert found.why == (

@@ -156,6 +156,8 @@ def test_a_rule_of_ones_own_goes_before_those_of_weft() -> None:
         ({"service": ""}, "does not name the service"),
         ({"name": "two words"}, "no usable name"),
         ({"name": "cuda_oom"}, "two rules are called"),
+        ({"kind": "preempted"}, "cannot say that it was preempted"),
+        ({"patterns": [f"{c}.{{0,190}}OurStore: quorum lost" for c in "abcdefghij"]}, "steps"),
     ],
 )
 def test_a_rule_that_cannot_work_is_refused_with_a_hint(change: dict[str, Any], told: str) -> None:
@@ -194,6 +196,22 @@ def test_the_rank_that_lags_is_blamed_where_only_others_speak() -> None:
     behind = diagnose(lines, shipped(), Ranks(nodes, {0: 9, 1: 9, 2: 8}))
     assert (behind.node, behind.node_action) == ("n2", NodeAction.SUSPECT)
     assert diagnose(lines, shipped(), Ranks(nodes, {0: 9, 1: 8, 2: 8})).node is None
+
+
+def test_who_reports_a_hang_is_not_the_one_to_blame() -> None:
+    nodes = {rank: NodeId(f"n{rank}") for rank in range(3)}
+    line = Line("hang: no progress for 900 s (limit 600)", Stream.PLATFORM, None, nodes[0], 0)
+    assert diagnose([line], shipped(), Ranks(nodes, {})).node is None
+    assert diagnose([line], shipped(), Ranks(nodes, {0: 9, 1: 9, 2: 8})).node == "n2"
+
+
+def test_two_processes_that_crash_without_a_word_blame_no_node() -> None:
+    ends = [
+        Line("exit code 139 (SIGSEGV)", Stream.PLATFORM, None, NodeId(f"n{rank}"), rank)
+        for rank in range(2)
+    ]
+    assert diagnose(ends[:1], shipped()).node == "n0"
+    assert diagnose(ends, shipped()).node is None
 
 
 def test_two_ranks_with_a_cause_each_blame_no_node() -> None:

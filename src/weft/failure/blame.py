@@ -20,6 +20,7 @@ from weft.model.ids import JobId, NodeId, TenantId
 
 DAY_SECONDS: Final = 86_400.0
 AT_ONCE_SECONDS: Final = 60.0
+MOST_BLAMES: Final = 20_000
 ROUNDING: Final = 1e-9  # thirds that are added up
 SHARED: Final = frozenset({FailureClass.PEER, FailureClass.HANG, FailureClass.NETWORK})
 
@@ -52,16 +53,17 @@ class Blame:
     fingerprint: str
     action: NodeAction = NodeAction.SUSPECT
     weight: float = 1.0
+    forgiven: bool = False  # by a check or a repair since
 
     def told(self) -> list[Any]:
         """As plain values."""
         origin = (self.node, self.at_seconds, self.job, self.user, self.fingerprint)
-        return [*origin, int(self.action), self.weight]
+        return [*origin, int(self.action), self.weight, self.forgiven]
 
     @classmethod
     def read(cls, told: Iterable[Any]) -> "Blame":
         """What `told` told."""
-        node, at, job, user, fingerprint, action, weight = told
+        node, at, job, user, fingerprint, action, weight, forgiven = told
         return cls(
             node=NodeId(node),
             at_seconds=at,
@@ -70,6 +72,7 @@ class Blame:
             fingerprint=fingerprint,
             action=NodeAction(action),
             weight=weight,
+            forgiven=forgiven,
         )
 
 
@@ -115,9 +118,10 @@ def blamed(found: Diagnosis, run: Run, user: TenantId) -> tuple[Blame, ...]:
 
 
 def laid(blames: Blames, new: Iterable[Blame], at_seconds: float) -> Blames:
-    """With these, and without what is older than the memory."""
+    """With these, and without what is older than the memory or more than it holds."""
     since = at_seconds - TERMS.memory_seconds
-    return Blames((*(old for old in blames.entries if old.at_seconds > since), *new))
+    kept = (*(old for old in blames.entries if old.at_seconds > since), *new)
+    return Blames(kept[-MOST_BLAMES:])
 
 
 def forgiven(blames: Blames, node: NodeId, at_seconds: float) -> Blames:
@@ -126,9 +130,7 @@ def forgiven(blames: Blames, node: NodeId, at_seconds: float) -> Blames:
     Lemons are told by a count over weeks, checks between them or not, so the count stays.
     """
     kept = (
-        replace(one, action=NodeAction.NONE)
-        if one.node == node and one.at_seconds <= at_seconds
-        else one
+        replace(one, forgiven=True) if one.node == node and one.at_seconds <= at_seconds else one
         for one in blames.entries
     )
     return Blames(tuple(kept))
@@ -161,14 +163,21 @@ def case(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TE
 
 
 def is_lemon(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TERMS) -> bool:
-    """Whether it failed so often in four weeks that chance does not explain it."""
+    """Whether it failed so often in four weeks that chance does not explain it.
+
+    One user alone makes no lemon, unless the node's own kernel agrees.
+    """
     since = at_seconds - terms.memory_seconds
-    times = {
-        (one.job, one.at_seconds)
+    mine = [
+        one
         for one in blames.entries
         if one.node == node and one.weight >= 1.0 and one.at_seconds > since
-    }
-    return len(times) >= terms.lemon_failures
+    ]
+    held = _not_wandering(blames, mine)
+    sure = {one.job for one in held if one.action >= NodeAction.CORDON}
+    users, jobs = {one.user for one in held}, {one.job for one in held}
+    counted = jobs if len(users) >= terms.users else sure
+    return len(counted) >= terms.lemon_failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +221,13 @@ def _summed(blames: Iterable[Blame], weight: Callable[[Blame], float]) -> float:
 
 def _held(blames: Blames, node: NodeId) -> list[Blame]:
     """What is held against a node: not what the same user fails with on other nodes too."""
-    mine = [one for one in blames.entries if one.node == node and one.action > NodeAction.NONE]
-    if not mine:
-        return []
-    wandering = _wandering(blames, mine)
+    return _not_wandering(
+        blames, [one for one in blames.entries if one.node == node and not one.forgiven]
+    )
+
+
+def _not_wandering(blames: Blames, mine: Sequence[Blame]) -> list[Blame]:
+    wandering = _wandering(blames, mine) if mine else set()
     return [one for one in mine if (one.user, one.fingerprint) not in wandering]
 
 

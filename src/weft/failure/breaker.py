@@ -17,6 +17,7 @@ from weft.failure.retry import drawn
 from weft.model.ids import JobId, TenantId
 
 MOST_STRIKES: Final = 64
+ASK_AGAIN_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,8 @@ FREE: Final = Hold()
 def strike(breaker: Breaker, one: Strike, terms: BreakerTerms = TERMS) -> Breaker:
     """A job has failed on the service."""
     since = one.at_seconds - terms.window_seconds
-    recent = (*(old for old in breaker.strikes if old.at_seconds > since), one)[-MOST_STRIKES:]
+    others = (old for old in breaker.strikes if old.at_seconds > since and old.job != one.job)
+    recent = (*others, one)[-MOST_STRIKES:]
     struck = replace(breaker, strikes=recent)
     if breaker.is_open and breaker.user is None:
         return struck
@@ -109,9 +111,10 @@ def hold(
 ) -> Hold:
     """What holds for a job that has failed on the service, or says that it needs it."""
     if breaker.is_open and breaker.user in (None, user):
-        until = probe_due_seconds(breaker, terms)
+        due = probe_due_seconds(breaker, terms)
+        until = due if due > at_seconds else at_seconds + ASK_AGAIN_SECONDS
         why = f"{breaker.service} does not answer: {breaker.failed_jobs} jobs failed on it"
-        return Hold(max(until, at_seconds), f"{why}; it is probed, and all go on when it answers")
+        return Hold(until, f"{why}; it is probed, and all go on when it answers")
     if breaker.answered_seconds is None:
         return FREE
     back = breaker.answered_seconds + terms.spread_seconds * drawn(job, breaker.answered_seconds)

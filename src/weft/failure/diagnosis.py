@@ -29,6 +29,7 @@ MOST_OTHERS: Final = 5
 NO_RULE: Final = "no_signature"
 
 _ON_PURPOSE: Final = frozenset({FailureClass.PREEMPTED, FailureClass.CANCELLED})
+_WAITED: Final = frozenset({FailureClass.PEER, FailureClass.HANG})
 _PROGRESS = re.compile(
     r"(?i:\b(?:step|epoch|iter|iteration)s?)[ :=#/\[]{1,3}\d|\bit/s\b|\bs/it\b|\d{1,9}/\d{1,9} \["
 )
@@ -175,13 +176,16 @@ def _at_fault(
     best: _Sign, signs: Iterable[_Sign], ranks: Ranks
 ) -> tuple[NodeId | None, int | None]:
     """The one node to blame, or none; and the rank that shows it, or the one that decided."""
-    rank = best.line.rank
-    if best.line.stream is not Stream.APP and best.line.node is not None:
-        return best.line.node, rank
-    guilty = ranks.laggard() if best.rule.role >= Role.CASCADE else _only_rank(best, signs)
+    line, role = best.line, best.rule.role
+    if best.rule.kind in _WAITED or role is Role.CASCADE:
+        guilty = ranks.laggard()
+    elif line.stream is not Stream.APP and role <= Role.CONFIRM and line.node is not None:
+        return line.node, line.rank
+    else:
+        guilty = _only_rank(best, signs)
     if guilty is None:
-        return None, rank
-    return ranks.nodes.get(guilty) or (best.line.node if guilty == rank else None), guilty
+        return None, line.rank
+    return ranks.nodes.get(guilty) or (line.node if guilty == line.rank else None), guilty
 
 
 def _only_rank(best: _Sign, signs: Iterable[_Sign]) -> int | None:

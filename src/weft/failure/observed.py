@@ -102,7 +102,7 @@ class MemoryEvents:
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
-    """Lines of a node's kernel."""
+    """Lines of a node's kernel from the time of the run: older ones would be taken for a cause."""
 
     text: str
     where: Where = Where()

@@ -15,6 +15,7 @@ from weft.failure.pattern import Pattern
 from weft.model.errors import SpecError
 
 MOST_NAME: Final = 60
+MOST_STEPS: Final = 4_000  # of all patterns at one place: within 50 ms on a line
 
 
 class Role(IntEnum):
@@ -57,6 +58,17 @@ class Rule:
         if self.kind is FailureClass.SERVICE and not self.service and self.role is not Role.TIE:
             raise SpecError(
                 f"rule {self.name} does not name the service", hint="add service: <its name>"
+            )
+
+        if self.kind is FailureClass.PREEMPTED and Stream.APP in self.streams:
+            raise SpecError(
+                f"rule {self.name}: a program cannot say that it was preempted",
+                hint="leave it to the platform: who is preempted may come back without end",
+            )
+        if (steps := sum(one.steps for one in self.patterns)) > MOST_STEPS:
+            raise SpecError(
+                f"rule {self.name} could take {steps:,.0f} steps at one place",
+                hint=f"allowed are {MOST_STEPS:,d} for all its patterns: divide it",
             )
 
     @property
