@@ -45,7 +45,7 @@ def _across(traces: Path) -> Iterator[Row]:
             yield exactly("… of RoBERTa", have[ROBERTA], "", roberta)
         reached = sum(one.speed / asked[job] for job, one in given.items())
         yield told(
-            "… speeds of what was asked for, together",
+            f"… speeds of what was asked for, together, of {gpus}",
             reached,
             "×",
             peer="best of all splits",

@@ -58,7 +58,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     sound = np.concatenate([one.inside[one.sound] for one in outcomes.values()])
     everything = np.concatenate([one.inside[one.held] for one in outcomes.values()])
     yield between("intervals of 80 % cover, sound rows", 100.0 * float(sound.mean()), "%", COVERED)
-    yield told("… of all rows", 100.0 * float(everything.mean()), "%")
+    yield told("intervals of 80 % cover, all rows", 100.0 * float(everything.mean()), "%")
     most = max(len(one.chosen) for one in outcomes.values())
     yield at_most("points per model", most, "", MOST_POINTS)
 
@@ -98,16 +98,18 @@ def _of_model(name: str, outcome: Outcome) -> Iterator[Row]:
     yield bar(f"{what}: worst", float(sound.max()), "%", WORST)
     beyond = int((sound > WORST).sum())
     if name in NOT_REACHED:
-        yield told("… rows beyond it", beyond, "")
+        yield told(f"{name}: rows beyond 12 %", beyond, "")
     else:
-        yield exactly("… rows beyond it", beyond, "", 0)
-    yield told("… no sensible form gets below", least_worst(_rows(outcome, outcome.sound)), "%")
+        yield exactly(f"{name}: rows beyond 12 %", beyond, "", 0)
+    limit = least_worst(_rows(outcome, outcome.sound))
+    yield told(f"{name}: worst, of any sensible form at least", limit, "%")
     if len(held) > len(sound):
         odd = len(held) - len(sound)
-        yield told(f"… mean with {odd} disturbed or odd rows", float(held.mean()), "%")
-        yield told("… worst of those", float(held.max()), "%")
+        what = f"{name}, with {odd} disturbed or odd rows"
+        yield told(f"{what}: mean error", float(held.mean()), "%")
+        yield told(f"{what}: worst", float(held.max()), "%")
         limit = least_worst(_rows(outcome, outcome.held))
-        yield told("… no sensible form gets below", limit, "%")
+        yield told(f"{what}: worst, of any sensible form at least", limit, "%")
 
 
 def _rows(outcome: Outcome, which: Bools) -> list[Measured]:
