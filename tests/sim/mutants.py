@@ -37,6 +37,7 @@ from weft.brain.protocol.pace import SHORTEST_SPACING_SECONDS, Pace
 from weft.brain.protocol.reports import Reports
 from weft.brain.protocol.rounds import Rounds
 from weft.brain.round import gates
+from weft.brain.round import turns as turns_module
 from weft.brain.round import victims as victims_module
 from weft.brain.round.eviction import Eviction
 from weft.brain.round.outcome import Granted, Outcome
@@ -46,6 +47,7 @@ from weft.brain.round.session import Session
 from weft.brain.round.victims import Victim
 from weft.brain.state import vacancy as vacancy_module
 from weft.brain.state.brain_state import PENDING, BrainState
+from weft.brain.state.company import Company
 from weft.brain.state.seating import Seating
 from weft.brain.state.vacancy import Vacancy
 from weft.failure.backoff import Backoff
@@ -747,6 +749,63 @@ def a_guarantee_is_not_reclaimed_under_a_full_parent() -> Iterator[None]:
         return [] if gates.quota(self._session, kind, queue, width) is None else None
 
     with patch.object(Eviction, "room_in_quota", only_room):
+        yield
+
+
+@mutant
+def gpus_do_not_pass_to_a_companion() -> Iterator[None]:
+    with patch.object(Seating, "_put_gpus", lambda self, party, *, held: None):
+        yield
+
+
+@mutant
+def a_companion_that_goes_stays_on_the_list() -> Iterator[None]:
+    with patch.object(Company, "leave", lambda self, slot: None):
+        yield
+
+
+@mutant
+def the_lead_of_a_party_yields_alone() -> Iterator[None]:
+    evict = Eviction.evict
+
+    def alone(self: Eviction, victims: list[Victim], beneficiary: int, width: int) -> bool:
+        spare = evict(self, victims, beneficiary, width)
+        company = self._session.state.seating.company
+        for slot in [one for one in self._outcome.preempted if company.is_companion(one)]:
+            del self._outcome.preempted[slot]
+        return spare
+
+    with patch.object(Eviction, "evict", alone):
+        yield
+
+
+@mutant
+def memory_of_those_who_take_turns_is_not_counted() -> Iterator[None]:
+    with patch.object(turns_module._Turns, "_gpu_memory_gib", lambda self, node: np.inf):
+        yield
+
+
+@mutant
+def those_who_matter_more_are_joined_too() -> Iterator[None]:
+    def of_one_width(self: turns_module._Turns, slot: int, gpus: int) -> tuple[int, int, int]:
+        return gpus, 0, 0
+
+    with patch.object(turns_module._Turns, "_peers", of_one_width):
+        yield
+
+
+@mutant
+def who_would_rather_not_is_put_into_company() -> Iterator[None]:
+    def known(self: turns_module._Turns, slot: int) -> bool:
+        return self._state.spec(slot).stages is not None
+
+    with patch.object(turns_module._Turns, "_may_share", known):
+        yield
+
+
+@mutant
+def a_new_brain_does_not_ask_who_takes_turns() -> Iterator[None]:
+    with patch.object(Reports, "_lead_of", lambda self, slot, event, placement: None):
         yield
 
 
