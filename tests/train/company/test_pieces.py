@@ -28,7 +28,7 @@ class Line:
         self.told.append("+" + ",".join(turn.kinds))
         return Granted(0.0)
 
-    def give_back(self, kinds: Names) -> None:
+    def give_back(self, kinds: Names, *, keep: bool = False) -> None:
         self.told.append("-" + ",".join(kinds))
 
     def close(self) -> None:

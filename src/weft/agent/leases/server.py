@@ -22,7 +22,17 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.leases.gangs import Gangs, Told, Worker, gang_of
-from weft.agent.messages import Envelope, GivenBack, Hello, Message, Turn, Waits, decode, encode
+from weft.agent.messages import (
+    Envelope,
+    GivenBack,
+    Granted,
+    Hello,
+    Message,
+    Turn,
+    Waits,
+    decode,
+    encode,
+)
 from weft.agent.messages.turns import PARTS
 from weft.model.errors import ProtocolError
 
@@ -141,10 +151,11 @@ class Server:
         self._lines[worker].say(Waits())
 
     def _tell(self, told: list[Told]) -> None:
-        for worker, granted in told:
-            self._waiting.pop(worker, None)
+        for worker, message in told:
+            if isinstance(message, Granted):
+                self._waiting.pop(worker, None)
             if worker in self._lines:
-                self._lines[worker].say(granted)
+                self._lines[worker].say(message)
 
     def _part(self, line: "Line") -> None:
         with suppress(KeyError, ValueError):

@@ -151,9 +151,10 @@ class Turns:
         if not back:
             return
         self._held = tuple(kind for kind in self._held if kind not in back)
-        self._fence.behind(lambda: self._gave_back(back))
+        self._fence.behind(lambda: self._gave_back(back, keep=not self._in_gang))
 
-    def _gave_back(self, kinds: Names) -> None:
+    def _gave_back(self, kinds: Names, *, keep: bool) -> None:
+        """A gang cannot keep its turn: its workers would not all hear that it is wanted."""
         if Resource.GPU.value in kinds:
             self._usual.took(time.monotonic() - self._began)
-        self._line.give_back(kinds)
+        self._line.give_back(kinds, keep=keep)
