@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.runtime.job import PATIENCE_SECONDS, Event, Job
-from weft.agent.leases.server import LOCK, SOCKET
+from weft.agent.leases.company import SOCKET
+from weft.agent.leases.server import LOCK
 from weft.model.errors import WorldError
 
 SCRIPT = Path(__file__).parent / "jobs" / "member.py"

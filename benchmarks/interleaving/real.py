@@ -20,7 +20,7 @@ from benchmarks.runtime.job import Event, say, scratch
 
 SLOT = str(max(os.sched_getaffinity(0)))
 STORAGE = Kind(batch=32, read_seconds=0.04, cpus=SLOT)
-COMPUTE = Kind(batch=128, cpus=SLOT)
+COMPUTE = Kind(batch=96, cpus=SLOT)
 GANG = Kind(batch=8, layers=1, workers=2, cpus="")
 
 STEPS, SHORT_STEPS = 80, 10

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from weft.agent.leases.company import SOCKET
 from weft.agent.leases.gangs import Gangs, Told, Worker, gang_of
 from weft.agent.messages import (
     Envelope,
@@ -38,7 +39,6 @@ from weft.model.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 
-SOCKET: Final = "leases.sock"
 LOCK: Final = "leases.lock"
 MOST_BYTES: Final = 1 << 16
 MOST_CONNECTIONS: Final = 512
@@ -49,6 +49,7 @@ CREDENTIALS: Final = struct.Struct("3i")
 
 def serve(folder: Path) -> None:
     """As soon as nobody else does, for as long as this process lives."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)

@@ -19,7 +19,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from weft.agent.leases.server import MOST_BYTES, SOCKET
+from weft.agent.leases.company import SOCKET
+from weft.agent.leases.server import MOST_BYTES
 from weft.agent.messages import (
     Envelope,
     GivenBack,
