@@ -2,7 +2,8 @@
 
 How long a choice of groups takes (decision) and how near its value comes to the best there is
 (quality); Muri's own schedulers by its own rules (replay), and the same traces as a cluster has
-them, with company and without (ordinary). Stage times are Muri's, of eight models.
+them, with company and without (ordinary), with Muri's stage times of eight models. And real
+processes that take turns on this machine (real).
 """
 
 import importlib
@@ -16,6 +17,7 @@ PARTS = {
     "quality": "benchmarks.interleaving.quality",
     "replay": "benchmarks.interleaving.replay",
     "ordinary": "benchmarks.interleaving.ordinary",
+    "real": "benchmarks.interleaving.real",
 }
 
 

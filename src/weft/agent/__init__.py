@@ -9,5 +9,6 @@ Nothing here imports torch: the agent starts at once, and it outlives the traini
     messages/       the vocabulary of agent, workers, drivers and seats
     wire/           the connections that carry it
     checkpoint/     state that outlives the process that computed it
+    leases/         turns of several jobs on the same GPUs
     reports/        what is told to whoever asked for the job
 """

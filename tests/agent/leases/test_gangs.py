@@ -5,7 +5,7 @@ import random
 import pytest
 
 from weft.agent.leases.gangs import Gangs, Told, Worker
-from weft.agent.messages import Turn
+from weft.agent.messages import Granted, Turn, Wanted
 from weft.model.errors import ProtocolError
 
 BOTH = ("gpu", "network")
@@ -30,7 +30,12 @@ def gangs(*workers: Worker) -> Gangs:
 
 
 def who(told: list[Told]) -> list[Worker]:
-    return [one for one, _ in told]
+    """Those who may begin."""
+    return [one for one, _ in granted(told)]
+
+
+def granted(told: list[Told]) -> list[tuple[Worker, Granted]]:
+    return [(one, answer) for one, answer in told if isinstance(answer, Granted)]
 
 
 def test_all_of_a_gang_are_told_at_once_when_all_are_there() -> None:
@@ -38,7 +43,7 @@ def test_all_of_a_gang_are_told_at_once_when_all_are_there() -> None:
     assert turns.asked(A0, turn(), 0.0) == []
     told = turns.asked(A1, turn(), 0.3)
     assert who(told) == [A0, A1]
-    assert {granted.at_seconds for _, granted in told} == {0.3}
+    assert {answer.at_seconds for _, answer in granted(told)} == {0.3}
 
 
 def test_two_gangs_that_ask_crosswise_do_not_have_a_half_each() -> None:
@@ -144,8 +149,15 @@ def test_who_had_to_be_passed_is_told_how_often() -> None:
     turns.asked(B0, turn(0), 0.0)
     turns.passed(0.5)
     turns.asked(A0, turn(0), 0.6)
-    ((_, granted),) = turns.given_back(B0, BOTH, 0.7)
-    assert granted.breaches == 1
+    ((_, answer),) = granted(turns.given_back(B0, BOTH, 0.7))
+    assert answer.breaches == 1
+
+
+def test_one_alone_is_told_that_what_it_has_is_wanted() -> None:
+    turns = gangs(A0, B0)
+    turns.asked(A0, turn(0), 0.0)
+    assert turns.asked(B0, turn(0), 0.1) == [(A0, Wanted())]
+    assert turns.next_deadline == 1.1, "its term begins now"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -177,10 +189,10 @@ def test_gangs_in_lock_step_never_wait_for_each_other(seed: int) -> None:
         else:
             state[one], steps[one] = "before", steps[one] + 1
             told = turns.given_back(one, ("network",), now)
-        for granted, answer in told:
-            assert state[granted] == "waits"
+        for other, answer in granted(told):
+            assert state[other] == "waits"
             assert not answer.breach
-            state[granted] = "computes"
+            state[other] = "computes"
     assert turns.table.breaches == {}
 
 

@@ -4,16 +4,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from weft.agent.leases.company import Company, company_of, parse_company
-from weft.agent.leases.server import LOCK, SOCKET
+from tests.agent.leases.servers import serving, started
+from weft.agent.leases.company import SOCKET, Company, company_of, parse_company
 from weft.agent.messages import (
     Accompany,
     Envelope,
@@ -28,7 +26,6 @@ from weft.agent.messages import (
 )
 from weft.model.errors import SpecError
 
-PATIENCE_SECONDS = 20.0
 TURN = Turn(1, (0,), (0,), ("gpu",), 5.0, 1.0)
 
 
@@ -65,19 +62,6 @@ class Client:
 
 def hello(role: str = "loop", worker: int = 0) -> Hello:
     return Hello(role, worker, os.getpid(), "")
-
-
-def started(folder: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, "-m", "weft.agent.leases", str(folder)])
-
-
-def serving(folder: Path, pid: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if (folder / SOCKET).exists() and (folder / LOCK).read_text() == str(pid):
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{pid} does not serve")
 
 
 @pytest.fixture
@@ -173,6 +157,6 @@ def test_company_is_one_word() -> None:
     assert parse_company("/run/x:1,0") == Company(Path("/run/x"), (0, 1))
     assert parse_company("/run/x", (3,)) == Company(Path("/run/x"), (3,))
     assert company_of(Accompany("")) is None
-    for text in ("/run/x", "run/x:0", "/run/x:a"):
+    for text in ("/run/x", "run/x:0", "/run/x:a", f"/run/{'x' * 100}:0"):
         with pytest.raises(SpecError):
             parse_company(text)

@@ -192,12 +192,15 @@ def test_a_lease_is_lost_to_those_who_wait_when_its_term_is_over() -> None:
     term(table, "slow", 0.0, 0.3)
     assert table.overdue(5.0) == []
     assert table.holder(GPU) == "slow", "nobody waits for it"
+    assert table.take_wanted() == []
     term(table, "next", 5.0, 0.3)
-    assert table.next_deadline == 0.3
-    (lease,) = table.overdue(5.0)
+    assert table.take_wanted() == ["slow"]
+    assert table.next_deadline == 5.3
+    assert table.overdue(5.2) == []
+    (lease,) = table.overdue(5.3)
     assert (lease.member, lease.breach) == ("next", True)
     assert table.breaches == {"slow": 1}
-    assert table.done("slow", frozenset({GPU}), 5.1) == []
+    assert table.done("slow", frozenset({GPU}), 5.4) == []
     assert table.holder(GPU) == "next", "what it has lost is not its own to give"
 
 

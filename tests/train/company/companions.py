@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.train.lines import Line
-from weft.agent.leases.server import LOCK, SOCKET
+from weft.agent.leases.company import SOCKET
+from weft.agent.leases.server import LOCK
 from weft.agent.messages import Envelope, Hello, Turn, encode
 
 PATIENCE_SECONDS = 20.0
@@ -28,13 +29,13 @@ def serving(folder: Path, but: int = 0) -> int:
 
 
 def computing(lines: Iterable[Line]) -> Iterator[Span]:
-    """From each forward pass that had its turn to the end of its step."""
+    """From each forward pass that had its turn to the end of its backward pass."""
     for line in lines:
         began = None
         for stage, at in line["entered"]:
             if stage == "forward" and began is None:
                 began = at
-            elif stage in ("idle", "data_wait") and began is not None:
+            elif stage == "comm_exposed" and began is not None:
                 yield began, at
                 began = None
 

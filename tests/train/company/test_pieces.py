@@ -28,7 +28,7 @@ class Line:
         self.told.append("+" + ",".join(turn.kinds))
         return Granted(0.0)
 
-    def give_back(self, kinds: Names) -> None:
+    def give_back(self, kinds: Names, *, keep: bool = False) -> None:
         self.told.append("-" + ",".join(kinds))
 
     def close(self) -> None:
@@ -66,16 +66,18 @@ MICRO = (Stage.DATA_WAIT, Stage.FORWARD, Stage.BACKWARD, Stage.COMM_EXPOSED)
 END = (Stage.COMM_EXPOSED, Stage.OPTIM, Stage.IDLE)
 
 
-def test_one_alone_has_the_gpu_from_its_forward_pass_to_its_step() -> None:
+def test_one_alone_has_the_gpu_for_its_forward_and_backward_passes() -> None:
     loop = Loop()
-    assert loop.passes(*MICRO, *END) == ["+gpu", "-gpu"]
+    assert loop.passes(*MICRO[:-1]) == ["+gpu"]
+    assert loop.passes(*MICRO[-1:]) == ["-gpu"]
+    assert loop.passes(*END) == []
 
 
 def test_one_alone_gives_way_while_it_waits_for_data() -> None:
     loop = Loop()
     loop.turns._usual.took(1.0)
-    assert loop.passes(*MICRO, last=False) == ["+gpu"]
-    assert loop.passes(*MICRO, *END) == ["-gpu", "+gpu", "-gpu"]
+    assert loop.passes(*MICRO, last=False) == ["+gpu", "-gpu"]
+    assert loop.passes(*MICRO, *END) == ["+gpu", "-gpu"]
 
 
 def test_a_gang_asks_once_in_a_step_and_never_in_a_collective() -> None:

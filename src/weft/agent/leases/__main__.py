@@ -15,8 +15,12 @@ def main() -> None:
     """Until whoever started it ends."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == parent:
+    if os.getppid() != parent:
+        return
+    try:
         serve(Path(sys.argv[1]))
+    except OSError as error:
+        sys.exit(f"no leases in {sys.argv[1]}: {error}")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ enter, the same for each, and which GPUs of this machine are this job's. As text
 where the agent is told its devices.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from weft.agent.messages import Accompany
 from weft.agent.workers.cpus import parse_numbers
@@ -26,7 +28,9 @@ class Company:
         return Accompany(str(self.folder), self.gpus)
 
 
-ALONE = Accompany("")
+ALONE: Final = Accompany("")
+SOCKET: Final = "leases.sock"
+MOST_PATH_BYTES: Final = 107
 
 
 def parse_company(text: str, devices: tuple[int, ...] = ()) -> Company | None:
@@ -44,6 +48,10 @@ def company_of(order: Accompany) -> Company | None:
     folder, gpus = Path(order.folder), order.gpus
     if not folder.is_absolute():
         raise SpecError(f"company in {order.folder!r}", hint="give the folder's whole path")
+    if len(os.fsencode(folder / SOCKET)) > MOST_PATH_BYTES:
+        raise SpecError(
+            f"company in {order.folder}", hint="a socket's path is short: choose a shorter folder"
+        )
     if not gpus or min(gpus) < 0:
         raise SpecError("company on no GPU", hint="write which are shared: FOLDER:0,1")
     return Company(folder, tuple(sorted(set(gpus))))

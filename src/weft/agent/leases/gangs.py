@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from weft.agent.leases.table import Ask, Lease, LeaseTable, Resource
-from weft.agent.messages import Granted, Names, Turn
+from weft.agent.messages import Granted, Names, Turn, Wanted
 from weft.model.errors import ProtocolError
 
 
@@ -32,7 +32,7 @@ class Worker:
         return f"{self.gang}/{self.part}"
 
 
-Told = tuple[Worker, Granted]
+Told = tuple[Worker, Granted | Wanted]
 
 MOST_TERM_SECONDS = 10.0
 """Whatever a member says of its stages, others wait no longer for one of them."""
@@ -167,13 +167,23 @@ class Gangs:
         return [*told, *self._freed(member, cycle, held, now)]
 
     def _told(self, leases: list[Lease], now: float) -> list[Told]:
+        """To those who have got a lease that they have, and to those who had one that it is wanted.
+
+        Nobody is told that before it knows that it has it.
+        """
         told: list[Told] = []
         for lease in leases:
             cycle = self._cycles[lease.member]
             cycle.working = {kind: set(cycle.waiting) for kind in cycle.turn.kinds}
             breaches = self.table.breaches.get(lease.member, 0)
             told += _let_go(cycle, Granted(now, lease.breach, breaches))
-        return told
+        return [*told, *self._wanted()]
+
+    def _wanted(self) -> list[Told]:
+        """Only one alone is told: a gang gives back in each step, whoever wants it."""
+        wanted = dict.fromkeys(self.table.take_wanted())
+        alone = [member for member in wanted if len(self._cycles[member].turn.members) == 1]
+        return [(worker, Wanted()) for member in alone for worker in sorted(self._here[member])]
 
 
 def _let_go(cycle: Cycle, granted: Granted) -> list[Told]:

@@ -20,6 +20,7 @@ from weft.model.errors import SpecError
 log = logging.getLogger(__name__)
 
 REST_SECONDS: Final = 1.0
+LONGEST_REST_SECONDS: Final = 60.0  # of a folder in which none can be
 
 
 class LeaseKeeper:
@@ -29,6 +30,7 @@ class LeaseKeeper:
         self.company: Company | None = None
         self._places, self._home, self._send = places, home, send
         self._process: subprocess.Popen[bytes] | None = None
+        self._rest_seconds = REST_SECONDS
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -55,7 +57,7 @@ class LeaseKeeper:
         if self.company and company and self.company.folder == company.folder:
             self.company = company
             return
-        self.company = company
+        self.company, self._rest_seconds = company, REST_SECONDS
         self._end()
         self._start()
 
@@ -87,4 +89,5 @@ class LeaseKeeper:
         process.wait()
         if process is self._process:
             self._process = None
-            asyncio.get_running_loop().call_later(REST_SECONDS, self._start)
+            asyncio.get_running_loop().call_later(self._rest_seconds, self._start)
+            self._rest_seconds = min(2 * self._rest_seconds, LONGEST_REST_SECONDS)

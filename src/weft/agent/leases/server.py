@@ -21,14 +21,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from weft.agent.leases.company import SOCKET
 from weft.agent.leases.gangs import Gangs, Told, Worker, gang_of
-from weft.agent.messages import Envelope, GivenBack, Hello, Message, Turn, Waits, decode, encode
+from weft.agent.messages import (
+    Envelope,
+    GivenBack,
+    Granted,
+    Hello,
+    Message,
+    Turn,
+    Waits,
+    decode,
+    encode,
+)
 from weft.agent.messages.turns import PARTS
 from weft.model.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 
-SOCKET: Final = "leases.sock"
 LOCK: Final = "leases.lock"
 MOST_BYTES: Final = 1 << 16
 MOST_CONNECTIONS: Final = 512
@@ -39,6 +49,7 @@ CREDENTIALS: Final = struct.Struct("3i")
 
 def serve(folder: Path) -> None:
     """As soon as nobody else does, for as long as this process lives."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)
@@ -141,10 +152,11 @@ class Server:
         self._lines[worker].say(Waits())
 
     def _tell(self, told: list[Told]) -> None:
-        for worker, granted in told:
-            self._waiting.pop(worker, None)
+        for worker, message in told:
+            if isinstance(message, Granted):
+                self._waiting.pop(worker, None)
             if worker in self._lines:
-                self._lines[worker].say(granted)
+                self._lines[worker].say(message)
 
     def _part(self, line: "Line") -> None:
         with suppress(KeyError, ValueError):

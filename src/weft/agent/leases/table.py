@@ -5,14 +5,15 @@ the other one needs. Waits are in order of asking: who comes later does not take
 before it waits for, so nobody is passed for ever.
 
 And every wait is bounded, twice. A lease has a term, told by who asks for it from what its stage
-usually takes; whoever is not back by then has lost it to those who wait, which is counted as a
-breach. After its own bound a stage takes what it asked for, whoever has it. A member that does not
-give back again and again is believed less each time, until nobody waits for it at all. So all the
-harm that a member can do which hangs, dies unseen or asks nobody is a wait or two.
+usually takes, which begins when somebody else wants what is leased; whoever is not back by then has
+lost it to those who wait, which is counted as a breach. After its own bound a stage takes what it
+asked for, whoever has it. A member that does not give back again and again is believed less each
+time, until nobody waits for it at all. So all the harm that a member can do which hangs, dies
+unseen or asks nobody is a wait or two.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.model.errors import ProtocolError
 
@@ -29,7 +30,7 @@ class Resource:
 class Ask:
     """A stage of a member wants all these, and runs without them when the bound is over.
 
-    It expects to have given them back after `term_seconds`.
+    It expects to give them back within `term_seconds` of being asked for them.
     """
 
     member: str
@@ -55,11 +56,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Who has a resource since when, and until when others wait for it."""
+    """Who has a resource since when, and until when others wait for it: for ever if nobody does."""
 
     member: str
     since: float
-    until: float
+    term_seconds: float
+    until: float = math.inf
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class LeaseTable:
     _held: dict[Resource, Held] = field(default_factory=dict)
     _waiting: list[Ask] = field(default_factory=list)
     _distrust: dict[str, int] = field(default_factory=dict)
+    _wanted: list[str] = field(default_factory=list)
 
     @property
     def next_deadline(self) -> float | None:
@@ -86,6 +89,11 @@ class LeaseTable:
     def waiting(self) -> tuple[str, ...]:
         """Members in the order in which they asked."""
         return tuple(ask.member for ask in self._waiting)
+
+    def take_wanted(self) -> list[str]:
+        """Members that somebody has begun to wait for since this was last asked."""
+        wanted, self._wanted = self._wanted, []
+        return wanted
 
     def ask(self, ask: Ask) -> list[Lease]:
         """A stage is about to begin; a lease for it may come now, later, or at its bound.
@@ -156,11 +164,21 @@ class LeaseTable:
                 leases.append(self._lease(ask, at, breach=breach))
             spoken_for |= ask.resources
         self._waiting = still
+        self._note_wanted(at)
         return leases
 
+    def _note_wanted(self, at: float) -> None:
+        """The terms of those who have what is waited for begin, if they have not yet."""
+        for ask in self._waiting:
+            for what in sorted(ask.resources):
+                held = self._held.get(what)
+                if held is not None and held.until == math.inf and held.member != ask.member:
+                    self._held[what] = replace(held, until=at + held.term_seconds)
+                    self._wanted.append(held.member)
+
     def _lease(self, ask: Ask, at: float, *, breach: bool) -> Lease:
-        until = at + ask.term_seconds / 2.0 ** self._distrust.get(ask.member, 0)
-        self._held |= dict.fromkeys(ask.resources, Held(ask.member, at, until))
+        term = ask.term_seconds / 2.0 ** self._distrust.get(ask.member, 0)
+        self._held |= dict.fromkeys(ask.resources, Held(ask.member, at, term))
         return Lease(ask.member, ask.resources, max(at - ask.at, 0.0), breach)
 
     def _break_in(self, ask: Ask, at: float) -> Lease:

@@ -54,7 +54,7 @@ from weft.agent.messages.seats import (
     Started,
     Withdraw,
 )
-from weft.agent.messages.turns import GivenBack, Granted, Turn, Waits
+from weft.agent.messages.turns import GivenBack, Granted, Turn, Waits, Wanted
 
 __all__ = [
     "FRESH",
@@ -110,6 +110,7 @@ __all__ = [
     "Status",
     "Turn",
     "Waits",
+    "Wanted",
     "Welcome",
     "Withdraw",
     "decode",

@@ -1,7 +1,7 @@
 """Between a worker that has company and the lease server of its machine.
 
     worker → server   Hello  Turn  GivenBack
-    server → worker   Waits  Granted
+    server → worker   Waits  Granted  Wanted
 
 The envelope says whose gang it is; the role in `Hello` which part of the worker speaks.
 """
@@ -18,7 +18,7 @@ class Turn(Message):
     """A stage is about to begin, on all `members` of an epoch; the next one that each comes to.
 
     It wants resources of these kinds beside all these GPUs, waits for them no longer than
-    `bound_seconds`, and expects to have given them back `term_seconds` later.
+    `bound_seconds`, and expects to give them back within `term_seconds` of being asked for them.
     """
 
     epoch: int
@@ -39,6 +39,11 @@ class GivenBack(Message):
 @dataclass(frozen=True, slots=True)
 class Waits(Message):
     """Somebody else has its turn; said again and again, so that silence means something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Message):
+    """Somebody waits for what this worker's gang has; until then it may keep it between stages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class ReadingTurns:
             return self._judged(read(), began)
         finally:
             self._usual.took(time.monotonic() - began)
-            self._line.give_back(kinds)
+            self._line.give_back(kinds, keep=True)
 
     def _turn(self, gpus: tuple[int, ...], kinds: Names) -> Turn:
         term = self._usual.term_seconds

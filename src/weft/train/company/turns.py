@@ -2,7 +2,7 @@
 
 The borders are those at which the stages of a step are measured (`weft.train.stages`), so a turn
 costs a look there and nothing elsewhere. A worker alone in its job asks for the GPU before the
-forward pass of each micro-batch and gives it back behind the backward pass or the optimizer's step.
+forward pass of each micro-batch and gives it back behind the backward pass.
 A gang asks once in a step for GPU and network together, before its first forward pass: all of its
 workers stand outside of any collective there. The GPU it gives back when the last backward pass is
 over, the network when the vote is; what the optimizer does behind that is short, and needs no turn.
@@ -138,12 +138,17 @@ class Turns:
             self.breaches = granted.breaches
 
     def _pause(self, stage: Stage, moment: Moment | None) -> None:
-        """A gang keeps its turn up to its last backward pass, and one alone up to its step."""
-        if moment is None:
-            return
-        if stage is Stage.COMM_EXPOSED and moment.is_gang and moment.last:
+        """A gang keeps its turn up to its last backward pass, and one alone up to each.
+
+        The next one is on its way while the optimizer steps.
+        """
+        if (
+            moment is not None
+            and stage is Stage.COMM_EXPOSED
+            and (moment.last or not self._in_gang)
+        ):
             self._give_back(ALONE)
-        elif stage is Stage.DATA_WAIT and not moment.is_gang:
+        elif stage is Stage.DATA_WAIT and not self._in_gang:
             self._give_back(self._held)
 
     def _give_back(self, kinds: Names) -> None:
@@ -151,9 +156,10 @@ class Turns:
         if not back:
             return
         self._held = tuple(kind for kind in self._held if kind not in back)
-        self._fence.behind(lambda: self._gave_back(back))
+        self._fence.behind(lambda: self._gave_back(back, keep=not self._in_gang))
 
-    def _gave_back(self, kinds: Names) -> None:
+    def _gave_back(self, kinds: Names, *, keep: bool) -> None:
+        """A gang cannot keep its turn: its workers would not all hear that it is wanted."""
         if Resource.GPU.value in kinds:
             self._usual.took(time.monotonic() - self._began)
-        self._line.give_back(kinds)
+        self._line.give_back(kinds, keep=keep)
