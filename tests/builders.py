@@ -336,7 +336,7 @@ class Scene:
         state = self.brain.state
         if JobId(job) in state.closed:
             return np.array([0.0, *state.closed[JobId(job)].waits_seconds])
-        row: np.ndarray = state.booked[state.slot_of[JobId(job)]]
+        row: np.ndarray = state.waits.booked[state.slot_of[JobId(job)]]
         return row
 
     def last(self, kind: type[I], job: str | None = None) -> I:

@@ -6,7 +6,6 @@ from benchmarks.conformance import DEFAULT_OVERHEAD_SECONDS, ITERATION_FACTOR
 from weft.model.ids import JobId
 from weft.model.job import Job
 from weft.model.request import INDIFFERENT, Locality, Width
-from weft.model.stages import StageProfile
 from weft.model.truth import Work
 from weft.trace.readers.muri import MuriRow, read_muri
 
@@ -31,7 +30,6 @@ def _rows(traces: Path, name: str) -> tuple[MuriRow, ...]:
 
 
 def _job(row: MuriRow, *, locality: Locality, factor: float = 1.0, tell_work: bool = True) -> Job:
-    loading, gpu, network = row.stage_seconds
     return Job.told(
         id=row.job,
         width=Width.fixed(row.gpus),
@@ -41,10 +39,5 @@ def _job(row: MuriRow, *, locality: Locality, factor: float = 1.0, tell_work: bo
         saves_on_demand=True,
         shareable=True,
         tell_work=tell_work,
-        stages=StageProfile(
-            iteration_seconds=row.iteration_seconds,
-            loading_seconds=loading,
-            gpu_seconds=gpu,
-            network_seconds=network,
-        ),
+        stages=row.profile,
     )

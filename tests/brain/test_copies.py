@@ -46,7 +46,7 @@ def seen(brain: Brain) -> list[object]:
         {name: getattr(state.jobs, name).tolist() for name in JobColumns.__slots__},
         state.seats.gpus.tolist(),
         state.seats.slot.tolist(),
-        state.booked.tolist(),
+        state.waits.booked.tolist(),
         state.finished.count,
         dict(state.slot_of),
         dict(state.closed),

@@ -33,7 +33,8 @@ from weft.brain.event import (
     Tick,
 )
 from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop, Wake
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId, QueueId
@@ -171,7 +172,7 @@ class Auditor:
         self.waiting = [j for j, slot in state.slot_of.items() if status[slot] <= State.ADMITTED]
         jobs = state.jobs
         open_wait = np.where(jobs.reason[:size] > 0, event.at - jobs.waiting_since[:size], 0.0)
-        booked = (state.booked[:size].sum(axis=1) + open_wait).tolist()
+        booked = (state.waits.booked[:size].sum(axis=1) + open_wait).tolist()
         for job, slot in state.slot_of.items():
             if not same_seconds(booked[slot], self.waited.get(job, 0.0)):
                 raise PromiseBroken(
@@ -648,7 +649,7 @@ def fingerprint(brain: Brain) -> int:
     """Everything that a brain remembers, as one number (of this process)."""
     state = brain.state
     columns = [*_columns(state.jobs), *_columns(state.seats), *_columns(state.nodes)]
-    arrays = (*columns, state.booked, state.finished.samples.gpu_seconds)
+    arrays = (*columns, state.waits.booked, state.finished.samples.gpu_seconds)
     rest = (
         tuple(map(id, state.seating.assignments)),
         tuple(map(id, state.specs)),

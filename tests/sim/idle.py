@@ -10,7 +10,8 @@ import numpy as np
 
 from tests.sim.company import companions_of, first_staying
 from tests.sim.promise import PromiseBroken
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.model.cluster import Node
 from weft.model.decision import Decision
 from weft.model.ids import JobId, NodeId, QueueId

@@ -27,6 +27,7 @@ from weft.brain.event import (
     Phase,
 )
 from weft.brain.instruction import Start
+from weft.brain.protocol import admission as admission_module
 from weft.brain.protocol.admission import Admission
 from weft.brain.protocol.answers import Answers
 from weft.brain.protocol.dispatch import Dispatch
@@ -45,11 +46,13 @@ from weft.brain.round.resizing import Stretch
 from weft.brain.round.round import Round
 from weft.brain.round.session import Session
 from weft.brain.round.victims import Victim
+from weft.brain.state import fits_now as fits_now_module
 from weft.brain.state import vacancy as vacancy_module
-from weft.brain.state.brain_state import PENDING, BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.brain.state.company import Company
 from weft.brain.state.seating import Seating
 from weft.brain.state.vacancy import Vacancy
+from weft.brain.state.waits import PENDING, Waits
 from weft.failure.backoff import Backoff
 from weft.model.decision import Assignment, Grant
 from weft.model.ids import JobId
@@ -185,7 +188,7 @@ def what_refused_jobs_were_meant_to_have_stays_idle() -> Iterator[None]:
 
 @mutant
 def pledges_start_without_a_look_at_the_seats() -> Iterator[None]:
-    with patch.object(BrainState, "nodes_are_free", lambda *_: True):
+    with patch.object(admission_module, "nodes_are_free", lambda *_: True):
         yield
 
 
@@ -480,12 +483,13 @@ def work_kept_ignored() -> Iterator[None]:
 
 @mutant
 def wait_not_booked_when_the_reason_changes() -> Iterator[None]:
-    def forgetful(self: BrainState, slots: Ints, at: float, reasons: Ints) -> None:
-        changed = reasons != self.jobs.reason[slots]
-        self.jobs.reason[slots[changed]] = reasons[changed]
-        self.jobs.waiting_since[slots[changed]] = at
+    def forgetful(self: Waits, slots: Ints, at: float, reasons: Ints) -> None:
+        jobs = self._jobs.columns
+        changed = reasons != jobs.reason[slots]
+        jobs.reason[slots[changed]] = reasons[changed]
+        jobs.waiting_since[slots[changed]] = at
 
-    with patch.object(BrainState, "book_waits", forgetful):
+    with patch.object(Waits, "book_all", forgetful):
         yield
 
 
@@ -697,7 +701,7 @@ def a_node_that_shrinks_keeps_all_its_seats() -> Iterator[None]:
 
 @mutant
 def a_pledge_starts_without_its_cores() -> Iterator[None]:
-    with patch.object(BrainState, "_host_fits", lambda *_: True):
+    with patch.object(fits_now_module, "host_rows_fit", lambda *_: True):
         yield
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from tests.sim.idle import Room, fits, is_packed
 from tests.sim.promise import PromiseBroken
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.model.ids import JobId, NodeId, QueueId
 from weft.model.reason import ReasonCode
 from weft.model.request import JobRequest

@@ -10,6 +10,7 @@ from weft.model.curve import Curve
 from weft.model.ids import GpuType
 from weft.model.plan import ExecutionPlan, Sharding
 from weft.model.request import GpuSpeed, Width
+from weft.model.stages import StageProfile
 from weft.trace import cells
 
 speeds = st.floats(min_value=1e-6, max_value=1e6)
@@ -47,6 +48,24 @@ def test_curves(points: dict[int, float]) -> None:
     assert cells.read_curve(cells.write_curve(curve)) == curve
 
 
+seconds = st.floats(0.0, 1e4, allow_nan=False)
+
+
+@given(st.lists(seconds, min_size=5, max_size=5), st.none() | st.integers(0, 2**37))
+def test_stages(stages: list[float], memory: int | None) -> None:
+    storage, cpu, gpu, network, loading = stages
+    profile = StageProfile(
+        iteration_seconds=1.5,
+        storage_seconds=storage,
+        cpu_seconds=cpu,
+        gpu_seconds=gpu,
+        network_seconds=network,
+        loading_seconds=loading,
+        gpu_memory_bytes=memory,
+    )
+    assert cells.read_stages(cells.write_stages(profile)) == profile
+
+
 @given(st.lists(plans, min_size=1, max_size=3).map(tuple))
 def test_plans(chosen: tuple[ExecutionPlan, ...]) -> None:
     assert cells.read_plans(cells.write_plans(chosen)) == chosen
@@ -74,6 +93,10 @@ def test_flags(cell: str, flag: bool) -> None:
         (cells.read_gpu_types, "V100:0", "'0' is not a speed above 0"),
         (cells.read_gpu_types, "V100|", "names no GPU type"),
         (cells.read_curve, "1:x", "'x' is not a speed"),
+        (cells.read_stages, "gpu:0.5", "how long an iteration takes"),
+        (cells.read_stages, "iteration:1|disk:2", "'disk' is no stage"),
+        (cells.read_stages, "iteration:1|gpu:-2", "not a number of 0 or more"),
+        (cells.read_stages, "iteration:1e9", "cannot be"),
         (cells.read_curve, "4:1|2:1", "rising widths"),
         (cells.read_plans, "data=x", "no plan word 'data=x'"),
         (cells.read_plans, "zero", "no plan word 'zero'"),

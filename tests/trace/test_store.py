@@ -136,9 +136,9 @@ def test_the_schema_is_frozen() -> None:
     assert " ".join(column.name for column in COLUMNS) == (
         "job_id tenant queue submit_seconds duration_seconds samples work_known gpus asked_gpus "
         "cpus cpus_per_gpu memory_gib memory_gib_per_gpu gpu_types max_nodes "
-        "node_doubling_slowdown rack_doubling_slowdown curve curve_known plans priority "
-        "preemptible shareable checkpoint_interval_seconds saves_on_demand max_retries model "
-        "status failure_reason attempts queue_seconds deadline_seconds schema_version"
+        "node_doubling_slowdown rack_doubling_slowdown curve curve_known stages plans "
+        "priority preemptible shareable checkpoint_interval_seconds saves_on_demand max_retries "
+        "model status failure_reason attempts queue_seconds deadline_seconds schema_version"
     )
 
 

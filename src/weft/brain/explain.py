@@ -15,7 +15,8 @@ import numpy as np
 from weft.brain.round import gates
 from weft.brain.round.round import Round
 from weft.brain.round.session import Session
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.model.ids import JobId
 from weft.model.reason import Reason, ReasonCode
 from weft.model.snapshot import Ints

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.brain.state.brain_state import CAUSE_OF_ROW, BrainState
+from weft.brain.state.brain_state import BrainState
 from weft.brain.state.later import is_open
 from weft.brain.state.seating import Meal
 from weft.brain.state.vacancy import free_room
+from weft.brain.state.waits import CAUSE_OF_ROW
 from weft.model.decision import Decision
 from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId

@@ -4,11 +4,17 @@ Runs are where the brain thinks they are. How long a start, a stop or a resize w
 drawn from what such changes cost, given that it has not been answered so far.
 """
 
+from collections.abc import Mapping
+
 from weft.brain.brain import Brain
 from weft.brain.event import Fed, Phase
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.party_name import party_of
+from weft.model.errors import SpecError
+from weft.model.ids import JobId
 from weft.model.placement import Placement
 from weft.model.state import State
+from weft.model.truth import JobTruth
 from weft.sim.chance import Chance
 from weft.sim.costs import Costs, Distribution
 from weft.sim.moment import InFlight, Moment
@@ -44,7 +50,7 @@ def _run(brain: Brain, slot: int, costs: Costs, chance: Chance) -> InFlight:
         phase=PHASES[state.state_of(slot)],
         placement=placement,
         plan=assignment.plan,
-        party=state.party_of(slot),
+        party=party_of(state, slot),
         work_done=done,
         since=mark,
         saved=_saved(state, slot),
@@ -94,3 +100,10 @@ def _ready_at(brain: Brain, slot: int, costs: Costs, chance: Chance) -> float:
     else:
         return now
     return now - taken + cost.beyond(taken, draw)
+
+
+def truth_of(job: JobId, truths: Mapping[JobId, JobTruth]) -> JobTruth:
+    """How it really behaves, of a job that is not over."""
+    if job not in truths:
+        raise SpecError(f"job {job} is active and has no truth", hint="draw one: sim.sampled")
+    return truths[job]

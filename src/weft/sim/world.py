@@ -5,14 +5,13 @@ world keeps its own account of which GPUs are in use and of which incarnation ru
 does not fit: a second guard that shares no code with the brain's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, TypedDict, Unpack
 
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
-    Fed,
     InstructionDone,
     InstructionRefused,
     JobCancelled,
@@ -30,15 +29,15 @@ from weft.brain.event import (
 from weft.brain.instruction import Feed, Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.model.cluster import Cluster
-from weft.model.errors import SpecError
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
 from weft.model.placement import Placement
 from weft.model.truth import JobTruth
 from weft.perf.interleaving.group import DECIDING, CycleModel
 from weft.sim.agenda import Agenda, Turn
-from weft.sim.believed import believed
+from weft.sim.believed import believed, truth_of
 from weft.sim.chance import Chance
+from weft.sim.changes import Changes
 from weft.sim.checks import Checks
 from weft.sim.costs import COSTS, Costs
 from weft.sim.faults import NO_FAULTS, Faults
@@ -119,12 +118,25 @@ class World:
                 fails_after=self._fails_after,
             ),
         )
+        self._changes = Changes(
+            agenda=self._agenda,
+            runs=self._runs,
+            ground=self._ground,
+            turns=self._turns,
+            timetable=self._timetable,
+            costs=costs,
+            chance=self._chance,
+            record=self.record,
+            unfit=self._unfit,
+            vacate=self._vacate,
+            tell=self._tell,
+        )
         self._acts: dict[type, Callable[[Any], None]] = {
             Start: self._act_start,
             Preempt: self._act_stop,
             Stop: self._act_stop,
-            Resize: self._act_resize,
-            Feed: self._act_feed,
+            Resize: self._changes.resize,
+            Feed: self._changes.feed,
             Probe: self._act_probe,
         }
         self._idle = self._over = self._found = 0
@@ -170,7 +182,7 @@ class World:
         self.record.total_gpus = self._ground.gpus
         self._found = len(state.slot_of)
         for name, slot in state.slot_of.items():
-            job = self._specs[name] = Job(state.spec(slot), _truth_of(name, truths))
+            job = self._specs[name] = Job(state.spec(slot), truth_of(name, truths))
             self.record.jobs[name] = JobRecord.found(job, state, slot)
             self._past.keep(name, float(state.jobs.work_done[slot]))
         for found in moment.runs:
@@ -277,9 +289,9 @@ class World:
         if not (run.live and run.phase is Phase.RUNNING and wide_enough):
             self._break(run)
             return
-        self._call_off(run)
+        self._changes.call_off(run)
         self._vacate(run, run.placement.numbers - left.numbers)
-        self._resume_on(run, left)
+        self._changes.resume_on(run, left)
         self._tell(run.seen(self.now))
 
     def _break(self, run: Run) -> None:
@@ -287,7 +299,7 @@ class World:
         run.done = run.checkpointed(self.now)
         run.speed, run.mark, run.broken = 0.0, self.now, True
         run.version += 1
-        self._repace_company(run)
+        self._changes.pace_company_anew(run)
 
     def _started(self, run: Run) -> None:
         if run.phase is not Phase.STARTING or self._runs.get(run.job.id) is not run:
@@ -297,10 +309,13 @@ class World:
         if not run.broken:
             run.speed = self._turns.speed(run)
             self._timetable.pace(run)
-            self._repace_company(run)
+            self._changes.pace_company_anew(run)
         self._tell(InstructionDone(self.now, run.job.id, run.epoch, Verb.START))
         if run.live or run.tunable:
             self._tell(run.seen(self.now))
+
+    def _resized(self, what: tuple[Run, int]) -> None:
+        self._changes.resized(what)
 
     def _fails_after(self, run: Run) -> float | None:
         return self._mishaps.fail_after(run.foreseen, run.job.id, run.epoch)
@@ -347,18 +362,10 @@ class World:
     def _leave(self, run: Run) -> None:
         run.version += 1
         del self._runs[run.job.id]
-        self._call_off(run)
+        self._changes.call_off(run)
         others = self._turns.others(run)
         self._vacate(run, run.placement.numbers)
-        self._repace(others)
-
-    def _repace_company(self, run: Run) -> None:
-        """It begins or ends to take turns with others: they go on at another pace."""
-        self._repace(self._turns.others(run))
-
-    def _repace(self, others: Iterable[Run]) -> None:
-        for other in others:
-            self._go_on(other, other.placement, max(other.mark - self.now, 0.0))
+        self._changes.pace_anew(*others)
 
     def _vacate(self, run: Run, numbers: Collection[int]) -> None:
         """These of its seats are free."""
@@ -372,17 +379,7 @@ class World:
 
     def _charge(self) -> None:
         """Muri's rule: every running job loses its overhead at every event."""
-        if not self.costs.charged_at_every_event:
-            return
-        for run in list(self._runs.values()):
-            if run.phase is not Phase.RUNNING or run.finish_at <= self.now:
-                continue
-            party = (run, *self._turns.others(run))
-            lost = sum(self.costs.overhead_seconds(one.job) for one in party)
-            useful = max(self.now - run.mark - lost, 0.0)
-            run.done = min(run.done + useful * run.speed, run.job.work.amount)
-            run.mark = self.now
-            self._timetable.pace(run)
+        for run in self._changes.charged() if self.costs.charged_at_every_event else ():
             self._deliver(JobReported(self.now, run.job.id, run.epoch, Phase.RUNNING, run.done))
 
     # --- instructions -------------------------------------------------------------------------
@@ -442,27 +439,6 @@ class World:
         delay = self.costs.start.at(self._chance.uniform("start", job.id, start.epoch))
         self._timetable.change(run, delay)
 
-    def _act_resize(self, resize: Resize) -> None:
-        """Newer than what was done before: seats that are added are taken at once."""
-        run = self._trains(resize)
-        if run is None:
-            return  # its end is told, or will be
-        if resize.serial <= run.serial:
-            if resize.serial == run.serial and run.resize_answer is not None:
-                self._tell(run.resize_answer)
-            return
-        self._call_off(run)
-        run.serial, run.resize_answer = resize.serial, None
-        target = resize.assignment.placement
-        why = self._unfit(run, target)
-        if why:
-            self._answer_resize(run, why)
-            return
-        self._ground.take(run, run.placement.added_by(target))
-        run.target, run.next_seat = target, max(run.next_seat, max(target.numbers) + 1)
-        delay = self.costs.resize.at(self._chance.uniform("resize", run.job.id, run.serial))
-        self._timetable.change(run, delay)
-
     def _unfit(self, run: Run, target: Placement) -> str:
         """Why this world will not do it."""
         if run.broken or not run.live:
@@ -472,72 +448,6 @@ class World:
             return why
         what = ("refuse resize", run.job.id, run.epoch, run.serial)
         return "refused by chance" if self._mishaps.refuse(self.now, *what) else ""
-
-    def _resized(self, what: tuple[Run, int]) -> None:
-        """The new width begins, unless something came between."""
-        run, serial = what
-        target = run.target
-        if run.serial != serial or target is None or self._runs.get(run.job.id) is not run:
-            return
-        if run.phase is not Phase.RUNNING:
-            return
-        self._vacate(run, run.placement.numbers - target.numbers)
-        run.target = None
-        self.record.jobs[run.job.id].resizes += 1
-        paused = self._resume_on(run, target)
-        self._answer_resize(run, paused_seconds=paused)
-
-    def _answer_resize(
-        self, run: Run, why: str = "", *, paused_seconds: float | None = None
-    ) -> None:
-        who = (self.now, run.job.id, run.epoch, Verb.RESIZE)
-        if why:
-            run.resize_answer = InstructionRefused(*who, why, run.serial)
-        else:
-            run.resize_answer = InstructionDone(
-                *who, serial=run.serial, paused_seconds=paused_seconds
-            )
-        self._tell(run.resize_answer)
-
-    def _resume_on(self, run: Run, placement: Placement) -> float:
-        """Another placement, after a pause; how long that is."""
-        pause = self.costs.resize_pause.at(
-            self._chance.uniform("resize pause", run.job.id, run.serial)
-        )
-        self._go_on(run, placement, pause)
-        return pause
-
-    def _go_on(self, run: Run, placement: Placement, pause_seconds: float) -> None:
-        """From where it is, there, after so long."""
-        run.take_placement(placement, self.now)
-        run.speed = self._turns.speed(run)
-        run.mark += pause_seconds
-        run.paced += pause_seconds
-        self._timetable.pace(run)
-
-    def _act_feed(self, feed: Feed) -> None:
-        """Other cores and memory from now on; training does not stop for it."""
-        run = self._trains(feed)
-        if run is None or feed.serial < run.fed.serial:
-            return
-        if feed.serial > run.fed.serial and not run.broken:
-            run.fed = Fed(feed.cores, feed.memory_gib, feed.serial)
-            self._go_on(run, run.placement, max(run.mark - self.now, 0.0))
-        who = (self.now, run.job.id, run.epoch, Verb.FEED)
-        self._tell(InstructionDone(*who, serial=feed.serial))
-
-    def _trains(self, change: Resize | Feed) -> Run | None:
-        """The run that is to change, if it trains."""
-        run = self._runs.get(change.job)
-        trains = run is not None and run.epoch == change.epoch and run.phase is Phase.RUNNING
-        return run if trains else None
-
-    def _call_off(self, run: Run) -> None:
-        """A resize under way does not take place: what was taken for it is free again."""
-        if run.target is None:
-            return
-        self._ground.free(run, run.placement.added_by(run.target))
-        run.target = None
 
     def _act_stop(self, stop: Preempt | Stop) -> None:
         run = self._runs.get(stop.job)
@@ -551,7 +461,7 @@ class World:
         run.phase, run.stop_verb = Phase.STOPPING, stop.verb
         run.speed, run.mark = 0.0, self.now
         run.version += 1
-        self._repace_company(run)
+        self._changes.pace_company_anew(run)
         delay = self.costs.stop.at(self._chance.uniform("stop", stop.job, stop.epoch))
         delay += self.faults.lease_seconds if run.broken else 0.0
         self._timetable.change(run, delay)
@@ -587,9 +497,3 @@ class World:
         if event.at != self.now:
             event = replace(event, at=self.now)
         self._deliver(event)
-
-
-def _truth_of(job: JobId, truths: Mapping[JobId, JobTruth]) -> JobTruth:
-    if job not in truths:
-        raise SpecError(f"job {job} is active and has no truth", hint="draw one: sim.sampled")
-    return truths[job]

@@ -7,6 +7,7 @@ the problem in words, and every value that was written reads back as itself.
     gpu_types   V100          or V100|A100:1.8 with speeds relative to the job's reference type
     curve       1:100|2:190   samples per second by width
     plans       data=4 tensor=2 recompute|sharding=gradients offload
+    stages      iteration:1.2|storage:0.4|gpu:0.6|memory:8, in seconds and GiB of a GPU
 """
 
 import math
@@ -17,6 +18,7 @@ from weft.model.errors import SpecError
 from weft.model.ids import GpuType
 from weft.model.plan import ExecutionPlan, Sharding
 from weft.model.request import GpuSpeed, Width
+from weft.model.stages import StageProfile
 
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 DEGREES = (
@@ -24,6 +26,15 @@ DEGREES = (
     *("micro_batches", "shard_degree", "context", "expert"),
 )
 SWITCHES = ("recompute", "offload")
+GIB = 2**30
+STAGE_MEMORY = "gpu_memory_gib"
+STAGE_FIELDS = {
+    **{
+        name: f"{name}_seconds"
+        for name in ("iteration", "storage", "cpu", "gpu", "network", "loading")
+    },
+    "memory": STAGE_MEMORY,
+}
 
 
 def write_cell(value: object) -> str:
@@ -83,6 +94,35 @@ def write_curve(curve: Curve | None) -> str:
     )
 
 
+def read_stages(cell: str) -> StageProfile:
+    """Seconds of an iteration and of its stages; `memory` is the peak of a GPU in GiB."""
+    told: dict[str, float] = {}
+    for part in cell.split("|"):
+        name, _, number = part.strip().partition(":")
+        if name not in STAGE_FIELDS:
+            raise ValueError(f"'{name}' is no stage; there are {', '.join(STAGE_FIELDS)}")
+        told[STAGE_FIELDS[name]] = _seconds(number)
+    memory = told.pop(STAGE_MEMORY, None)
+    if "iteration_seconds" not in told:
+        raise ValueError("does not say how long an iteration takes alone")
+    try:
+        held = None if memory is None else round(memory * GIB)
+        return StageProfile(**told, gpu_memory_bytes=held)
+    except SpecError as error:
+        raise ValueError(str(error)) from error
+
+
+def write_stages(profile: StageProfile | None) -> str:
+    if profile is None:
+        return ""
+    cells = {name: getattr(profile, own) for name, own in STAGE_FIELDS.items() if name != "memory"}
+    held = profile.gpu_memory_bytes
+    told = {name: seconds for name, seconds in cells.items() if seconds or name == "iteration"}
+    if held is not None:
+        told["memory"] = held / GIB
+    return "|".join(f"{name}:{number!r}" for name, number in told.items())
+
+
 def read_plans(cell: str) -> tuple[ExecutionPlan, ...]:
     return tuple(_plan(part) for part in cell.split("|"))
 
@@ -110,6 +150,16 @@ def _positive(text: str) -> float:
         raise ValueError(f"'{text}' is not a speed") from None
     if not 0 < number < math.inf:
         raise ValueError(f"'{text}' is not a speed above 0")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number") from None
+    if not 0 <= number < math.inf:
+        raise ValueError(f"'{text}' is not a number of 0 or more")
     return number
 
 

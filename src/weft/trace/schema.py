@@ -18,7 +18,14 @@ from weft.model.ids import JobId
 from weft.model.job import Job
 from weft.model.request import JobRequest, Width, WorkUnit
 from weft.model.truth import JobTruth, Work
-from weft.trace.cells import write_cell, write_curve, write_gpu_types, write_plans, write_width
+from weft.trace.cells import (
+    write_cell,
+    write_curve,
+    write_gpu_types,
+    write_plans,
+    write_stages,
+    write_width,
+)
 from weft.trace.workload import NOTHING_RECORDED, Recorded, Workload
 
 SCHEMA_VERSION = 1
@@ -93,6 +100,12 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column("curve", Kind.CODED, "truth.curve", "samples/s by width, 1:100|2:190"),
     Column("curve_known", Kind.FLAG, "request.curve", "whether the request tells it"),
+    Column(
+        "stages",
+        Kind.CODED,
+        "truth.stages",
+        "seconds by stage of an iteration alone, iteration:1|storage:0.3|gpu:0.6|memory:8",
+    ),
     Column("plans", Kind.CODED, "request.plans", "data=4 tensor=2|recompute; empty: as written"),
     Column("priority", Kind.WHOLE, "request.priority", "higher goes first", least=-1e9),
     Column("preemptible", Kind.FLAG, "request.preemptible", "may be stopped for another"),
@@ -188,6 +201,7 @@ _CODES: Mapping[str, Callable[[Any], str]] = {
     "gpu_types": write_gpu_types,
     "curve": write_curve,
     "plans": write_plans,
+    "stages": write_stages,
 }
 _SPECIAL: Mapping[str, Callable[[Row], str]] = {
     "duration_seconds": lambda row: _amount(row.truth.work, WorkUnit.SECONDS),

@@ -12,8 +12,9 @@ from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
 from weft.brain.round.outcome import Granted, Joined
-from weft.brain.state.brain_state import PENDING, REASON_ROW
+from weft.brain.state.fits_now import host_fits, nodes_are_free
 from weft.brain.state.later import fits_later
+from weft.brain.state.waits import PENDING, REASON_ROW
 from weft.model.decision import Assignment, Grant, Joining
 from weft.model.reason import ReasonCode
 from weft.model.state import State
@@ -52,7 +53,7 @@ class Admission:
         left = any(node in vacated for node, _ in granted.shares)
         fits = state.quota_fits(slot, granted.width, held)
         if left or not fits or self._is_fed_away(granted):
-            state.book_wait(slot, self._context.now, RELEASING)
+            state.waits.book(slot, self._context.now, RELEASING)
             self._pledge(slot, assignment)
         else:
             state.seating.seat(slot, assignment, pledged=False)
@@ -94,7 +95,7 @@ class Admission:
             return
         held = state.use(held_only=True)
         for slot in slots:
-            seating.admitted[slot] = not state.nodes_are_free(slot)
+            seating.admitted[slot] = not nodes_are_free(state, slot)
             width = int(state.jobs.width[slot])
             if not seating.admitted[slot] and state.quota_fits(slot, width, held):
                 assignment = seating.assignments[slot]
@@ -127,7 +128,7 @@ class Admission:
         if after is not State.QUEUED:
             self.close(slot, after)
         elif moved_to is not None and fits_later(state, slot, moved_to):
-            state.begin_wait(slot, self._context.now, RELEASING)
+            state.waits.begin(slot, self._context.now, RELEASING)
             self._pledge(slot, moved_to)
             self.start_admitted()
         else:
@@ -161,12 +162,12 @@ class Admission:
         """It waits again, and is not tried before the delay is over."""
         state, now = self._context.state, self._context.now
         if state.state_of(slot) is State.ADMITTED:
-            state.book_wait(slot, now, reason)
+            state.waits.book(slot, now, reason)
         else:
-            state.begin_wait(slot, now, reason)
+            state.waits.begin(slot, now, reason)
         state.move(slot, State.QUEUED)
         if state.jobs.queue[slot] < 0:
-            state.begin_wait(slot, now, NO_QUEUE)
+            state.waits.begin(slot, now, NO_QUEUE)
         state.jobs.not_before[slot] = now + delay_seconds
         self._pace.want()
         self._pace.rest(delay_seconds)
@@ -191,10 +192,10 @@ class Admission:
         shares = tuple((state.node_row[node], gpus) for node, gpus in by_node)
         kind = state.kinds[int(state.jobs.kind[slot])]
         sits = state.state_of(lead) in (State.STARTING, State.RUNNING)
-        return sits and (not state.counts_host or state.host_fits(kind, shares))
+        return sits and (not state.counts_host or host_fits(state, kind, shares))
 
     def _is_fed_away(self, granted: Granted) -> bool:
         """Whether cores or memory that it needs are still fed to others."""
         state = self._context.state
         kind = state.kinds[int(state.jobs.kind[granted.slot])]
-        return state.fair is not None and not state.host_fits(kind, granted.shares)
+        return state.fair is not None and not host_fits(state, kind, granted.shares)

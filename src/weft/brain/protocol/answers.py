@@ -7,7 +7,7 @@ from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.resize import Resizes
-from weft.brain.state.brain_state import PENDING, REASON_ROW
+from weft.brain.state.waits import PENDING, REASON_ROW
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 

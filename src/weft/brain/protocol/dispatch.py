@@ -8,6 +8,7 @@ from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
 from weft.brain.round.outcome import Granted
+from weft.brain.state.party_name import party_of
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
 from weft.model.placement import Placement, Seat
@@ -27,7 +28,7 @@ class Dispatch:
         """A new incarnation on seats that it holds."""
         state = self._context.state
         state.move(slot, State.STARTING)
-        state.book_wait(slot, self._context.now, 0)
+        state.waits.book(slot, self._context.now, 0)
         state.jobs.epoch[slot] += 1
         state.jobs.serial[slot] = state.jobs.fed_serial[slot] = 0
         self._outbox.ask_to_start_or_stop(slot, Start(*self._who(slot), assignment))
@@ -92,7 +93,7 @@ class Dispatch:
             for node, gpus in state.placement(lead).gpus_by_node.items()
         )
         placement = Placement(self.seats(slot, shares, 0))
-        party = state.party_of(lead)
+        party = party_of(state, lead)
         return Assignment(placement.width, placement, state.plans[slot], party)
 
     def seats(self, slot: int, shares: tuple[Share, ...], first: int) -> tuple[Seat, ...]:
@@ -117,7 +118,7 @@ class Dispatch:
     def _leave(self, slot: int, after: State) -> None:
         state = self._context.state
         state.after_stop[slot] = after
-        state.repace_company(slot, self._context.now, leaves=True)
+        state.pace_company_anew(slot, self._context.now, leaves=True)
         state.move(slot, State.STOPPING)
         state.seating.mark_releasing(slot)
 

@@ -16,7 +16,7 @@ from weft.brain.learn.learning import Learning, makes_sense
 from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.pace import Pace
-from weft.brain.state.brain_state import REASON_ROW
+from weft.brain.state.waits import REASON_ROW
 from weft.failure.evidence import Failure
 from weft.failure.verdict import History, judge, judge_loss
 from weft.model.reason import ReasonCode
@@ -51,7 +51,7 @@ class Jobs:
         slot = state.add_job(event.job, now)
         self._learning.begin(state, slot)
         if state.jobs.queue[slot] < 0:
-            state.begin_wait(slot, now, NO_QUEUE)
+            state.waits.begin(slot, now, NO_QUEUE)
         self._pace.want()
 
     def cancelled(self, event: JobCancelled) -> None:

@@ -6,7 +6,7 @@ from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.pace import Pace
 from weft.brain.protocol.resize import Resizes, left_of
-from weft.brain.state.brain_state import PENDING
+from weft.brain.state.waits import PENDING
 from weft.model.state import State
 from weft.policy.host.shares import fair_of
 
@@ -58,7 +58,7 @@ class Nodes:
         self._admission.withdraw_pledges(list(state.seating.admitted))
         for slot in state.slot_of.values():
             if state.jobs.reason[slot] == NO_QUEUE and state.jobs.queue[slot] >= 0:
-                state.book_wait(slot, self._context.now, PENDING)
+                state.waits.book(slot, self._context.now, PENDING)
         self._pace.want()
 
     def make_room(self, row: int) -> None:

@@ -12,6 +12,7 @@ from weft.brain.protocol.feeding import Feeding
 from weft.brain.protocol.nodes import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.resize import Resizes
+from weft.brain.state.party_name import lead_of_party
 from weft.model.decision import Assignment
 from weft.model.host import PerGpu
 from weft.model.ids import PartyId
@@ -152,7 +153,7 @@ class Reports:
     def _lead_of(self, slot: int, event: JobReported, placement: Placement) -> int | None:
         """Who holds the seats already on which this one takes turns."""
         state = self._context.state
-        lead = state.lead_of_party(event.party or PartyId(f"{event.job}/{event.epoch}"))
+        lead = lead_of_party(state, event.party or PartyId(f"{event.job}/{event.epoch}"))
         if lead is None or state.placement(lead).gpus_by_node != placement.gpus_by_node:
             return None
         return lead
@@ -172,7 +173,7 @@ class Reports:
         if event.fed is not None:
             state.jobs.fed_serial[slot] = event.fed.serial
             state.seating.feed(slot, PerGpu(event.fed.cores, event.fed.memory_gib))
-        state.book_wait(slot, self._context.now, 0)
+        state.waits.book(slot, self._context.now, 0)
         state.move(slot, State.STARTING)
         if event.phase is Phase.STOPPING:
             self._dispatch.stop(slot, after=State.QUEUED, why="asked before")

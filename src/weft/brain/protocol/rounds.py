@@ -57,7 +57,7 @@ class Rounds:
             self.decision = Decision(now)
             return
         self._remember(outcome)
-        state.book_waits(outcome.waiting, now, outcome.reasons)
+        state.waits.book_all(outcome.waiting, now, outcome.reasons)
         vacated = self._vacated(outcome)
         for victim, (beneficiary, _) in outcome.preempted.items():
             self._dispatch.preempt(victim, beneficiary)

@@ -14,8 +14,8 @@ import numpy as np
 from weft.brain.round.outcome import Granted, Joined, Outcome
 from weft.brain.round.session import Session
 from weft.brain.round.victims import seated
-from weft.brain.state.brain_state import REASON_ROW
 from weft.brain.state.turns import BUSY
+from weft.brain.state.waits import REASON_ROW
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Ints
 from weft.model.state import State

@@ -9,7 +9,7 @@ import numpy as np
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.session import Session
 from weft.brain.round.victims import seated
-from weft.brain.state.brain_state import REASON_ROW
+from weft.brain.state.waits import REASON_ROW
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Ints

@@ -24,7 +24,8 @@ from weft.brain.round.resizing import Stretch
 from weft.brain.round.session import PATIENT_ROW, Session
 from weft.brain.round.turns import take_turns
 from weft.brain.round.victims import Victim, by_party
-from weft.brain.state.brain_state import REASON_ROW, REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASON_ROW, REASONS
 from weft.model.kind import Kind
 from weft.model.reason import Cause, ReasonCode
 from weft.model.snapshot import Bools, Ints

@@ -10,7 +10,8 @@ import numpy as np
 
 from weft.brain.round.outcome import Granted
 from weft.brain.round.victims import Victim, seated
-from weft.brain.state.brain_state import REASON_ROW, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASON_ROW
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints, Snapshot

@@ -4,7 +4,6 @@ Usage is never counted up and down: it is summed from the seats that are held wh
 asks (`seating`).
 """
 
-from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
@@ -20,18 +19,17 @@ from weft.brain.state.nodes import NodeTable
 from weft.brain.state.seating import Seating
 from weft.brain.state.turns import ALONE, Turn, Turns
 from weft.brain.state.vacancy import Vacancy
+from weft.brain.state.waits import PENDING, Waits
 from weft.model.cluster import Node
 from weft.model.decision import Assignment
 from weft.model.host import HostCurve, PerGpu
-from weft.model.ids import GpuType, JobId, NodeId, PartyId, QueueId
+from weft.model.ids import GpuType, JobId, NodeId, QueueId
 from weft.model.kind import Kind, kind_of
 from weft.model.placement import Placement
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.queue import QueueTree
-from weft.model.reason import CAUSES, Cause, ReasonCode
 from weft.model.request import JobRequest
 from weft.model.snapshot import (
-    Floats,
     Ints,
     JobColumns,
     NodeColumns,
@@ -44,13 +42,9 @@ from weft.perf.speed import Traits
 from weft.policy.host.ladder import Ladder
 from weft.policy.host.shares import Fair
 from weft.policy.place.fabric import Fabric
-from weft.policy.place.room import ROUNDING, Share, host_cpus, host_memory_gib
+from weft.policy.place.room import host_cpus, host_memory_gib
 from weft.policy.tenancy.quota import QuotaLedger, QuotaTable
 
-REASONS: tuple[ReasonCode, ...] = tuple(ReasonCode)
-REASON_ROW: dict[ReasonCode, int] = {code: row for row, code in enumerate(REASONS, start=1)}
-CAUSE_OF_ROW = np.array([0, *(int(code.cause) for code in REASONS)], np.int8)
-PENDING = REASON_ROW[ReasonCode.ROUND_PENDING]
 STATES: tuple[State, ...] = tuple(State)
 QUEUED = State.QUEUED
 
@@ -66,7 +60,7 @@ class BrainState:
         self.node_table = NodeTable()
         self.seating = Seating(self.job_table, self.node_table)
         self.vacancy = Vacancy(self.seating, self.node_table)
-        self.booked: Floats = np.zeros((64, len(CAUSES) + 1))
+        self.waits = Waits(self.job_table)
         self.specs: list[JobRequest | None] = []
         self.after_stop: list[State] = []
         self.plans: list[ExecutionPlan] = []
@@ -198,7 +192,7 @@ class BrainState:
         twin.seating = self.seating.copied(twin.job_table, twin.node_table)
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
         twin.menus, twin.turns = self.menus.copied(), self.turns.copied()
-        twin.booked, twin.finished = self.booked.copy(), self.finished.copied()
+        twin.waits, twin.finished = self.waits.copied(twin.job_table), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
         for name in ("slot_of", "next_assignment", "ladders", "host_samples"):
@@ -261,14 +255,14 @@ class BrainState:
         """The job is over: keep a summary and give its row back."""
         self.move(slot, state)
         self.settle(slot, at)
-        self.book_wait(slot, at, 0)
+        self.waits.book(slot, at, 0)
         spec, jobs = self.spec(slot), self.jobs
         if state is State.SUCCEEDED:
             self.finished.add(float(jobs.attained_gpu_seconds[slot]))
         self.closed[spec.id] = Closed(
             state=state,
             at=at,
-            waits_seconds=tuple(self.booked[slot, 1:].tolist()),
+            waits_seconds=tuple(self.waits.booked[slot, 1:].tolist()),
             attained_gpu_seconds=float(jobs.attained_gpu_seconds[slot]),
             preemptions=int(jobs.preemptions[slot]),
             failures=int(jobs.failures[slot]),
@@ -299,7 +293,7 @@ class BrainState:
         self.settle(slot, at)
         self.set_pace(slot)
         self.jobs.started[slot] = self.jobs.resized[slot] = at
-        self.repace_company(slot, at)
+        self.pace_company_anew(slot, at)
 
     def set_pace(self, slot: int, *, without: int = -1) -> None:
         """Service and work go on as its seats allow, and those who take turns with it."""
@@ -320,7 +314,7 @@ class BrainState:
         ]
         return self.turns.of([self.spec(other).stages for other in there], there.index(slot))
 
-    def repace_company(self, slot: int, at: float, *, leaves: bool = False) -> None:
+    def pace_company_anew(self, slot: int, at: float, *, leaves: bool = False) -> None:
         """It begins or ends to take turns with others: they go on at another pace."""
         company = self.seating.company
         if not company.shares(slot):
@@ -338,7 +332,7 @@ class BrainState:
         self.jobs.speed[slot] = 0.0
         if work_kept is not None:
             self.jobs.work_done[slot] = work_kept
-        self.repace_company(slot, at, leaves=True)
+        self.pace_company_anew(slot, at, leaves=True)
 
     def spare_later(self, slot: int, at: float) -> None:
         """It is stopped for others: if nothing was saved in this run, it is to be spared next."""
@@ -355,88 +349,7 @@ class BrainState:
         jobs.preemptions[slot] = past.preemptions
         jobs.losses[slot] = past.losses
 
-    def begin_wait(self, slot: int, at: float, reason: int) -> None:
-        self.jobs.reason[slot] = reason
-        self.jobs.queued_since[slot] = at
-        self.jobs.waiting_since[slot] = at
-
-    def book_wait(self, slot: int, at: float, reason: int) -> None:
-        """Book the wait so far to its cause and go on with another (0: it waits no more)."""
-        jobs = self.jobs
-        cause = int(CAUSE_OF_ROW[jobs.reason[slot]])
-        if cause:
-            waited = at - jobs.waiting_since[slot]
-            self.booked[slot, cause] += waited
-            if cause == Cause.LOCALITY:
-                jobs.locality_waited[slot] += waited
-        jobs.reason[slot] = reason
-        jobs.waiting_since[slot] = at
-
-    def book_waits(self, slots: Ints, at: float, reasons: Ints) -> None:
-        """The same for many at once; rows whose reason stays are left alone."""
-        jobs = self.jobs
-        changed = reasons != jobs.reason[slots]
-        if not changed.any():
-            return
-        some = slots[changed]
-        cause = CAUSE_OF_ROW[jobs.reason[some]]
-        waited = at - jobs.waiting_since[some]
-        self.booked[some, cause] += waited
-        local = cause == Cause.LOCALITY
-        if local.any():
-            jobs.locality_waited[some[local]] += waited[local]
-        jobs.reason[some] = reasons[changed]
-        jobs.waiting_since[some] = at
-
     # --- seats --------------------------------------------------------------------------------
-
-    def party_of(self, slot: int) -> PartyId:
-        """The name of those who take turns with it, by the first of them; of one alone, its own.
-
-        One that is to start will have its name by the next epoch.
-        """
-        assignment = self.seating.assignments[slot]
-        if assignment is not None and assignment.party:
-            return assignment.party
-        epoch = int(self.jobs.epoch[slot]) + (not self.state_of(slot).holds_seats)
-        return PartyId(f"{self.spec(slot).id}/{epoch}")
-
-    def lead_of_party(self, party: PartyId) -> int | None:
-        """Who holds the GPUs of the party of that name, if anybody sits there."""
-        for slot in self.seating.of_party.get(party, ()):
-            return self.seating.company.lead(slot)
-        founder = self.slot_of.get(JobId(party.rpartition("/")[0]))
-        if founder is None or not self.seating.seat_rows[founder]:
-            return None
-        return self.seating.company.lead(founder) if self.party_of(founder) == party else None
-
-    def nodes_are_free(self, slot: int) -> bool:
-        """Whether a pledged job's nodes could hold it now beside all that is held.
-
-        Who is to take turns comes once the lead is there.
-        """
-        lead = self.seating.company.lead(slot)
-        if lead != slot and not self.state_of(lead).holds_seats:
-            return False
-        by_node: dict[int, list[int]] = {}
-        for row in self.seating.seat_rows[slot]:
-            by_node.setdefault(int(self.seats.node[row]), []).append(row)
-        for node, rows in by_node.items():
-            if not self.nodes.present[node] or self.nodes.cordoned[node]:
-                return False
-            held = sum(self.seating.held_on[node].values())
-            if held + int(self.seats.gpus[rows].sum()) > int(self.nodes.gpus[node]):
-                return False
-            if self.counts_host and not self._host_fits(node, rows):
-                return False
-        return True
-
-    def host_fits(self, kind: Kind, shares: Sequence[Share]) -> bool:
-        """Whether the nodes have the cores and the memory now, beside all that is held and fed."""
-        return all(
-            self._host_has(node, host_cpus(kind, gpus), host_memory_gib(kind, gpus))
-            for node, gpus in shares
-        )
 
     def quota_fits(self, slot: int, width: int, use: QuotaLedger) -> bool:
         """Whether the queue may hold so much more beside what is used."""
@@ -542,20 +455,6 @@ class BrainState:
             )
         return share * total.gpus
 
-    def _host_fits(self, node: int, rows: list[int]) -> bool:
-        seats = self.seats
-        return self._host_has(
-            node, float(seats.cpus[rows].sum()), float(seats.memory_gib[rows].sum())
-        )
-
-    def _host_has(self, node: int, cpus: float, memory_gib: float) -> bool:
-        """Whether so much more fits on the node beside what is held there and what is fed."""
-        others, seats = list(self.seating.held_on[node]), self.seats
-        cpus += float((seats.cpus[others] + seats.fed_cpus[others]).sum())
-        memory_gib += float((seats.memory_gib[others] + seats.fed_gib[others]).sum())
-        cpus_fit = cpus <= float(self.nodes.cpus[node]) + ROUNDING
-        return cpus_fit and memory_gib <= float(self.nodes.memory_gib[node]) + ROUNDING
-
     def _owed_kind(self, slot: int) -> Kind:
         """What the job needs: as asked, or what it is owed where it claims a host curve."""
         job = self.spec(slot)
@@ -573,12 +472,10 @@ class BrainState:
     def _take_slot(self) -> int:
         slot = self.job_table.take()
         self.seating.add_party(slot)
+        self.waits.clear(slot)
         if slot < len(self.specs):
-            self.booked[slot] = 0.0
             self.plans[slot] = AS_WRITTEN
             return slot
-        if slot >= len(self.booked):
-            self.booked = np.vstack([self.booked, np.zeros_like(self.booked)])
         self.specs.append(None)
         self.after_stop.append(State.QUEUED)
         self.plans.append(AS_WRITTEN)

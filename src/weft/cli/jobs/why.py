@@ -16,7 +16,7 @@ from weft.lab.time_words import span
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.lab.journals.why import Answer
+    from weft.lab.journals.why import Answer, Company
 
 SHOWN_EPISODES = 20
 
@@ -56,6 +56,8 @@ def show(answer: "Answer") -> None:
         console.print(f"  remedy: {reason.remedy}", markup=False)
     if not answer.reasons:
         console.print("It does not wait at this moment.")
+    if answer.company is not None:
+        console.print(f"It {company_line(answer.company)}.", markup=False)
     waits = {cause: s for cause, s in answer.waits_seconds.items() if s > 0}
     if waits:
         parts = sorted(waits.items(), key=lambda pair: -pair[1])
@@ -72,6 +74,18 @@ def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
         print_json(asdict(answer))
     else:
         show(answer)
+
+
+def company_line(company: "Company") -> str:
+    """`takes turns with b and c: 1.1 s a cycle, 1.8 times the work of one, 1.2 times slower`."""
+    told = [
+        f"{company.cycle_seconds:.3g} s a cycle",
+        f"together {company.aggregate:.2f} times the work of one",
+        f"this job {company.slowdown:.2f} times slower than alone",
+    ]
+    if company.memory_gib is not None:
+        told.append(f"{company.memory_gib:.3g} GiB of a GPU")
+    return f"takes turns with {', '.join(company.others)}: {', '.join(told)}"
 
 
 def _first_line(answer: "Answer") -> str:

@@ -12,7 +12,8 @@ from string import Formatter
 
 from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.lab.journals.journal_file import JournalFile
 from weft.lab.time_words import span
 from weft.model.errors import UnknownName
@@ -59,6 +60,22 @@ class Episode:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Company:
+    """With whom a job takes turns on its GPUs, as is believed at that moment.
+
+    A cycle is when all have had their turns; `aggregate` is their work by that of one alone, and
+    `slowdown` how many times longer this job takes than alone. `memory_gib` is what all of them
+    need of a GPU, where that is known.
+    """
+
+    others: tuple[str, ...]
+    cycle_seconds: float
+    aggregate: float
+    slowdown: float
+    memory_gib: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """All there is to say of one job at one moment.
@@ -79,6 +96,7 @@ class Answer:
     position: int | None
     waiting_jobs: int
     reasons: tuple[Told, ...]
+    company: Company | None = None
     waits_seconds: dict[str, float]
     history: tuple[Episode, ...]
 
@@ -165,8 +183,27 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         position=line.index(spec.id) + 1 if spec.id in line else None,
         waiting_jobs=len(line),
         reasons=tuple(Told.of(reason) for reason in reasons),
+        company=None if slot is None else _company(state, slot),
         waits_seconds={c.label: seconds for c, seconds in zip(CAUSES, waits, strict=True)},
         history=course.episodes,
+    )
+
+
+def _company(state: BrainState, slot: int) -> Company | None:
+    company = state.seating.company
+    if not company.shares(slot):
+        return None
+    members = company.members(slot)
+    claims = [state.spec(member).stages for member in members]
+    needs = [None if claim is None else claim.profile.gpu_memory_bytes for claim in claims]
+    known = [need for need in needs if need is not None]
+    forecast = state.turns.forecast(claims)
+    return Company(
+        tuple(state.spec(member).id for member in members if member != slot),
+        forecast.cycle_seconds,
+        forecast.aggregate,
+        state.turn(slot).slowdown,
+        sum(known) / 2**30 if len(known) == len(needs) else None,
     )
 
 
@@ -184,7 +221,7 @@ def _waits(state: BrainState, job: JobId, now: float, *, waiting: bool) -> list[
     slot = state.slot_of.get(job)
     if slot is None:
         return list(state.closed[job].waits_seconds)
-    waits: list[float] = state.booked[slot, 1:].tolist()
+    waits: list[float] = state.waits.booked[slot, 1:].tolist()
     if waiting:
         cause = REASONS[int(state.jobs.reason[slot]) - 1].cause
         waits[CAUSES.index(cause)] += now - float(state.jobs.waiting_since[slot])

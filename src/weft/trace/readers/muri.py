@@ -12,6 +12,7 @@ from pathlib import Path
 
 from weft.model.ids import JobId
 from weft.model.request import Width
+from weft.model.stages import StageProfile
 from weft.model.truth import Work
 from weft.trace.faults import OnFault
 from weft.trace.readers.options import Options
@@ -53,6 +54,19 @@ class MuriRow:
     @property
     def work_seconds(self) -> float:
         return self.iterations * self.iteration_seconds
+
+    @property
+    def profile(self) -> StageProfile | None:
+        """Storage and CPU are one stage here; nothing is known of an iteration of no length."""
+        if self.iteration_seconds <= 0:
+            return None
+        loading, gpu, network = self.stage_seconds
+        return StageProfile(
+            iteration_seconds=self.iteration_seconds,
+            loading_seconds=loading,
+            gpu_seconds=gpu,
+            network_seconds=network,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,11 @@ def _columns(reading: Reading, rows: Sequence[MuriRow | None]) -> JobColumns:
         submit_seconds=[None if row is None else row.submit_seconds for row in rows],
         widths=[None if row is None else Width.fixed(row.gpus) for row in rows],
         works=[None if row is None else Work(row.work_seconds) for row in rows],
-        more={"model": reading.texts("model_name"), "shareable": [True] * len(rows)},
+        more={
+            "model": reading.texts("model_name"),
+            "shareable": [True] * len(rows),
+            "stages": [None if row is None else row.profile for row in rows],
+        },
         notes=("work is iterations × iteration time, not the stated duration",),
     )
 

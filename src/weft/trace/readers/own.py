@@ -11,7 +11,14 @@ from typing import Any
 from weft.model.errors import SpecError, UnknownName
 from weft.model.request import Locality, Width, WorkUnit
 from weft.model.truth import Work
-from weft.trace.cells import read_curve, read_flag, read_gpu_types, read_plans, read_width
+from weft.trace.cells import (
+    read_curve,
+    read_flag,
+    read_gpu_types,
+    read_plans,
+    read_stages,
+    read_width,
+)
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading
 from weft.trace.schema import COLUMNS, SCHEMA_VERSION, Column, Kind
@@ -26,7 +33,12 @@ BY_NAME = frozenset(
     }
 )
 FLAG_REMEDY = "write true or false"
-CODES = {"gpu_types": read_gpu_types, "curve": read_curve, "plans": read_plans}
+CODES = {
+    "gpu_types": read_gpu_types,
+    "curve": read_curve,
+    "plans": read_plans,
+    "stages": read_stages,
+}
 
 
 def translate(reading: Reading, options: Options) -> JobColumns:

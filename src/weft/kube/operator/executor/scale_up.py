@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.kube.client.api import Api
 from weft.kube.client.errors import AlreadyExists, ApiError, NotFound
 from weft.kube.logs import Log

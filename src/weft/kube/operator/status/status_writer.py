@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.brain.state.brain_state import REASON_ROW, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASON_ROW
 from weft.kube.client.api import Api
 from weft.kube.client.errors import ApiError, Conflict, NotFound
 from weft.kube.metrics import Metrics

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.brain.state.brain_state import REASONS, BrainState
+from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waits import REASONS
 from weft.kube.client.cache import Cache
 from weft.kube.metrics import Metrics
 from weft.kube.operator.observation.node_inventory import NodeInventory
