@@ -36,7 +36,7 @@ from weft.brain.event import (
 )
 from weft.brain.instruction import Feed, Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.invariants import check, demand
-from weft.brain.state.nodes import NodeTable
+from weft.brain.state.node_table import NodeTable
 from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.model.cluster import Cluster, Gpu, Node
 from weft.model.ids import GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId

@@ -32,7 +32,7 @@ from weft.brain.protocol.admission import Admission
 from weft.brain.protocol.answers import Answers
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.jobs import Jobs
-from weft.brain.protocol.nodes import Nodes
+from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import SHORTEST_SPACING_SECONDS, Pace
 from weft.brain.protocol.reports import Reports

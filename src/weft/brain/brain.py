@@ -37,7 +37,7 @@ from weft.brain.protocol.answers import Answers
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
 from weft.brain.protocol.jobs import Jobs
-from weft.brain.protocol.nodes import Nodes
+from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
 from weft.brain.protocol.reports import Reports

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from weft.brain.state.nodes import NodeTable
+from weft.brain.state.node_table import NodeTable
 from weft.model.cluster import Node
 from weft.model.decision import NO_PARTY
 from weft.model.ids import JobId, NodeId, PartyId

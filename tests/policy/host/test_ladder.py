@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.model.test_host import curves
 from weft.model.host import HostCurve, PerGpu
-from weft.policy.host.ladder import ladder
+from weft.policy.host.core_ladder import ladder
 
 FAIR, NODE = PerGpu(3.0, 62.5), PerGpu(24.0, 500.0)
 

@@ -11,7 +11,7 @@ from tests.builders import a_cluster, a_node, a_request, node_table
 from tests.model.test_host import curves
 from weft.model.host import HostCurve, PerGpu
 from weft.model.kind import kind_of
-from weft.policy.host.ladder import Rung, ladder
+from weft.policy.host.core_ladder import Rung, ladder
 from weft.policy.host.shares import Fair, fair_of
 from weft.policy.host.sharing import Claim, share_out
 

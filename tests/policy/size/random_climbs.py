@@ -8,7 +8,7 @@ import numpy as np
 from weft.model.menu import Menus
 from weft.model.snapshot import Floats, Ints
 from weft.policy.size.climb import Climb
-from weft.policy.size.ladder import Ladders, Ranges, Stride
+from weft.policy.size.width_ladder import Ladders, Ranges, Stride
 
 WIDEST = 9
 AT_ONCE = 500

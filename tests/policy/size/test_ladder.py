@@ -9,7 +9,7 @@ from benchmarks.elastic.handout_oracle import hull
 from weft.model.menu import Menus
 from weft.model.snapshot import Floats
 from weft.policy.packing import Packing
-from weft.policy.size.ladder import NEVER, Ladders, Ranges, Stride
+from weft.policy.size.width_ladder import NEVER, Ladders, Ranges, Stride
 
 Span = tuple[int, int]
 

@@ -9,7 +9,7 @@ from weft.brain.event import JobReported, Phase
 from weft.brain.instruction import Stop
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
-from weft.brain.protocol.nodes import Nodes
+from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.resize import Resizes
 from weft.brain.state.party_name import lead_of_party

@@ -13,7 +13,7 @@ from weft.brain.round.session import Session
 from weft.model.host import PerGpu
 from weft.model.snapshot import Floats
 from weft.model.state import State
-from weft.policy.host.ladder import Rung
+from weft.policy.host.core_ladder import Rung
 from weft.policy.host.shares import HostShares, fed_kind
 from weft.policy.host.sharing import Claim, share_out
 from weft.policy.place.room import ROUNDING, Room

@@ -15,7 +15,7 @@ from weft.brain.state.job_table import JobTable
 from weft.brain.state.lifecycle import check_transition
 from weft.brain.state.measured_cost import MeasuredCost
 from weft.brain.state.menubook import MenuBook, is_learnt
-from weft.brain.state.nodes import NodeTable
+from weft.brain.state.node_table import NodeTable
 from weft.brain.state.seating import Seating
 from weft.brain.state.turns import ALONE, Turn, Turns
 from weft.brain.state.vacancy import Vacancy
@@ -39,7 +39,7 @@ from weft.model.snapshot import (
 from weft.model.state import State
 from weft.perf.host_samples import HostSamples
 from weft.perf.speed import Traits
-from weft.policy.host.ladder import Ladder
+from weft.policy.host.core_ladder import Ladder
 from weft.policy.host.shares import Fair
 from weft.policy.place.fabric import Fabric
 from weft.policy.place.room import host_cpus, host_memory_gib

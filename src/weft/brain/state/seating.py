@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.brain.state.company import Company
 from weft.brain.state.job_table import JobTable
-from weft.brain.state.nodes import NodeTable
+from weft.brain.state.node_table import NodeTable
 from weft.model.decision import Assignment
 from weft.model.host import PerGpu
 from weft.model.ids import PartyId

@@ -6,7 +6,7 @@ was last asked for: most rounds find a handful of them.
 
 import numpy as np
 
-from weft.brain.state.nodes import NodeTable
+from weft.brain.state.node_table import NodeTable
 from weft.brain.state.seating import Seating
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.policy.place.fabric import Fabric

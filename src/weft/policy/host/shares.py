@@ -14,7 +14,7 @@ import numpy as np
 from weft.model.host import HostCurve, PerGpu
 from weft.model.kind import Kind
 from weft.model.snapshot import NodeColumns
-from weft.policy.host.ladder import Ladder, ladder
+from weft.policy.host.core_ladder import Ladder, ladder
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from weft.model.host import PerGpu
 from weft.model.snapshot import Floats
-from weft.policy.host.ladder import ROUNDING, Ladder, Rung
+from weft.policy.host.core_ladder import ROUNDING, Ladder, Rung
 
 
 @dataclass(frozen=True, slots=True)

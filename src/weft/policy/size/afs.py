@@ -49,7 +49,7 @@ import numpy as np
 from weft.model.snapshot import Floats, Ints
 from weft.policy.service import service_level
 from weft.policy.size.climb import Climb, Climbing
-from weft.policy.size.ladder import EQUAL, Ladders
+from weft.policy.size.width_ladder import EQUAL, Ladders
 from weft.policy.supply import Purse
 
 Member = tuple[float, int, int]

@@ -14,7 +14,7 @@ from weft.model.snapshot import Floats, Ints, Snapshot
 from weft.policy.packing import Packing
 from weft.policy.size.bids import Bids
 from weft.policy.size.floors import floors_and_more
-from weft.policy.size.ladder import Ladders, Ranges, Stride
+from weft.policy.size.width_ladder import Ladders, Ranges, Stride
 from weft.policy.supply import Purse, Supply
 
 MOMENT_SECONDS = 1.0

@@ -16,7 +16,7 @@ import numpy as np
 from weft.model.snapshot import Floats, Ints
 from weft.policy.size.climb import Climb, Climbing
 from weft.policy.size.greedy import MOST_GAIN, greedily
-from weft.policy.size.ladder import NEVER, Ladders
+from weft.policy.size.width_ladder import NEVER, Ladders
 from weft.policy.supply import Purse
 
 

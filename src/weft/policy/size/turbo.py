@@ -29,7 +29,7 @@ from weft.policy.size.bids import Bids
 from weft.policy.size.climb import Climb, Climbing
 from weft.policy.size.floors import floors_and_more
 from weft.policy.size.greedy import MOST_GAIN, greedily
-from weft.policy.size.ladder import EQUAL, NEVER, Ladders, Ranges, Stride
+from weft.policy.size.width_ladder import EQUAL, NEVER, Ladders, Ranges, Stride
 from weft.policy.supply import Purse, Supply
 
 

@@ -1,0 +1,100 @@
+"""Who joins whom: the best gain that no guard speaks against, and nobody twice."""
+
+import numpy as np
+import pytest
+
+from tests.perf.interleaving.profiles import A2C, BERT, DQN, GPT2, VGG16
+from weft.model.stages import StageProfile
+from weft.perf.interleaving.group import foretold
+from weft.policy.share.guards import Guard, Limits
+from weft.policy.share.joining import Guest, Parties
+
+ALL = (A2C, BERT, DQN, GPT2, VGG16)
+UNBOUNDED = float("inf")
+
+
+def guest(profile: StageProfile, cap: float = 6.0) -> Guest:
+    return Guest(profile, cap)
+
+
+def alone(*profiles: StageProfile, memory_gib: float = UNBOUNDED, **limits: float) -> Parties:
+    given = Limits(**limits)  # type: ignore[arg-type]
+    return Parties([[guest(one)] for one in profiles], [memory_gib] * len(profiles), given)
+
+
+def anywhere(parties: int) -> np.ndarray:
+    return np.ones(parties, bool)
+
+
+@pytest.mark.parametrize("profile", ALL)
+def test_the_party_with_the_best_gain_is_joined(profile: StageProfile) -> None:
+    gains = [foretold([one, profile]).aggregate - 1.0 for one in ALL]
+    lawful = [
+        gain if gain >= 0.02 and foretold([one, profile]).worst_slowdown <= 6.0 else -1.0
+        for gain, one in zip(gains, ALL, strict=True)
+    ]
+    best = alone(*ALL).best(guest(profile), anywhere(len(ALL)))
+    assert best == (int(np.argmax(lawful)) if max(lawful) > 0 else None)
+
+
+def test_what_is_not_possible_is_not_chosen() -> None:
+    parties = alone(BERT, BERT)
+    assert parties.best(guest(A2C), np.array([False, True])) == 1
+    assert parties.best(guest(A2C), np.array([False, False])) is None
+
+
+def test_a_party_is_another_one_once_somebody_has_joined() -> None:
+    parties = alone(BERT, BERT)
+    first = parties.best(guest(A2C), anywhere(2))
+    assert first == 0
+    parties.join(first, guest(A2C))
+    two, three = (foretold([BERT, *[A2C] * count]).aggregate for count in (1, 2))
+    assert parties.best(guest(A2C), anywhere(2)) == int(np.argmax([three - two, two - 1.0]))
+    assert parties.forecast(0, guest(DQN)).slowdowns == foretold([DQN, BERT, A2C]).slowdowns
+
+
+def test_a_full_party_takes_nobody() -> None:
+    parties = alone(BERT, most_members=2)
+    parties.join(0, guest(A2C))
+    assert parties.best(guest(DQN), anywhere(1)) is None
+
+
+def held(profile: StageProfile, gib: float | None) -> StageProfile:
+    return StageProfile(
+        iteration_seconds=profile.iteration_seconds,
+        loading_seconds=profile.loading_seconds,
+        gpu_seconds=profile.gpu_seconds,
+        gpu_memory_bytes=None if gib is None else int(gib * 2**30),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "guard"),
+    [
+        (7.0, 7.0, None),
+        (8.0, 8.0, Guard.MEMORY),
+        (None, 2.0, Guard.MEMORY_UNKNOWN),
+        (2.0, None, Guard.MEMORY_UNKNOWN),
+    ],
+)
+def test_memory_of_all_has_to_fit(
+    mine: float | None, theirs: float | None, guard: Guard | None
+) -> None:
+    parties = alone(held(BERT, theirs), memory_gib=16.0)
+    one = guest(held(A2C, mine))
+    assert (parties.best(one, anywhere(1)) is None) == (guard is not None)
+    refusal = parties.refusal(one, anywhere(1))
+    assert (None if refusal is None else refusal.guard) == guard
+
+
+def test_a_cap_is_of_the_one_who_has_it() -> None:
+    slow = foretold([BERT, VGG16]).slowdowns
+    parties = Parties([[guest(BERT, slow[0] - 0.01)]], [UNBOUNDED], Limits())
+    assert parties.best(guest(VGG16), anywhere(1)) is None
+    refusal = parties.refusal(guest(VGG16), anywhere(1))
+    assert refusal is not None
+    assert refusal.guard in (Guard.SLOWDOWN, Guard.GAIN)
+
+
+def test_nobody_to_join() -> None:
+    assert Parties([], [], Limits()).best(guest(BERT), np.zeros(0, bool)) is None
