@@ -221,6 +221,7 @@ class ModelAgent:
             "epoch": 1,
             "live": True if "live" in self.knobs else None,
             "draining": self.draining,
+            "company": None,
             "width": self.width if "live" in self.knobs else 0,
             "target": self.target,
             "unreached": None,
