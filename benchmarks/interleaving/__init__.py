@@ -2,7 +2,8 @@
 
 How long a choice of groups takes (decision) and how near its value comes to the best there is
 (quality); Muri's own schedulers by its own rules (replay), and the same traces as a cluster has
-them, with company and without (ordinary), with Muri's stage times of eight models. And real
+them, with company and without (ordinary), with Muri's stage times of eight models; the same with
+stages told wrong (noise), and parties drawn by chance whose memory must fit (colocation). And real
 processes that take turns on this machine (real).
 """
 
@@ -17,6 +18,8 @@ PARTS = {
     "quality": "benchmarks.interleaving.quality",
     "replay": "benchmarks.interleaving.replay",
     "ordinary": "benchmarks.interleaving.ordinary",
+    "noise": "benchmarks.interleaving.noise",
+    "colocation": "benchmarks.interleaving.colocation",
     "real": "benchmarks.interleaving.real",
 }
 

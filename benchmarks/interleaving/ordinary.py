@@ -5,17 +5,19 @@ jobs down, and whoever takes turns loses by the overheads that Muri's authors me
 brain is not told. The bar is that company never does harm: not to the average, not to the tail.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.interleaving.workload import ordinary
+from benchmarks.interleaving.workload import generated, ordinary
 from benchmarks.row import Row
 from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
+from weft.model.job import Job
 from weft.perf.interleaving.group import MURI_OVERHEAD, CycleModel
 from weft.sim.costs import COSTS
 from weft.sim.world import Checks, World
@@ -24,7 +26,13 @@ from weft.spec.recipe import make_recipe
 TRUTH = CycleModel(overhead=MURI_OVERHEAD)
 PAIRS = (("weave(interleave=false)", "weave"), ("las", "muri-l"), ("srsf", "muri-s"))
 BESIDE = ("tiresias", "afs-p")
-TRACES = ("trace3", "trace4")
+WORKLOADS: dict[str, Callable[[Path], list[Job]]] = {
+    "trace3": lambda traces: ordinary(traces, "trace3"),
+    "trace4": lambda traces: ordinary(traces, "trace4"),
+    "generated 60 %": lambda traces: generated(traces, 0.6),
+    "generated 90 %": lambda traces: generated(traces, 0.9),
+    "generated 90 %, elastic": lambda traces: generated(traces, 0.9, elastic=True),
+}
 SHORT_JOBS = 150
 TAIL = 1.05
 """The slowest hundredth may be so much later: another order of the same work moves it."""
@@ -39,8 +47,15 @@ class Ran:
     makespan_seconds: float
 
 
+MEASURES: tuple[tuple[str, Callable[[Ran], float], float], ...] = (
+    ("average JCT", attrgetter("mean_seconds"), 1.0),
+    ("p99 JCT", attrgetter("p99_seconds"), TAIL),
+    ("makespan", attrgetter("makespan_seconds"), TAIL),
+)
+
+
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
-    names = TRACES[:1] if short else TRACES
+    names = list(WORKLOADS)[:1] if short else list(WORKLOADS)
     pairs = PAIRS[:2] if short else PAIRS
     recipes = [recipe for pair in pairs for recipe in pair] + ([] if short else list(BESIDE))
     tasks = [(traces, name, recipe, short) for name in names for recipe in recipes]
@@ -55,33 +70,17 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
 
 
 def _compared(name: str, apart: str, together: str, one: Ran, other: Ran) -> Iterator[Row]:
-    yield Row(
-        name=f"{together} on {name}, average JCT",
-        value=round(other.mean_seconds),
-        unit="s",
-        bar="<= without company",
-        holds=other.mean_seconds <= one.mean_seconds,
-        peer=apart,
-        peer_value=round(one.mean_seconds),
-    )
-    yield Row(
-        name=f"{together} on {name}, p99 JCT",
-        value=round(other.p99_seconds),
-        unit="s",
-        bar=f"<= {TAIL:g} x without company",
-        holds=other.p99_seconds <= TAIL * one.p99_seconds,
-        peer=apart,
-        peer_value=round(one.p99_seconds),
-    )
-    yield Row(
-        name=f"{together} on {name}, makespan",
-        value=round(other.makespan_seconds),
-        unit="s",
-        bar=f"<= {TAIL:g} x without company",
-        holds=other.makespan_seconds <= TAIL * one.makespan_seconds,
-        peer=apart,
-        peer_value=round(one.makespan_seconds),
-    )
+    for what, seconds, times in MEASURES:
+        mine, theirs = seconds(other), seconds(one)
+        yield Row(
+            name=f"{together} on {name}, {what}",
+            value=round(mine),
+            unit="s",
+            bar=f"<= {times:g} x without company",
+            holds=mine <= times * theirs,
+            peer=apart,
+            peer_value=round(theirs),
+        )
 
 
 def _told(name: str, recipe: str, ran: Ran) -> Row:
@@ -98,7 +97,7 @@ def _told(name: str, recipe: str, ran: Ran) -> Row:
 
 def _run(task: tuple[Path, str, str, bool]) -> Ran:
     traces, name, recipe, short = task
-    jobs = ordinary(traces, name)
+    jobs = WORKLOADS[name](traces)
     world = World(
         Cluster.uniform(8, 8),
         jobs[:SHORT_JOBS] if short else jobs,

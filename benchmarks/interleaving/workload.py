@@ -1,13 +1,25 @@
-"""Muri's traces as jobs with stages: as its simulator reads them, or as a cluster gets them."""
+"""Jobs with stages: Muri's traces, as its simulator reads them or a cluster gets them, and others.
 
+Generated jobs have stages of Muri's eight models, by a checksum of their names, at the measured
+width nearest to their own.
+"""
+
+from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 from benchmarks.conformance import DEFAULT_OVERHEAD_SECONDS, ITERATION_FACTOR
+from benchmarks.elastic.workloads import generated as elastic_jobs
+from benchmarks.interleaving.stages import Measured, measured
+from weft.model.claim import StageClaim
 from weft.model.ids import JobId
 from weft.model.job import Job
 from weft.model.request import INDIFFERENT, Locality, Width
 from weft.model.truth import Work
+from weft.trace.generator import generate
 from weft.trace.readers.muri import MuriRow, read_muri
+
+GENERATED_SEED = 20
 
 
 def replayed(traces: Path, name: str) -> tuple[list[Job], dict[JobId, float]]:
@@ -21,6 +33,35 @@ def replayed(traces: Path, name: str) -> tuple[list[Job], dict[JobId, float]]:
 def ordinary(traces: Path, name: str) -> list[Job]:
     """As a cluster gets them: nobody tells how long they take, and being spread costs."""
     return [_job(row, locality=Locality(), tell_work=False) for row in _rows(traces, name)]
+
+
+def generated(
+    traces: Path, load: float, *, elastic: bool = False, jobs: int = 2_000, gpus: int = 64
+) -> list[Job]:
+    """Jobs like Philly's at that load; nobody tells how long they take, or how they scale."""
+    if elastic:
+        drawn = elastic_jobs(GENERATED_SEED, load=load, jobs=jobs, gpus=gpus).jobs
+    else:
+        drawn = generate(jobs=jobs, seed=GENERATED_SEED, load=load, gpus=gpus).jobs
+    table = measured(traces)
+    return [_with_stages(job, table) for job in drawn]
+
+
+def _with_stages(job: Job, table: list[Measured]) -> Job:
+    """The same job, untold, with the stages of one of the models."""
+    gpus = max(job.width.asked_gpus, 1)
+    width = min({row.gpus for row in table}, key=lambda one: (abs(one - gpus), one))
+    models = [row.profile for row in table if row.gpus == width]
+    stages = models[crc32(job.id.encode()) % len(models)]
+    request = replace(
+        job.request,
+        work=None,
+        curve=None if job.width.elastic else job.request.curve,
+        stages=StageClaim(stages),
+        shareable=True,
+        saves_on_demand=True,
+    )
+    return Job(request, replace(job.truth, stages=stages, saves_on_demand=True))
 
 
 def _rows(traces: Path, name: str) -> tuple[MuriRow, ...]:

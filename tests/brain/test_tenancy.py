@@ -307,3 +307,19 @@ def test_strict_order_holds_inside_a_queue_that_has_guarantees() -> None:
     scene.submit(a_job("first", 4, queue="a")).decide()
     scene.submit(a_job("head", 8, queue="a"), a_job("small", 1, queue="a")).decide()
     scene.expect("head", is_now(State.QUEUED)).expect("small", is_now(State.QUEUED))
+
+
+def test_strict_order_holds_where_a_queue_is_at_its_limit() -> None:
+    scene = tenants(a_queue("a", limit=4), a_queue("b"), recipe=fifo())
+    scene.submit(a_job("first", 2, queue="a")).decide()
+    scene.submit(a_job("head", 4, queue="a"), a_job("small", 1, queue="a")).decide()
+    scene.expect("head", waits_because(ReasonCode.QUOTA_LIMIT, used=2, limit=4, need=4))
+    scene.expect("small", waits_because(ReasonCode.PRIORITY_BEHIND))
+    scene.submit(a_job("other", 1, queue="b")).decide().expect("other", runs)
+    scene.finish("first").decide().expect("head", runs).expect("small", is_now(State.QUEUED))
+
+
+def test_strict_order_is_not_held_up_by_what_can_never_start() -> None:
+    scene = tenants(a_queue("a", limit=4), recipe=fifo())
+    scene.submit(a_job("wide", 5, queue="a"), a_job("small", 1, queue="a")).decide()
+    scene.expect("small", runs)

@@ -800,8 +800,8 @@ def those_who_matter_more_are_joined_too() -> Iterator[None]:
 
 @mutant
 def who_would_rather_not_is_put_into_company() -> Iterator[None]:
-    def known(self: turns_module._Turns, slot: int) -> bool:
-        return self._state.spec(slot).stages is not None
+    def known(self: turns_module._Turns, slots: Ints) -> Bools:
+        return np.array([self._state.spec(s).stages is not None for s in slots.tolist()], bool)
 
     with patch.object(turns_module._Turns, "_may_share", known):
         yield

@@ -5,6 +5,7 @@ cannot share a mistake with the code that handed them out. The simulator checks 
 event what the event touched, and everything once in a while.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,9 +98,9 @@ def check_job(state: BrainState, job: JobId) -> list[Breach]:
     breaches = []
     seats = state.seats
     held = pledged = 0
-    lent = _lent_by_leads(state)
+    lent = dict(_lent(state, slot)) if state.seating.company.is_companion(slot) else {}
     for row in state.seating.seat_rows[slot]:
-        gpus = int(seats.gpus[row] + lent[row])
+        gpus = int(seats.gpus[row]) + lent.get(row, 0)
         node = int(seats.node[row])
         if seats.pledged[row]:
             pledged += gpus
@@ -134,16 +135,22 @@ def _lent_by_leads(state: BrainState) -> Ints:
     company = state.seating.company
     for lead in company.leads():
         for slot in company.companions(lead):
-            seats = state.placement(slot).seats
-            for seat, row in zip(seats, state.seating.seat_rows[slot], strict=True):
-                lent[row] = seat.gpus
+            for row, gpus in _lent(state, slot):
+                lent[row] = gpus
     return lent
+
+
+def _lent(state: BrainState, companion: int) -> Iterator[tuple[int, int]]:
+    """Rows of its seats, and the GPUs there on which it takes turns."""
+    seats = state.placement(companion).seats
+    for seat, row in zip(seats, state.seating.seat_rows[companion], strict=True):
+        yield row, seat.gpus
 
 
 def _parted(state: BrainState, slots: list[int]) -> list[Breach]:
     """Those who take turns sit on the same GPUs, which one of them holds."""
     company, found = state.seating.company, []
-    for lead in {company.lead(slot) for slot in slots if company.shares(slot)}:
+    for lead in dict.fromkeys(company.lead(slot) for slot in slots if company.shares(slot)):
         where = state.placement(lead).gpus_by_node
         held = sum(int(state.seats.gpus[row]) for row in state.seating.seat_rows[lead])
         apart = [
@@ -259,7 +266,8 @@ def _partial_gangs(state: BrainState) -> list[Breach]:
     taken = seats.slot[:count] >= 0
     slots, gpus = seats.slot[:count][taken], seats.gpus[:count][taken]
     pledged = seats.pledged[:count][taken]
-    gpus = gpus + _lent_by_leads(state)[:count][taken]
+    if state.seating.company:
+        gpus = gpus + _lent_by_leads(state)[:count][taken]
     held = np.bincount(slots, gpus * ~pledged, minlength=size)[:size]
     promised = np.bincount(slots, gpus * pledged, minlength=size)[:size]
     status, width, active = jobs.state[:size], jobs.width[:size], jobs.active[:size]

@@ -83,7 +83,8 @@ class JobColumns(Columns):
     `saves_every_seconds` is the training that a stop can lose: 0 where the job saves on demand,
     infinite where it never does. A job is `spared` whose last run was stopped for
     others before it had saved anything. One that does not `yields` keeps its seats whoever ranks
-    before it; what its queue has borrowed is reclaimed all the same.
+    before it; what its queue has borrowed is reclaimed all the same. One is `shareable` that takes
+    turns with others: its owner agreed, and its stages are known.
 
     `share_rate` is the dominant share of the cluster that a job is owed, in GPUs. `fed_cores` and
     `fed_gib` is what each of its GPUs has beyond that; `tunable` jobs can be fed while they train.
@@ -105,6 +106,7 @@ class JobColumns(Columns):
     saves_every_seconds: Floats
     spared: Bools
     yields: Bools
+    shareable: Bools
     submitted: Floats
     not_before: Floats
     epoch: Ints

@@ -40,6 +40,7 @@ from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
 from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
 from weft.policy.share.blossom import Blossom
+from weft.policy.share.candidates import DEFAULT_CAP
 from weft.policy.share.guards import Limits
 from weft.policy.share.sharing import Regrouping, Sharing
 from weft.policy.size.afs import Afs
@@ -53,6 +54,7 @@ from weft.policy.size.weave import Weave
 from weft.policy.waiting import DAY_SECONDS, UNBOUNDED
 
 PREEMPTIVE_SPACING_SECONDS = 60.0
+AS_PUBLISHED = Regrouping(Blossom(published=True), limits=Limits(cycles=LOCK_STEP))
 
 Maker = Callable[..., Recipe]
 
@@ -440,17 +442,24 @@ def muri_tiresias() -> Recipe:
 
 def muri_replay_s() -> Recipe:
     """Muri-S under the replay rules of its simulator; for conformance only."""
-    return _muri_groups("muri-replay-s", srsf(spacing=0.0))
+    return _muri_groups("muri-replay-s", srsf(spacing=0.0), AS_PUBLISHED)
 
 
 def muri_replay_l() -> Recipe:
     """Muri-L under the replay rules of its simulator; for conformance only."""
-    return _muri_groups("muri-replay-l", replace(las(spacing=0.0), order=by_attained))
+    order = replace(las(spacing=0.0), order=by_attained)
+    return _muri_groups("muri-replay-l", order, AS_PUBLISHED)
 
 
-def _muri_groups(name: str, base: Recipe) -> Recipe:
+def muri_replay_capped(*, cap: float = DEFAULT_CAP, ratios: bool = False) -> Recipe:
+    """Our choice of groups under the replay rules of Muri's simulator; for conformance only."""
+    cycles = replace(LOCK_STEP, ratios=ratios)
+    regrouping = Regrouping(Blossom(), cap=cap, limits=Limits(cycles=cycles))
+    return _muri_groups("muri-replay-capped", srsf(spacing=0.0), regrouping)
+
+
+def _muri_groups(name: str, base: Recipe, regrouping: Regrouping) -> Recipe:
     replay = _muri(name, base)
-    regrouping = Regrouping(Blossom(published=True), limits=Limits(cycles=LOCK_STEP))
     yielding = Yielding(min_run_seconds=0.0, reshuffle=True, regrouping=regrouping)
     rounds = Rounds(spacing_seconds=0.0, after_starts=True)
     return replace(replay, yielding=yielding, rounds=rounds)
@@ -488,4 +497,5 @@ RECIPES: dict[str, Maker] = {
     "muri-tiresias": muri_tiresias,
     "muri-replay-s": muri_replay_s,
     "muri-replay-l": muri_replay_l,
+    "muri-replay-capped": muri_replay_capped,
 }

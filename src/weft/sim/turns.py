@@ -8,12 +8,10 @@ from collections.abc import Mapping
 
 from weft.brain.event import Phase
 from weft.model.ids import JobId
-from weft.model.stages import StageProfile
+from weft.model.stages import BUSY, StageProfile
 from weft.perf.interleaving.group import CycleModel, foretold
 from weft.sim.ground import Ground
 from weft.sim.run import Run
-
-BUSY = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
 
 
 class Turns:

@@ -25,20 +25,21 @@ class CompanyWatch:
 
     def concerns(self, slot: int, event: JobMeasured) -> bool:
         """Whether it was measured while it took turns, or just before or after."""
-        state = self._context.state
-        since = self._context.now - state.turns.changed.get(slot, float("-inf"))
-        overlaps = event.seconds > since + ROUNDING_SECONDS
-        return overlaps or state.seating.company.shares(slot)
+        return self._overlaps(slot, event) or self._context.state.seating.company.shares(slot)
+
+    def _overlaps(self, slot: int, event: JobMeasured) -> bool:
+        """Whether it began or ended to take turns while it was measured."""
+        since = self._context.now - self._context.state.turns.changed.get(slot, float("-inf"))
+        return event.seconds > since + ROUNDING_SECONDS
 
     def hear(self, slot: int, event: JobMeasured) -> None:
         """Judge its party, once all of it has been measured as it is."""
         state = self._context.state
         if state.incarnation(event.job, event.epoch) is None:
             return
-        since = self._context.now - state.turns.changed.get(slot, float("-inf"))
         members = _training(state, slot)
         alone = state.speed_on(slot, state.placement(slot)) if slot in members else 0.0
-        if len(members) == 1 or event.seconds > since + ROUNDING_SECONDS or not alone > 0.0:
+        if len(members) == 1 or self._overlaps(slot, event) or not alone > 0.0:
             return
         looked = state.turns.looked.get(members[0])
         if looked is None or looked.members != members:

@@ -14,10 +14,10 @@ import numpy as np
 from weft.brain.round.outcome import Granted, Joined, Outcome
 from weft.brain.round.session import Session
 from weft.brain.round.victims import seated
-from weft.brain.state.turns import BUSY
 from weft.brain.state.waits import REASON_ROW
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Ints
+from weft.model.stages import BUSY
 from weft.model.state import State
 from weft.perf.interleaving.group import foretold
 from weft.policy.place.room import Share
@@ -31,7 +31,7 @@ BUSY_ROW = REASON_ROW[ReasonCode.CAPACITY_BUSY]
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A group on its GPUs; `lead` is the member that stands first."""
+    """A group on its GPUs; the member that stands first holds them."""
 
     members: tuple[int, ...]
     shares: tuple[Share, ...]

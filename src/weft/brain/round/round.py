@@ -46,7 +46,10 @@ BLOCKED_SHORT_OF_GPUS = frozenset(
         ReasonCode.CONSTRAINT_TYPE,
     }
 )
-HOLDING_ROWS = frozenset(REASON_ROW[code] for code in BLOCKED_SHORT_OF_GPUS)
+HOLDING = BLOCKED_SHORT_OF_GPUS | {ReasonCode.QUOTA_LIMIT, ReasonCode.QUOTA_FIRM}
+"""In strict order nobody passes a job that others' ends will let start."""
+
+HOLDING_ROWS = frozenset(REASON_ROW[code] for code in HOLDING)
 KEPT_ROW = REASON_ROW[ReasonCode.RESERVED]
 BEHIND_ROW = REASON_ROW[ReasonCode.PRIORITY_BEHIND]
 FRESH_ROWS = np.array(

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.brain.round.outcome import Granted, Joined, Outcome
 from weft.brain.round.session import Session
-from weft.brain.round.worth import LEAST_RESTART_SECONDS
+from weft.brain.round.worth import restart_seconds
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.turns import signature
 from weft.model.snapshot import Bools, Ints
@@ -64,26 +64,23 @@ class _Turns:
     def _waiting(self) -> dict[Peers, list[int]]:
         """By what they need to have in common with others, first in rank first."""
         found: dict[Peers, list[int]] = defaultdict(list)
-        asked = 0
-        for slot in self._outcome.waiting.tolist():
-            if asked == self._sharing.most_asked:
-                break
-            if self._may_join(slot):
-                asked += 1
-                width = int(self._session.snapshot.jobs.asked_gpus[slot])
-                found[self._peers(slot, width)].append(slot)
+        asked_gpus = self._session.snapshot.jobs.asked_gpus
+        may = self._may_join(self._outcome.waiting)
+        for slot in self._outcome.waiting[may][: self._sharing.most_asked].tolist():
+            found[self._peers(slot, int(asked_gpus[slot]))].append(slot)
         return found
 
-    def _may_join(self, slot: int) -> bool:
-        """Whether it gives way whenever it is told to; who has waited too long is to have its
+    def _may_join(self, slots: Ints) -> Bools:
+        """Whether each gives way whenever it is told to; who has waited too long is to have its
         own."""
         jobs = self._session.snapshot.jobs
-        firm = not (jobs.yields[slot] and jobs.preemptible[slot])
-        return self._may_share(slot) and not firm and slot not in self._session.overdue
+        may: Bools = self._may_share(slots) & jobs.yields[slots] & jobs.preemptible[slots]
+        if self._session.overdue:
+            may &= ~np.isin(slots, sorted(self._session.overdue))
+        return may
 
-    def _may_share(self, slot: int) -> bool:
-        spec = self._state.spec(slot)
-        return spec.shareable and spec.stages is not None and spec.width.asked_gpus > 0
+    def _may_share(self, slots: Ints) -> Bools:
+        return self._session.snapshot.jobs.shareable[slots]
 
     def _peers(self, slot: int, gpus: int) -> Peers:
         jobs = self._session.snapshot.jobs
@@ -95,8 +92,9 @@ class _Turns:
         """Who may be joined: it sits on one node that can be used, as it asked, and stays so."""
         jobs, state = self._session.snapshot.jobs, self._state
         sitting = np.flatnonzero(jobs.active & np.isin(jobs.state, SITTING))
+        sitting = sitting[self._may_share(sitting)]
         for slot in sitting[np.argsort(jobs.seq[sitting])].tolist():
-            if self._company.is_companion(slot) or not self._may_share(slot):
+            if self._company.is_companion(slot):
                 continue
             as_asked = jobs.width[slot] == jobs.asked_gpus[slot]
             fed = jobs.fed_cores[slot] or jobs.fed_gib[slot] or slot in state.seating.feeding
@@ -213,10 +211,9 @@ class _Turns:
 
         Whose length nobody knows is taken to have as much before it as behind it.
         """
-        jobs, now = self._session.snapshot.jobs, self._session.now
-        ran = now - float(jobs.started[slot])
-        unsaved = float(jobs.saves_every_seconds[slot]) / 2.0
-        price = max(self._session.snapshot.restart_seconds, LEAST_RESTART_SECONDS)
+        snapshot = self._session.snapshot
+        ran = snapshot.now - float(snapshot.jobs.started[slot])
         left = self._session.remaining_seconds(slot)
         left = ran / slowdown if np.isnan(left) else left
-        return left * (slowdown - 1.0) >= self._sharing.worth * (price + min(unsaved, ran))
+        price = float(restart_seconds(snapshot, np.array([slot]))[0])
+        return left * (slowdown - 1.0) >= self._sharing.worth * price

@@ -36,10 +36,14 @@ def price_seconds(snapshot: Snapshot, slots: Ints, change: Change, resizing: Res
     least = resizing.least_cost_seconds
     if change is Change.RESIZE:
         return np.full(len(slots), max(snapshot.resize_seconds, least))
-    jobs = snapshot.jobs
-    unsaved = jobs.saves_every_seconds[slots] / 2.0
-    lost = np.minimum(unsaved, snapshot.now - jobs.started[slots])
-    price: Floats = max(snapshot.restart_seconds, least, LEAST_RESTART_SECONDS) + lost
+    return restart_seconds(snapshot, slots, least)
+
+
+def restart_seconds(snapshot: Snapshot, slots: Ints, least_seconds: float = 0.0) -> Floats:
+    """What a stop and a start cost, with half of what is trained between two checkpoints."""
+    unsaved = snapshot.jobs.saves_every_seconds[slots] / 2.0
+    lost = np.minimum(unsaved, snapshot.now - snapshot.jobs.started[slots])
+    price: Floats = max(snapshot.restart_seconds, least_seconds, LEAST_RESTART_SECONDS) + lost
     return price
 
 

@@ -219,17 +219,17 @@ class BrainState:
         jobs.priority[slot] = job.priority
         jobs.min_gpus[slot] = job.width.min_gpus
         jobs.max_gpus[slot] = job.width.max_gpus
-        jobs.asked_gpus[slot] = job.width.asked_gpus
-        jobs.cpus[slot] = host_cpus(kind, job.width.asked_gpus)
-        jobs.memory_gib[slot] = host_memory_gib(kind, job.width.asked_gpus)
+        asked = jobs.asked_gpus[slot] = job.width.asked_gpus
+        jobs.cpus[slot] = host_cpus(kind, asked)
+        jobs.memory_gib[slot] = host_memory_gib(kind, asked)
         jobs.preemptible[slot] = job.preemptible
         jobs.yields[slot] = job.preemptible and job.yields
+        jobs.shareable[slot] = job.shareable and job.stages is not None and asked > 0
         jobs.saves_every_seconds[slot] = job.saves_every_seconds
         jobs.submitted[slot] = job.submit_seconds
         jobs.mark[slot] = at
         total = np.nan if job.work is None else job.work.amount
         jobs.work_total[slot] = jobs.work_low[slot] = jobs.work_high[slot] = total
-        asked = job.width.asked_gpus
         jobs.pace[slot] = job.units_per_second(asked) if asked else 1.0
         jobs.menu[slot] = self.menus.stated(job)
         jobs.scale[slot] = jobs.pace[slot] / self.likely_speed(slot, asked) if asked else 1.0

@@ -5,8 +5,6 @@ The lead holds the GPUs for all of them. Whoever is in no table has its GPUs to 
 
 from collections.abc import Iterator
 
-MOST_MEMBERS = 4
-
 
 class Company:
     """Both ways: the lead of each companion, and the companions of each lead."""

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.model.claim import StageClaim
-from weft.model.stages import StageProfile
+from weft.model.stages import BUSY, StageProfile
 from weft.perf.interleaving.experience import Experience, Signature
 from weft.perf.interleaving.group import GroupForecast, foretold
 from weft.perf.interleaving.watch import Watch
-
-BUSY = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
-"""Of a job of which nobody knows better: it leaves no gap."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,7 @@ class Refusal:
 
 
 class Parties:
-    """Parties of one width, as rows; `memory_gib` is what each of their GPUs has, if it is known.
-
-    A party that `rests` has done harm and takes nobody.
-    """
+    """Parties of one width, as rows; `memory_gib` is what each GPU of theirs has, if known."""
 
     def __init__(
         self,
