@@ -1,0 +1,85 @@
+"""Noise: stages that were told wrong, by up to a half, and what is measured meanwhile.
+
+Claims of every stage are off by a factor drawn for each job; how jobs really run stays the same.
+Once a party is measured, its speeds correct what is believed of such parties.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.interleaving.ordinary import SHORT_JOBS, TRUTH
+from benchmarks.interleaving.workload import ordinary
+from benchmarks.row import Row, at_most, told
+from weft.brain.brain import Brain
+from weft.model.claim import ClaimSource, StageClaim
+from weft.model.cluster import Cluster
+from weft.model.job import Job
+from weft.model.stages import StageProfile
+from weft.sim.costs import COSTS
+from weft.sim.world import Checks, World
+from weft.spec.recipe import make_recipe
+
+OFF = 0.5
+RECIPES = ("muri-l", "weave")
+SEEDS = (0, 1, 2)
+WORST = 1.05
+
+
+def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
+    recipes = RECIPES[:1] if short else RECIPES
+    seeds = (None, *(SEEDS[:1] if short else SEEDS))
+    tasks = [(traces, recipe, seed, short) for recipe in recipes for seed in seeds]
+    with ProcessPoolExecutor(2) as pool:
+        ran = dict(zip(((t[1], t[2]) for t in tasks), pool.map(_mean_seconds, tasks), strict=True))
+    for recipe in recipes:
+        right = ran[recipe, None]
+        wrong = float(np.mean([ran[recipe, seed] for seed in seeds[1:]]))
+        name = f"{recipe} on trace3, stages told wrong by up to {OFF:.0%}: average JCT over right"
+        if short:
+            yield told(name, round(wrong / right, 3), "×")
+        else:
+            yield at_most(name, round(wrong / right, 3), "×", WORST)
+
+
+def _mean_seconds(task: tuple[Path, str, int | None, bool]) -> float:
+    traces, recipe, seed, short = task
+    jobs = ordinary(traces, "trace3")
+    jobs = jobs[:SHORT_JOBS] if short else jobs
+    if seed is not None:
+        chance = np.random.default_rng(seed)
+        jobs = [_misjudged(job, chance) for job in jobs]
+    world = World(
+        Cluster.uniform(8, 8),
+        jobs,
+        Brain(make_recipe(recipe)),
+        costs=COSTS["tacc"],
+        checks=Checks.TOUCHED,
+        cycles=TRUTH,
+    )
+    lines = world.run().jobs.values()
+    return float(np.mean([line.jct_seconds for line in lines if line.jct_seconds is not None]))
+
+
+def _misjudged(job: Job, chance: np.random.Generator) -> Job:
+    """The same job with another claim of its stages."""
+    stages = job.truth.stages
+    assert stages is not None
+    wrong = StageClaim(_off(stages, chance), ClaimSource.USER)
+    return replace(job, request=replace(job.request, stages=wrong))
+
+
+def _off(stages: StageProfile, chance: np.random.Generator) -> StageProfile:
+    factors = chance.uniform(1.0 - OFF, 1.0 + OFF, 6).tolist()
+    return StageProfile(
+        iteration_seconds=stages.iteration_seconds * factors[0],
+        storage_seconds=stages.storage_seconds * factors[1],
+        cpu_seconds=stages.cpu_seconds * factors[2],
+        gpu_seconds=stages.gpu_seconds * factors[3],
+        network_seconds=stages.network_seconds * factors[4],
+        loading_seconds=stages.loading_seconds * factors[5],
+        gpu_memory_bytes=stages.gpu_memory_bytes,
+    )
