@@ -52,7 +52,7 @@ SUITES = {
         "benchmarks.interleaving",
         "jobs in company",
         True,
-        ("decision", "quality", "replay", "ordinary", "real"),
+        ("decision", "quality", "replay", "ordinary", "noise", "colocation", "real"),
     ),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),

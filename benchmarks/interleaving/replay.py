@@ -6,6 +6,7 @@ published overheads, and every running job loses the start overheads of its grou
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,10 @@ from benchmarks.interleaving.workload import replayed
 from benchmarks.row import Row, at_most
 from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
-from weft.perf.interleaving.group import LOCK_STEP
-from weft.policy.recipes import RECIPES
+from weft.perf.interleaving.group import LOCK_STEP, CycleModel
 from weft.sim.costs import Costs
 from weft.sim.world import Checks, World
+from weft.spec.recipe import make_recipe
 
 RECORDED_SECONDS = {
     "trace1": {"s": 867_706, "l": 1_072_010},
@@ -32,7 +33,25 @@ RECORDED_SECONDS = {
 """Average completion times that Muri's authors recorded; where all jobs have one bottleneck, those
 of SRTF, for Muri lost against it there."""
 
-MODES = {"s": "Muri-S", "l": "Muri-L", "capped": "by A and a cap of 6"}
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A recipe, and how the parties that it forms really run."""
+
+    name: str
+    recipe: str
+    cycles: CycleModel = LOCK_STEP
+
+
+MODES = {
+    "s": Mode("Muri-S", "muri-replay-s"),
+    "l": Mode("Muri-L", "muri-replay-l"),
+    "capped": Mode(
+        "ours (A, cap 6, several short iterations in a cycle)",
+        "muri-replay-capped(ratios=true)",
+        replace(LOCK_STEP, ratios=True),
+    ),
+}
 BARS_SECONDS = {
     ("s", "trace3"): 83_000.0,
     ("s", "trace4"): 345_000.0,
@@ -89,7 +108,7 @@ def _row(mode: str, trace: str, jcts: list[float], *, whole: bool) -> Row:
 
 
 def _name(mode: str, trace: str, what: str) -> str:
-    return f"{MODES[mode]} on {trace}, Muri's replay rules, {what} JCT"
+    return f"{MODES[mode].name} on {trace}, Muri's replay rules, {what} JCT"
 
 
 def _replay(task: tuple[Path, str, str, int | None]) -> list[float]:
@@ -98,10 +117,10 @@ def _replay(task: tuple[Path, str, str, int | None]) -> list[float]:
     world = World(
         Cluster.uniform(8, 8),
         jobs[:most],
-        Brain(RECIPES[f"muri-replay-{mode}"]()),
+        Brain(make_recipe(MODES[mode].recipe)),
         costs=Costs("muri", overheads_seconds=overheads),
         checks=Checks.TOUCHED,
-        cycles=LOCK_STEP,
+        cycles=MODES[mode].cycles,
     )
     lines = world.run().jobs.values()
     return [line.jct_seconds for line in lines if line.jct_seconds is not None]
