@@ -199,7 +199,10 @@ class Examination:
 
     def _render(self, code: ReasonCode) -> Reason:
         numbers = self._numbers(code)
-        return Reason(code, numbers, shortage=self._shortage(code, numbers))
+        last = self._session.state.failures.last.get(self._slot)
+        told = last is not None and code is ReasonCode.BACKOFF_RETRY
+        note = f"It ended so: {last}." if told else ""
+        return Reason(code, numbers, shortage=self._shortage(code, numbers), note=note)
 
     def _shortage(self, code: ReasonCode, numbers: Numbers) -> float:
         """Share of the need that this gate misses: the larger, the more it helps to lift it."""

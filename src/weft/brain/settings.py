@@ -10,7 +10,8 @@ class Settings:
     """How long an answer may take, when silence is probed, and how long a job rests.
 
     `breaker_seconds` is how long nobody may answer for a service before jobs try it themselves,
-    `avoid_seconds` how long a job keeps off nodes that failed it.
+    `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
+    a failure can be switched off one by one: retries, breakers of services, nodes set aside.
     """
 
     answer_seconds: float = 120.0
@@ -20,6 +21,9 @@ class Settings:
     refusals_before_backoff: int = 3
     breaker_seconds: float = 600.0
     avoid_seconds: float = 1800.0
+    retry_by_class: bool = True
+    breakers: bool = True
+    quarantine: bool = True
 
     @property
     def backoff(self) -> Backoff:

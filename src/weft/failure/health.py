@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weft.failure import breaker as breakers
+from weft.failure.backoff import Backoff
 from weft.failure.blame import Blame, Blames, case, forgiven, is_lemon, laid, quarantined
 from weft.failure.breaker import Breaker, Hold, Strike
 from weft.failure.classes import NodeAction
 from weft.model.ids import JobId, NodeId, TenantId
 
 NO_BLAMES: Final = Blames()
-CHECK_AGAIN_SECONDS: Final = 600.0
-LONGEST_CHECK_SECONDS: Final = 86_400.0
+CHECKS: Final = Backoff(first_seconds=600.0, cap_seconds=4 * 3_600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,12 +150,12 @@ def checked(
         return replace(health, blames=blames, aside=aside, for_people=people)
     if found is None:
         return health
-    return put_off(health, node, at_seconds)
+    return _put_off(health, replace(found, checks=found.checks + 1), at_seconds)
 
 
-def put_off(health: Health, node: NodeId, at_seconds: float) -> Health:
-    """It is to be checked again later."""
-    return replace(health, aside=tuple(_later(one, node, at_seconds) for one in health.aside))
+def checking(health: Health, one: SetAside, at_seconds: float) -> Health:
+    """It is being checked, and is asked after again if nobody tells of it."""
+    return _put_off(health, one, at_seconds)
 
 
 def without(health: Health, nodes: Iterable[NodeId]) -> Health:
@@ -168,11 +168,11 @@ def without(health: Health, nodes: Iterable[NodeId]) -> Health:
     )
 
 
-def _later(one: SetAside, node: NodeId, at_seconds: float) -> SetAside:
-    if one.node != node:
-        return one
-    rest = min(CHECK_AGAIN_SECONDS * 2.0 ** min(one.checks, 60), LONGEST_CHECK_SECONDS)
-    return replace(one, checks=one.checks + 1, due_seconds=at_seconds + rest)
+def _put_off(health: Health, one: SetAside, at_seconds: float) -> Health:
+    rest = CHECKS.after(one.checks + 1)
+    later = replace(one, due_seconds=at_seconds + rest)
+    aside = tuple(later if old.node == one.node else old for old in health.aside)
+    return replace(health, aside=aside)
 
 
 def _with_breaker(health: Health, breaker: Breaker) -> Health:

@@ -43,10 +43,11 @@ class Care:
         state = self._context.state
         user = state.spec(slot).tenant
         health = state.failures.health
-        if found.service:
+        settings = self._context.settings
+        if found.service and settings.breakers:
             health = healths.struck(health, found.service, Strike(run.at_seconds, run.job, user))
         new = [one for one in blamed(found, run, user) if one.node in state.node_row]
-        if new:  # a gang never spans two pools
+        if new and settings.quarantine:  # a gang never spans two pools
             inside = state.node_table.in_pool_of(new[0].node)
             health = healths.blame(health, new, inside, run.at_seconds)
         self._become(health)
@@ -93,7 +94,7 @@ class Care:
         for one in self._context.state.failures.health.aside:
             if one.due_seconds <= now:
                 self._outbox.say(CheckNode(one.node, one.why))
-                self._become(healths.put_off(self._context.state.failures.health, one.node, now))
+                self._become(healths.checking(self._context.state.failures.health, one, now))
         for breaker in self._context.state.failures.health.breakers:
             if breaker.is_open and probe_due_seconds(breaker) <= now:
                 self._ask(breaker.service)

@@ -22,7 +22,7 @@ from weft.brain.protocol.pace import Pace
 from weft.brain.state.waits import REASON_ROW
 from weft.failure.classes import NodeAction
 from weft.failure.diagnosis import Diagnosis
-from weft.failure.evidence import Failure
+from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.failure.retry import MOST_AVOIDED, Run, Terms, decide
 from weft.failure.verdict import History, Verdict, judge, judge_loss
 from weft.model.reason import ReasonCode
@@ -107,15 +107,20 @@ class Jobs:
         """By what was found, or, where nobody has looked, by how often it has failed."""
         if event.diagnosis is not None:
             return self._looked_into(slot, event.diagnosis, run)
+        return self._counted(slot, event.failure)
+
+    def _counted(self, slot: int, failure: Failure) -> Verdict:
         state = self._context.state
         history = History(int(state.jobs.failures[slot]), state.spec(slot).max_retries)
-        return judge(event.failure, history, self._context.settings.backoff)
+        return judge(failure, history, self._context.settings.backoff)
 
     def _looked_into(self, slot: int, found: Diagnosis, run: Run) -> Verdict:
         """While a breaker is open a failure on its service says nothing about the job."""
         book, most = self._context.state.failures, self._context.state.spec(slot).max_retries
         self._care.learn(slot, found, run)
         book.last[slot] = found
+        if not self._context.settings.retry_by_class:
+            return self._counted(slot, UNEXPLAINED)
         if most and self._care.is_held(slot, found.service):
             book.retries[slot] = replace(book.retry(slot), service=found.service)
             return Verdict(0.0, f"{found}; it is tried again when {found.service} answers")
