@@ -37,6 +37,7 @@ from weft.brain.event import (
 from weft.brain.instruction import Feed, Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.invariants import check, demand
 from weft.brain.state.node_table import NodeTable
+from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.model.cluster import Cluster, Gpu, Node
 from weft.model.ids import GpuType, JobId, NodeId, PoolId, QueueId, RackId, TenantId
@@ -238,8 +239,15 @@ class Scene:
             self.send(JobFinished(self.now, JobId(job), self.epoch(job)))
         return self
 
-    def fail(self, job: str, *, kept: float = 0.0, failure: Failure = UNEXPLAINED) -> Self:
-        return self.send(JobFailed(self.now, JobId(job), self.epoch(job), kept, failure))
+    def fail(
+        self,
+        job: str,
+        *,
+        kept: float = 0.0,
+        failure: Failure = UNEXPLAINED,
+        found: Diagnosis | None = None,
+    ) -> Self:
+        return self.send(JobFailed(self.now, JobId(job), self.epoch(job), kept, failure, found))
 
     def lose_worker(self, job: str, node: str, failure: Failure = UNEXPLAINED) -> Self:
         return self.send(WorkerLost(self.now, JobId(job), self.epoch(job), NodeId(node), failure))

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,10 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from weft.failure.lines import Line, Stream, lines_of
+from weft.trace.philly_failures import philly_ends
 
-ENDS: Final[dict[str, list[list[str]]]] = tomllib.loads(
-    Path(__file__).with_name("ends.toml").read_text()
-)
 WORDS: Final = ("encoder", "imagenet", "bert", "wiki", "resnet", "head", "shard", "warmup")
 DETERMINISTIC: Final = frozenset(
     (
@@ -87,7 +84,7 @@ def _trial(row: dict[str, Any], chance: random.Random) -> Trial:
         reason=row["reason"],
         minutes=_minutes(marks, chance.random()),
         gpus=gpus,
-        end=[_worded(text, chance) for text in chance.choice(ENDS[row["reason"]])],
+        end=[_worded(text, chance) for text in chance.choice(philly_ends()[row["reason"]])],
         again=1.0 - row["jobs"] / row["trials"],
     )
 

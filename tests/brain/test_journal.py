@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.brain.failing import said
 from tests.builders import Scene, a_cluster, a_job, a_node, a_queue, a_request, given, jobs, seats
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
+    HealthRecalled,
     InstructionDone,
     InstructionRefused,
     JobCancelled,
@@ -20,14 +22,19 @@ from weft.brain.event import (
     JobSubmitted,
     NodeAdded,
     NodeChanged,
+    NodeChecked,
     NodeLost,
+    Past,
     Phase,
     QueueChanged,
+    ServiceAsked,
     Tick,
     Verb,
     WorkerLost,
 )
 from weft.brain.instruction import (
+    AskService,
+    CheckNode,
     Instruction,
     Preempt,
     Probe,
@@ -37,12 +44,16 @@ from weft.brain.instruction import (
     Wake,
 )
 from weft.brain.journal import FORMAT, Journal, encode
+from weft.failure.breaker import Breaker
 from weft.failure.evidence import Failure, FailureClass
+from weft.failure.health import Health
+from weft.failure.retry import RetryState
 from weft.model.decision import Assignment
 from weft.model.ids import JobId, NodeId
 from weft.policy.recipes import srtf
 
 JOB, NODE = JobId("job"), NodeId("n0")
+TWO = frozenset({NodeId("n1"), NODE})
 SEATS = Assignment(2, seats(n0=2))
 
 EVENTS: list[Event] = [
@@ -58,6 +69,11 @@ EVENTS: list[Event] = [
     QueueChanged(9.0, a_queue("a", 4, 8, parent="b")),
     InstructionDone(10.0, JOB, 1, Verb.STOP, 7.0),
     InstructionRefused(11.0, JOB, 1, Verb.START, "no"),
+    NodeChecked(11.5, NODE, passed=True),
+    ServiceAsked(11.6, "hdfs", answers=False),
+    HealthRecalled(11.7, Health(breakers=(Breaker(service="hdfs"),))),
+    JobFailed(11.8, JOB, 1, 2.5, diagnosis=said("SyntaxError: invalid syntax", "n0")),
+    JobReported(11.9, JOB, 1, Phase.ABSENT, 0.0, past=Past(retry=RetryState(nodes=TWO))),
     Tick(12.0),
 ]
 INSTRUCTIONS: list[Instruction] = [
@@ -67,6 +83,8 @@ INSTRUCTIONS: list[Instruction] = [
     Stop(JOB, 1, "why"),
     Probe(JOB, 1),
     Wake(13.5),
+    CheckNode(NODE, "its kernel says so"),
+    AskService("hdfs"),
 ]
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from tests.brain.failing import ECC, HDFS, kernel, said
 from tests.builders import (
     Scene,
     a_cluster,
@@ -118,6 +119,25 @@ def lost_before() -> Scene:
     return given(ONE_NODE).submit(a_job("waits")).decide().lose_worker("waits", "n0", failure)
 
 
+def set_aside() -> Scene:
+    scene = given(TWO_NODES).submit(a_job("hit", 8)).decide()
+    scene.fail("hit", found=kernel("n0")).wait(5.0).expect("hit", runs)
+    return scene.submit(a_job("waits", 8)).decide()
+
+
+def keeps_off() -> Scene:
+    scene = given(TWO_NODES).submit(a_job("waits", 8), a_job("other", 8)).decide()
+    node = next(iter(scene.nodes("waits")))
+    return scene.fail("waits", found=said(ECC, node)).wait(100.0)
+
+
+def behind_a_breaker() -> Scene:
+    scene = given(ONE_NODE).submit(*jobs(4, tenant="other"), a_job("waits")).decide()
+    for name in ("job0", "job1", "job2", "job3", "waits"):
+        scene.fail(name, found=said(HDFS))
+    return scene.wait(5.0)
+
+
 SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] = {
     ReasonCode.ROUND_PENDING: (pending, {"delay": 0.0}),
     ReasonCode.QUOTA_LIMIT: (quota_limit, {"queue": "default", "used": 2, "limit": 2, "need": 1}),
@@ -127,6 +147,9 @@ SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] 
     ReasonCode.CAPACITY_BUSY: (busy, {"free": 2, "total": 8, "need": 4}),
     ReasonCode.CAPACITY_RELEASING: (releasing, {"need": 8}),
     ReasonCode.FRAGMENTED: (fragmented, {"free": 6, "need": 4, "largest": 3}),
+    ReasonCode.HEALTH_ASIDE: (set_aside, {"aside": 8, "free": 0, "need": 8}),
+    ReasonCode.HEALTH_AVOIDED: (keeps_off, {"avoided": "n0", "free": 0, "other": 8}),
+    ReasonCode.BREAKER_OPEN: (behind_a_breaker, {"service": "hdfs"}),
     ReasonCode.LOCALITY_WAIT: (patient, {"nodes": 2, "fewest": 1, "slowdown": 1.15}),
     ReasonCode.CONSTRAINT_TYPE: (wrong_type, {"free": 2, "other": 8, "need": 4}),
     ReasonCode.CONSTRAINT_QUEUE: (no_queue, {"queue": "nowhere", "need": 1}),

@@ -40,6 +40,11 @@ NUMBERS: dict[str, float | int | str] = {
     "delay": 1234.0,
     "cpus": 48.0,
     "memory": 96.0,
+    "aside": 40,
+    "avoided": "n17",
+    "off": 900.0,
+    "held": "hdfs does not answer",
+    "service": "hdfs",
 }
 
 

@@ -30,6 +30,7 @@ from weft.brain.instruction import Start
 from weft.brain.protocol import admission as admission_module
 from weft.brain.protocol.admission import Admission
 from weft.brain.protocol.answers import Answers
+from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.jobs import Jobs
 from weft.brain.protocol.node_events import Nodes
@@ -303,6 +304,7 @@ def old_news_of_absence_believed() -> Iterator[None]:
                 dispatch=self._dispatch,
                 admission=nodes._admission,
                 learning=nodes._admission._learning,
+                care=Care(self._context, self._outbox, pace=nodes._pace, nodes=nodes),
             )
             jobs.failed(JobFailed(event.at, event.job, event.epoch, event.work_done))
         else:
@@ -400,7 +402,7 @@ def failure_forgets_to_requeue() -> Iterator[None]:
 
 @mutant
 def backoff_ends_without_a_round() -> Iterator[None]:
-    with patch.object(BrainState, "next_backoff", lambda *_: None):
+    with patch.object(Pace, "next_try", lambda *_: None):
         yield
 
 

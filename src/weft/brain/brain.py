@@ -13,6 +13,7 @@ from weft.brain import door
 from weft.brain.context import Context
 from weft.brain.event import (
     Event,
+    HealthRecalled,
     InstructionDone,
     InstructionRefused,
     JobCancelled,
@@ -24,8 +25,10 @@ from weft.brain.event import (
     JobSubmitted,
     NodeAdded,
     NodeChanged,
+    NodeChecked,
     NodeLost,
     QueueChanged,
+    ServiceAsked,
     Tick,
     WorkerLost,
 )
@@ -34,6 +37,7 @@ from weft.brain.instruction import Instruction
 from weft.brain.learn.learning import Learning
 from weft.brain.protocol.admission import Admission
 from weft.brain.protocol.answers import Answers
+from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
 from weft.brain.protocol.jobs import Jobs
@@ -90,7 +94,7 @@ class Brain:
         self.outbox.empty()
         self._rounds.decision = None
         handler(event)
-        self.outbox.ask_to_be_woken(self.pace.due_at)
+        self.outbox.ask_to_be_woken(self.pace.due_at, self._care.due_at)
         self._broken_off = None
         return self.outbox.instructions
 
@@ -154,7 +158,15 @@ class Brain:
         resizes = Resizes(context, outbox, pace=pace, dispatch=dispatch, admission=admission)
         feeding = Feeding(context, outbox, pace=pace, admission=admission)
         nodes = Nodes(context, pace=pace, dispatch=dispatch, admission=admission, resizes=resizes)
-        jobs = Jobs(context, pace=pace, dispatch=dispatch, admission=admission, learning=learning)
+        self._care = care = Care(context, outbox, pace=pace, nodes=nodes)
+        jobs = Jobs(
+            context,
+            pace=pace,
+            dispatch=dispatch,
+            admission=admission,
+            learning=learning,
+            care=care,
+        )
         answers = Answers(
             context,
             outbox,
@@ -166,7 +178,7 @@ class Brain:
         reports = Reports(
             context, outbox, dispatch=dispatch, resizes=resizes, feeding=feeding, nodes=nodes
         )
-        self._rounds = rounds = Rounds(
+        self._rounds = Rounds(
             context,
             outbox,
             pace=pace,
@@ -187,8 +199,16 @@ class Brain:
             NodeAdded: nodes.put,
             NodeChanged: nodes.put,
             NodeLost: nodes.lost,
+            NodeChecked: care.checked,
+            ServiceAsked: care.asked,
+            HealthRecalled: care.recalled,
             QueueChanged: nodes.queue_changed,
             InstructionDone: answers.done,
             InstructionRefused: answers.refused,
-            Tick: rounds.tick,
+            Tick: self._tick,
         }
+
+    def _tick(self, tick: Tick) -> None:
+        """What is asked of nodes and services may decide who can be started."""
+        self._care.tick()
+        self._rounds.tick(tick)

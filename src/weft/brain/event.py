@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure
+from weft.failure.health import Health
+from weft.failure.retry import RetryState
 from weft.model.cluster import Node
 from weft.model.decision import NO_PARTY
 from weft.model.ids import JobId, NodeId, PartyId
@@ -32,6 +35,8 @@ class Verb(StrEnum):
     PROBE = "probe"
     FEED = "feed"
     WAKE = "wake"
+    CHECK = "check"
+    ASK = "ask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +57,17 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a job has behind it, as its world wrote it down: a fresh brain cannot know it."""
+    """What a job has behind it, as its world wrote it down: a fresh brain cannot know it.
+
+    `retry` is what was remembered of its failures, where there have been some.
+    """
 
     attained_gpu_seconds: float = 0.0
     failures: int = 0
     refusals: int = 0
     preemptions: int = 0
     losses: int = 0
+    retry: RetryState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +145,18 @@ class JobFinished:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """It ended without finishing, its processes are gone, and `work_kept` is checkpointed."""
+    """It ended without finishing, its processes are gone, and `work_kept` is checkpointed.
+
+    `diagnosis` is what was found when somebody looked into it; without one it is judged by how
+    often it has failed.
+    """
 
     at: float
     job: JobId
     epoch: int
     work_kept: float
     failure: Failure = UNEXPLAINED
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +176,7 @@ class WorkerLost:
     epoch: int
     node: NodeId
     failure: Failure = UNEXPLAINED
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +201,34 @@ class NodeLost:
 
     at: float
     node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChecked:
+    """A node that was set aside was checked; `repaired` where people say so."""
+
+    at: float
+    node: NodeId
+    passed: bool
+    evidence: str = ""
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAsked:
+    """Whether a service that jobs failed on answers."""
+
+    at: float
+    service: str
+    answers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRecalled:
+    """What a world wrote down of nodes and services, for a brain that knows nothing of them."""
+
+    at: float
+    health: Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +286,9 @@ Event = (
     | NodeAdded
     | NodeChanged
     | NodeLost
+    | NodeChecked
+    | ServiceAsked
+    | HealthRecalled
     | QueueChanged
     | InstructionDone
     | InstructionRefused

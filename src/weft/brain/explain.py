@@ -32,6 +32,7 @@ TIMED = frozenset(
         ReasonCode.BACKOFF_RETRY,
         ReasonCode.BACKOFF_REFUSED,
         ReasonCode.BACKOFF_LOST,
+        ReasonCode.BREAKER_OPEN,
     }
 )
 
@@ -198,7 +199,10 @@ class Examination:
 
     def _render(self, code: ReasonCode) -> Reason:
         numbers = self._numbers(code)
-        return Reason(code, numbers, shortage=self._shortage(code, numbers))
+        last = self._session.state.failures.last.get(self._slot)
+        told = last is not None and code is ReasonCode.BACKOFF_RETRY
+        note = f"It ended so: {last}." if told else ""
+        return Reason(code, numbers, shortage=self._shortage(code, numbers), note=note)
 
     def _shortage(self, code: ReasonCode, numbers: Numbers) -> float:
         """Share of the need that this gate misses: the larger, the more it helps to lift it."""
@@ -228,7 +232,21 @@ class Examination:
             numbers["ahead"] = int(survey.ahead[self._slot])
         if code is ReasonCode.RESERVED:
             numbers |= survey.kept
-        return numbers
+        return numbers | self._health_numbers(code)
+
+    def _health_numbers(self, code: ReasonCode) -> Numbers:
+        state, slot, now = self._session.state, self._slot, self._session.now
+        if code is ReasonCode.HEALTH_ASIDE:
+            return {"aside": self._session.aside_gpus()}
+        if code is ReasonCode.HEALTH_AVOIDED:
+            away = sorted(self._session.kind(slot).avoid)
+            until = state.failures.avoiding.get(slot, now)
+            return {"avoided": ", ".join(away), "off": max(until - now, 0.0)}
+        if code is ReasonCode.BREAKER_OPEN:
+            spec, service = state.spec(slot), state.failures.retry(slot).service
+            held = state.failures.health.hold(service, spec.id, spec.tenant, now)
+            return {"held": held.why or f"{service} answers again", "service": service}
+        return {}
 
     def _locality_numbers(self) -> Numbers:
         session, offer, fewest = self._session, self._verdict.offer, self._verdict.fewest_nodes

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from weft.brain.event import Verb
 from weft.model.decision import Assignment
-from weft.model.ids import InstructionId, JobId
+from weft.model.ids import InstructionId, JobId, NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +97,21 @@ class Wake:
     at: float
 
 
-Instruction = Start | Resize | Feed | Preempt | Stop | Probe | Wake
+@dataclass(frozen=True, slots=True)
+class CheckNode:
+    """Check a node on which nothing starts, and tell whether it passes (`NodeChecked`)."""
+
+    verb: ClassVar[Verb] = Verb.CHECK
+    node: NodeId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskService:
+    """Ask whether a service answers, and tell (`ServiceAsked`); who cannot ask says nothing."""
+
+    verb: ClassVar[Verb] = Verb.ASK
+    service: str
+
+
+Instruction = Start | Resize | Feed | Preempt | Stop | Probe | Wake | CheckNode | AskService

@@ -48,5 +48,13 @@ def encode(event: Event, instructions: Sequence[Instruction]) -> bytes:
     """One line: the event's type and fields, then each instruction's."""
     return orjson.dumps(
         (type(event).__name__, event, [(i.verb, i) for i in instructions]),
+        default=_in_order,
         option=orjson.OPT_APPEND_NEWLINE,
     )
+
+
+def _in_order(value: object) -> list[str]:
+    """A set is written in one order, whatever the hash seed."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(type(value).__name__)

@@ -7,13 +7,23 @@ from weft.failure.backoff import Backoff
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How long an answer may take, when silence is probed, and how long a job rests."""
+    """How long an answer may take, when silence is probed, and how long a job rests.
+
+    `breaker_seconds` is how long nobody may answer for a service before jobs try it themselves,
+    `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
+    a failure can be switched off one by one: retries, breakers of services, nodes set aside.
+    """
 
     answer_seconds: float = 120.0
     silence_seconds: float | None = None
     backoff_seconds: float = 60.0
     backoff_cap_seconds: float = 3600.0
     refusals_before_backoff: int = 3
+    breaker_seconds: float = 600.0
+    avoid_seconds: float = 1800.0
+    retry_by_class: bool = True
+    breakers: bool = True
+    quarantine: bool = True
 
     @property
     def backoff(self) -> Backoff:

@@ -81,6 +81,12 @@ COST_SCALE = click.option(
     show_default=True,
     help="Stretch the costs by this factor.",
 )
+FAILURES = click.option(
+    "--failures",
+    default="",
+    metavar="NAME",
+    help="What goes wrong: philly, or philly*2 for twice as much.  [default: nothing]",
+)
 OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -108,6 +114,7 @@ class World:
     cluster: str
     costs: str
     cost_scale: float
+    failures: str = ""
 
     def experiment(self, source: "Source", *, recipe: str = "", seed: int = 0) -> "Experiment":
         from weft.lab.experiment import Experiment
@@ -117,6 +124,7 @@ class World:
             cluster=self.cluster,
             costs=self.costs,
             cost_scale=self.cost_scale,
+            failures=self.failures,
             recipe=recipe,
             seed=seed,
         )
@@ -226,5 +234,5 @@ def source_options(command: Command) -> Command:
     return naming_options(_source_options(command))
 
 
-world_options = bundled("world", World, CLUSTER, COSTS, COST_SCALE)
+world_options = bundled("world", World, CLUSTER, COSTS, COST_SCALE, FAILURES)
 folder_options = bundled("folder", make_folder, OUT, FORCE)

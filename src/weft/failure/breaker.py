@@ -54,6 +54,7 @@ class Breaker:
     failed_jobs: int = 0  # that opened it
     probed_seconds: float | None = None
     answered_seconds: float | None = None
+    heard_seconds: float | None = None  # when a probe last came back, whatever it said
 
     @property
     def is_open(self) -> bool:
@@ -69,6 +70,7 @@ class Breaker:
             "failed_jobs": self.failed_jobs,
             "probed_seconds": self.probed_seconds,
             "answered_seconds": self.answered_seconds,
+            "heard_seconds": self.heard_seconds,
         }
 
     @classmethod
@@ -134,7 +136,7 @@ def probe_due_seconds(breaker: Breaker, terms: BreakerTerms = TERMS) -> float:
 
 def probed(breaker: Breaker, at_seconds: float, *, answers: bool) -> Breaker:
     """What a probe found: a service that answers is open to all again."""
-    asked = replace(breaker, probed_seconds=at_seconds)
+    asked = replace(breaker, probed_seconds=at_seconds, heard_seconds=at_seconds)
     if not (answers and breaker.is_open):
         return asked
     return replace(asked, strikes=(), opened_seconds=None, user=None, answered_seconds=at_seconds)

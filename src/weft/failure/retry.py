@@ -75,6 +75,7 @@ class RetryState:
     charged: int = 0  # of the retries that the owner allows
     spent: tuple[tuple[Retry, float], ...] = field(default=())
     avoid: tuple[NodeId, ...] = ()
+    service: str = ""  # that did not answer it at last
 
     def told(self) -> dict[str, Any]:
         """As plain values."""
@@ -86,6 +87,7 @@ class RetryState:
             "charged": self.charged,
             "spent": [[what.value, at] for what, at in self.spent],
             "avoid": list(self.avoid),
+            "service": self.service,
         }
 
     @classmethod
@@ -99,6 +101,7 @@ class RetryState:
             charged=told["charged"],
             spent=tuple((Retry(what), at) for what, at in told["spent"]),
             avoid=tuple(map(NodeId, told["avoid"])),
+            service=told.get("service", ""),
         )
 
 
@@ -139,6 +142,7 @@ def _counted(found: Diagnosis, run: Run, state: RetryState) -> RetryState:
         nodes=state.nodes if same else run.nodes,
         saved=saved,
         spent=recent,
+        service=found.service,
     )
 
 

@@ -92,6 +92,7 @@ class Comparison:
             "cluster": self.experiment.cluster,
             "costs": self.experiment.costs,
             "cost_scale": self.experiment.cost_scale,
+            "failures": self.experiment.failures,
             "seeds": list(self.seeds),
             "recipes": [asdict(row) for row in self.rows],
             "trials": [trial.summary.as_dict() for trial in self.trials],

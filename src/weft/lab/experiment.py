@@ -11,8 +11,10 @@ from time import perf_counter
 from weft.brain.brain import Brain
 from weft.brain.journal import Journal
 from weft.lab.summary import Labels, Summary, summarise
+from weft.lab.workloads.failing import named_troubles
 from weft.lab.workloads.source import Source
 from weft.sim.costs import named_costs
+from weft.sim.faults import Faults
 from weft.sim.record import Record
 from weft.sim.world import Checks, World
 from weft.spec.recipe import blamed, make_recipe
@@ -24,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """What is to be run; `cluster`, `recipe` and `costs` as they are written on a command line."""
+    """What is to be run; `cluster`, `recipe`, `costs` and `failures` as on a command line."""
 
     source: Source
     cluster: str = "8x8"
@@ -32,6 +34,7 @@ class Experiment:
     seed: int = 0
     costs: str = "tacc"
     cost_scale: float = 1.0
+    failures: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +60,15 @@ def run(
     costs = named_costs(experiment.costs, scale=experiment.cost_scale)
     recipe = make_recipe(experiment.recipe)
     workload = experiment.source.load(seed=experiment.seed, gpus=setup.cluster.gpus)
+    failures, seed = experiment.failures, experiment.seed
+    troubles = named_troubles(failures, workload.jobs, setup.cluster, seed)
     begun = perf_counter()
     world = World(
         setup.cluster,
         workload.jobs,
         Brain(recipe, tree=setup.queues),
         costs=costs,
+        faults=Faults(troubles=troubles),
         seed=experiment.seed,
         journal=journal,
         checks=Checks.TOUCHED,

@@ -18,9 +18,20 @@ the owner. Causes count for more than what confirms them, and that for more than
 notice; the kernel's word, shortly before the first error, counts for more than the program's. The
 line that decided is kept.
 
-This room is not connected yet: the worlds report failures as before, and the agent keeps what
-workers left (`evidence.json` beside a run's `outcome.json`). This page is written by
-`python -m weft.lab.failures_page`.
+A world that reports a failure with what was found has it judged by its class; one that reports no
+more than an exit status has it judged by how often the job has failed. What follows for everybody:
+
+- **Away from the node.** A job goes on where it has not failed, for half an hour, if it can.
+- **Breakers.** Jobs of several users that fail on one service within ten minutes wait for it
+  together (`Breaker.Open`), blamed for nothing; it is asked every 30 s, and they come back spread
+  over 80 s. Where nobody can ask it, jobs try again after ten minutes.
+- **Nodes set aside.** Nothing starts on a node that its kernel or several users' jobs blame
+  (`Health.SetAside`), until a check passes; at most 5 % of a pool, or one node. A node that failed
+  three jobs in four weeks must be repaired, whatever a check says.
+
+All of it can be tried out: `weft simulate --failures philly` draws failures like Philly's, bad
+nodes and outages from the seed, and `weft why JOB --run DIR` tells of a failed job the class, the
+line, what was done and what to do. This page is written by `python -m weft.lab.failures_page`.
 """
 CURES = {
     Retry.STOP: "none; one more try where it came after an hour of running",

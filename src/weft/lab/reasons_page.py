@@ -30,6 +30,7 @@ CAUSES = {
     "priority": "Other jobs come first.",
     "health": "GPUs are missing because nodes are out.",
     "backoff": "It waits for a moment: the next round, or the next try.",
+    "breaker": "A service that it needs does not answer.",
 }
 
 

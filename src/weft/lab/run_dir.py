@@ -41,6 +41,7 @@ JOB_COLUMNS = (
     *("job", "tenant", "gpus", "outcome", "submitted", "first_start", "ended"),
     *("service_seconds", "jct_seconds", "start_delay_seconds", "slowdown", "first_nodes"),
     *("starts", "preemptions", "failures", "attained_gpu_seconds"),
+    *("lost_gpu_seconds", "cause", "evidence"),
 )
 
 
@@ -107,6 +108,7 @@ def write_manifest(
         "workload": asdict(experiment.source),
         "costs": experiment.costs,
         "cost_scale": experiment.cost_scale,
+        "failures": experiment.failures,
         "inputs_sha256": {str(path): _sha256(path) for path in _inputs(experiment, recipes)},
     }
     write_json(folder / MANIFEST, manifest | more)
@@ -169,7 +171,7 @@ def job_row(line: JobRecord) -> tuple[object, ...]:
         *(line.service_seconds, line.jct_seconds, line.start_delay_seconds),
         slowdown(line) if line.ended is not None else None,
         *(line.first_nodes, line.starts, line.preemptions, line.failures),
-        line.attained_gpu_seconds,
+        *(line.attained_gpu_seconds, line.lost_gpu_seconds, line.cause, line.evidence),
     )
 
 

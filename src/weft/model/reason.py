@@ -23,6 +23,7 @@ class Cause(IntEnum):
     PRIORITY = 7
     HEALTH = 8
     BACKOFF = 9
+    BREAKER = 10
 
     @property
     def label(self) -> str:
@@ -131,6 +132,26 @@ class ReasonCode(Enum):
         "{free} suitable GPUs are free and {lost} are on nodes that are lost or cordoned; this "
         "job needs {need}.",
         "bring the nodes back, or ask for no more than is free ({free})",
+    )
+    HEALTH_ASIDE = (
+        "Health.SetAside",
+        Cause.HEALTH,
+        "{free} suitable GPUs are free and {aside} are on nodes that are set aside until a check "
+        "passes; this job needs {need}.",
+        "wait for the check, or look at the nodes: weft nodes tells what they are blamed for",
+    )
+    HEALTH_AVOIDED = (
+        "Health.Avoided",
+        Cause.HEALTH,
+        "It failed on {avoided} and keeps off for {off:.0f} s more: {free} GPUs of other nodes are "
+        "free, {other} of those; this job needs {need}.",
+        "wait for GPUs of other nodes; after that time it takes what there is",
+    )
+    BREAKER_OPEN = (
+        "Breaker.Open",
+        Cause.BREAKER,
+        "{held}; it waits {delay:.0f} s at least.",
+        "none needed: it goes on when {service} answers",
     )
     BACKOFF_RETRY = (
         "Backoff.Retry",

@@ -95,4 +95,5 @@ def past_of(brain: Brain, job: JobId) -> Past | None:
         int(jobs.refusals[slot]),
         int(jobs.preemptions[slot]),
         int(jobs.losses[slot]),
+        state.failures.retries.get(slot),
     )

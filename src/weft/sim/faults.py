@@ -8,11 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from weft.brain.event import Event
+from weft.sim.troubles import NO_TROUBLES, Troubles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How likely each fault is; `planned` are events that simply happen at their time."""
+    """How likely each fault is; `planned` are events that simply happen at their time.
+
+    `troubles` are what is wrong with programs, nodes and services, each with a line to show.
+    """
 
     job_failure: float = 0.0
     refuse_start: float = 0.0
@@ -24,6 +28,7 @@ class Faults:
     lease_seconds: float = 20.0
     until_seconds: float = float("inf")
     planned: tuple[Event, ...] = field(default=())
+    troubles: Troubles = NO_TROUBLES
 
     def after(self, at: float) -> Self:
         """What of them is still to come."""

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from weft.brain.brain import Brain
+from weft.brain.event import JobFailed
 from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
 from weft.model.ids import JobId, NodeId, TenantId
 from weft.model.job import Job
 from weft.model.state import State
 from weft.perf.calibration import Calibration
+from weft.sim.run import Run
 
 SAMPLE_SECONDS = 60.0
 ADMITTED = State.ADMITTED
@@ -17,7 +19,10 @@ ADMITTED = State.ADMITTED
 
 @dataclass(slots=True)
 class JobRecord:
-    """One job's life as the world saw it; `waits_seconds` in the order of `CAUSES`."""
+    """One job's life as the world saw it; `waits_seconds` in the order of `CAUSES`.
+
+    `lost_gpu_seconds` is what its failures threw away; `cause` is the class of the last of them.
+    """
 
     id: JobId
     tenant: TenantId
@@ -34,6 +39,9 @@ class JobRecord:
     failures: int = 0
     attained_gpu_seconds: float = 0.0
     waits_seconds: tuple[float, ...] = ()
+    lost_gpu_seconds: float = 0.0
+    cause: str = ""
+    evidence: str = ""
 
     @classmethod
     def found(cls, job: Job, state: BrainState, slot: int) -> "JobRecord":
@@ -104,6 +112,15 @@ class Record:
         self.used_gpus.append(used_gpus())
         self.waiting_jobs.append(waiting)
         self.waiting_gpus.append(asked)
+
+    def note_failure(self, run: Run, failed: JobFailed) -> None:
+        """What a run did since its last checkpoint is lost."""
+        line, found = self.jobs[run.job.id], failed.diagnosis
+        undone = run.progress(failed.at) - failed.work_kept
+        if run.speed > 0:
+            line.lost_gpu_seconds += undone / run.speed * run.placement.width
+        if found is not None:
+            line.cause, line.evidence = found.kind.value, found.line
 
     def close(self, at: float, brain: Brain, journal: Journal) -> "Record":
         """How it all ended."""

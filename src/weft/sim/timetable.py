@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Happenings:
-    """What is to happen then; `fails_after` says at which share of its way a run fails, if so.
+    """What is to happen then; `fails_at` says when a run fails of itself, if it does.
 
     Ends and measurements come with the version of the pace that they were foreseen for, a resize
     with its serial.
@@ -30,7 +30,7 @@ class Happenings:
     finish: Callable[[tuple[Run, int]], None]
     fail: Callable[[tuple[Run, int]], None]
     measure: Callable[[tuple[Run, int]], None]
-    fails_after: Callable[[Run], float | None]
+    fails_at: Callable[[Run], float | None]
 
 
 class Timetable:
@@ -90,10 +90,10 @@ class Timetable:
         run.finish_at = float("inf")
         if run.speed > 0:
             run.finish_at = max(run.foreseen, run.mark) + left / run.speed
-        share = self._happen.fails_after(run)
+        fails_at = self._happen.fails_at(run)
         at, end = run.finish_at, self._happen.finish
-        if share is not None:
-            at, end = run.foreseen + share * (run.finish_at - run.foreseen), self._happen.fail
+        if fails_at is not None:
+            at, end = fails_at, self._happen.fail
         elif at == float("inf"):
             return
         run.end_order = self._put(at, Turn.JOB, end, (run, run.version))

@@ -1,8 +1,7 @@
 """The simulated world: it obeys the brain's instructions and reports, in virtual time.
 
-A job's progress is continuous between events: work grows at the speed its placement gives. The
-world keeps its own account of which GPUs are in use and of which incarnation runs, and refuses what
-does not fit: a second guard that shares no code with the brain's.
+Work grows between events at the speed that a placement gives. The world keeps its own account of
+GPUs and incarnations and refuses what does not fit: a guard that shares no code with the brain's.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +14,6 @@ from weft.brain.event import (
     InstructionDone,
     InstructionRefused,
     JobCancelled,
-    JobFailed,
     JobFinished,
     JobReported,
     JobSubmitted,
@@ -39,7 +37,9 @@ from weft.sim.believed import believed, truth_of
 from weft.sim.chance import Chance
 from weft.sim.changes import Changes
 from weft.sim.checks import Checks
+from weft.sim.checkups import Checkups
 from weft.sim.costs import COSTS, Costs
+from weft.sim.ends import Ends
 from weft.sim.faults import NO_FAULTS, Faults
 from weft.sim.ground import Ground
 from weft.sim.mishaps import Mishaps
@@ -98,6 +98,7 @@ class World:
         self._chance = Chance(seed)
         self._jobs = sorted(jobs, key=lambda job: job.submit_seconds)
         self._mishaps = Mishaps(faults, self._chance)
+        self._ends = Ends(faults.troubles, self._mishaps, self._chance)
         self._agenda = Agenda(brain.now)
         self._at = self._agenda.put
         self._ground = Ground()
@@ -115,7 +116,7 @@ class World:
                 finish=self._finish,
                 fail=self._fail,
                 measure=self._measure,
-                fails_after=self._fails_after,
+                fails_at=self._ends.at,
             ),
         )
         self._changes = Changes(
@@ -138,6 +139,7 @@ class World:
             Resize: self._changes.resize,
             Feed: self._changes.feed,
             Probe: self._act_probe,
+            **Checkups(faults.troubles, self._agenda, self._tell).acts,
         }
         self._idle = self._over = self._found = 0
         for node in cluster.nodes:
@@ -317,9 +319,6 @@ class World:
     def _resized(self, what: tuple[Run, int]) -> None:
         self._changes.resized(what)
 
-    def _fails_after(self, run: Run) -> float | None:
-        return self._mishaps.fail_after(run.foreseen, run.job.id, run.epoch)
-
     def _measure(self, what: tuple[Run, int]) -> None:
         """Its width has stood still for a while: what the workers have measured is told."""
         run, version = what
@@ -344,9 +343,11 @@ class World:
         if run.version != version:
             return
         kept = run.checkpointed(self.now)
+        failed = self._ends.told(run, self.now, kept)
+        self.record.note_failure(run, failed)
         self._past.keep(run.job.id, kept)
         self._leave(run)
-        self._end(JobFailed(self.now, run.job.id, run.epoch, kept))
+        self._end(failed)
 
     def _stopped(self, run: Run) -> None:
         if self._runs.get(run.job.id) is not run:

@@ -1,5 +1,7 @@
 """What happens to a job by itself or by its owner: submitted, cancelled, finished, failed."""
 
+from dataclasses import replace
+
 from weft.brain.context import Context
 from weft.brain.event import (
     JobCancelled,
@@ -14,11 +16,15 @@ from weft.brain.learn.company import CompanyWatch
 from weft.brain.learn.host import learn_host
 from weft.brain.learn.learning import Learning, makes_sense
 from weft.brain.protocol.admission import NO_QUEUE, Admission
+from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.pace import Pace
 from weft.brain.state.waits import REASON_ROW
-from weft.failure.evidence import Failure
-from weft.failure.verdict import History, judge, judge_loss
+from weft.failure.classes import NodeAction
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.evidence import UNEXPLAINED, Failure
+from weft.failure.retry import MOST_AVOIDED, Run, Terms, decide
+from weft.failure.verdict import History, Verdict, judge, judge_loss
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 
@@ -36,12 +42,14 @@ class Jobs:
         dispatch: Dispatch,
         admission: Admission,
         learning: Learning,
+        care: Care,
     ) -> None:
         self._context = context
         self._pace = pace
         self._dispatch = dispatch
         self._admission = admission
         self._learning = learning
+        self._care = care
         self._company = CompanyWatch(context, dispatch=dispatch)
 
     def submitted(self, event: JobSubmitted) -> None:
@@ -81,18 +89,61 @@ class Jobs:
         slot = state.incarnation(event.job, event.epoch)
         if slot is None:
             return
+        run = self._run(slot, event.work_kept)
         state.set_idle(slot, self._context.now, event.work_kept)
         self._admission.free_seats(slot)
         state.jobs.failures[slot] += 1
         if state.state_of(slot) is State.STOPPING and state.after_stop[slot] is State.CANCELLED:
             self._admission.close(slot, State.CANCELLED)
             return
-        history = History(int(state.jobs.failures[slot]), state.spec(slot).max_retries)
-        verdict = judge(event.failure, history, self._context.settings.backoff)
+        verdict = self._verdict(slot, event, run)
         if verdict.retry_after_seconds is None:
             self._admission.close(slot, State.FAILED, verdict.why)
         else:
             self._admission.requeue(slot, RETRY, verdict.retry_after_seconds)
+            self._care.hold(slot)
+
+    def _verdict(self, slot: int, event: JobFailed, run: Run) -> Verdict:
+        """By what was found, or, where nobody has looked, by how often it has failed."""
+        if event.diagnosis is not None:
+            return self._looked_into(slot, event.diagnosis, run)
+        return self._counted(slot, event.failure)
+
+    def _counted(self, slot: int, failure: Failure) -> Verdict:
+        state = self._context.state
+        history = History(int(state.jobs.failures[slot]), state.spec(slot).max_retries)
+        return judge(failure, history, self._context.settings.backoff)
+
+    def _looked_into(self, slot: int, found: Diagnosis, run: Run) -> Verdict:
+        """While a breaker is open a failure on its service says nothing about the job."""
+        book, most = self._context.state.failures, self._context.state.spec(slot).max_retries
+        self._care.learn(slot, found, run)
+        book.last[slot] = found
+        if not self._context.settings.retry_by_class:
+            return self._counted(slot, UNEXPLAINED)
+        if most and self._care.is_held(slot, found.service):
+            book.retries[slot] = replace(book.retry(slot), service=found.service)
+            return Verdict(0.0, f"{found}; it is tried again when {found.service} answers")
+        verdict, book.retries[slot] = decide(found, run, book.retry(slot), Terms(max_retries=most))
+        if verdict.avoid and verdict.retry_after_seconds is not None:
+            self._care.keep_off(slot)
+        return verdict
+
+    def _run(self, slot: int, work_kept: float) -> Run:
+        """The try that is over, while it still holds its seats."""
+        state = self._context.state
+        return Run(
+            job=state.spec(slot).id,
+            at_seconds=self._context.now,
+            ran_seconds=self._ran_seconds(slot),
+            nodes=frozenset(state.placement(slot).nodes),
+            saved=int(work_kept),
+        )
+
+    def _ran_seconds(self, slot: int) -> float:
+        state, now = self._context.state, self._context.now
+        begun = state.state_of(slot) is not State.STARTING
+        return now - float(state.jobs.started[slot]) if begun else 0.0
 
     def forgotten(self, event: JobForgotten) -> None:
         self._context.state.closed.pop(event.job, None)
@@ -115,14 +166,27 @@ class Jobs:
         if slot is not None and state.state_of(slot) is not State.STOPPING:
             shown = f": {event.failure.evidence}" if event.failure.evidence else ""
             why = f"worker lost on {event.node}{shown}"
+            if event.diagnosis is not None:
+                self._learn_from_loss(slot, event.diagnosis)
             self._rest_after_loss(slot, event.failure)
             self._dispatch.stop(slot, after=State.QUEUED, why=why)
 
     def _rest_after_loss(self, slot: int, failure: Failure) -> None:
         """Not before then, though its seats are freed at once."""
-        state, now, backoff = self._context.state, self._context.now, self._context.settings.backoff
-        jobs, begun = state.jobs, state.state_of(slot) is not State.STARTING
-        ran_seconds = now - float(jobs.started[slot]) if begun else 0.0
-        loss = judge_loss(failure, int(jobs.losses[slot]), ran_seconds, backoff)
+        jobs, backoff = self._context.state.jobs, self._context.settings.backoff
+        loss = judge_loss(failure, int(jobs.losses[slot]), self._ran_seconds(slot), backoff)
         jobs.losses[slot] = loss.in_a_row
-        jobs.not_before[slot] = now + loss.rest_seconds
+        jobs.not_before[slot] = self._context.now + loss.rest_seconds
+
+    def _learn_from_loss(self, slot: int, found: Diagnosis) -> None:
+        """It costs the job nothing; the node, or the service, is at fault."""
+        book, run = self._context.state.failures, self._run(slot, 0.0)
+        self._care.learn(slot, found, run)
+        retry = book.retry(slot)
+        if found.node is not None and found.node_action > NodeAction.NONE:
+            avoid = tuple(dict.fromkeys((*retry.avoid, found.node)))[-MOST_AVOIDED:]
+            retry = replace(retry, avoid=avoid)
+        book.retries[slot] = replace(retry, service=found.service)
+        book.last[slot] = found
+        if retry.avoid:
+            self._care.keep_off(slot)

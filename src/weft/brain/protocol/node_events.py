@@ -39,6 +39,15 @@ class Nodes:
         self._withdraw(row)
         if state.seating.note_shrunk(row):
             self._relieve(row)
+        self._look_around()
+        self._pace.want()
+
+    def opened_or_closed(self, row: int) -> None:
+        """A node was set aside, or is no more: what was promised there is promised no longer."""
+        self._pace.supply_grew = True
+        self._share_anew()
+        self._withdraw(row)
+        self._look_around()
         self._pace.want()
 
     def lost(self, event: NodeLost) -> None:
@@ -49,6 +58,7 @@ class Nodes:
         state.lose_node(row)
         self._share_anew()
         self._clear(row)
+        self._look_around()
         self._pace.want()
 
     def queue_changed(self, event: QueueChanged) -> None:
@@ -69,6 +79,11 @@ class Nodes:
         elif state.seating.note_shrunk(row):
             self._withdraw(row)
             self._relieve(row)
+
+    def _look_around(self) -> None:
+        """Whether those who keep off nodes still have others to go to."""
+        for slot in self._context.state.failures.avoiding:
+            self._context.state.tell_kind(slot)
 
     def _share_anew(self) -> None:
         """A GPU's fair share may be another one."""

@@ -84,9 +84,9 @@ class Outbox:
         if self.wake_at is not None and self._context.now >= self.wake_at:
             self.wake_at = None
 
-    def ask_to_be_woken(self, round_at: float | None) -> None:
-        """At the next round or the next deadline, unless that was asked for before."""
-        times = [] if round_at is None else [round_at]
+    def ask_to_be_woken(self, *moments: float | None) -> None:
+        """At the next of these moments or the next deadline, unless that was asked for before."""
+        times = [at for at in moments if at is not None]
         for deadlines in (self.unanswered, self.silent):
             if deadlines:
                 times.append(next(iter(deadlines.values())))

@@ -6,6 +6,7 @@ import numpy as np
 
 from weft.brain.context import Context
 from weft.model.snapshot import Ints
+from weft.model.state import State
 from weft.policy.recipe import Yielding
 
 SHORTEST_SPACING_SECONDS = 1e-3
@@ -81,9 +82,15 @@ class Pace:
             if state.slot_of:
                 self.want()
         elif now < self.backoff_until:
-            soonest = state.next_backoff(now)
+            soonest = self.next_try(now)
             if soonest is not None:
                 self.want_at(soonest)
+
+    def next_try(self, now: float) -> float | None:
+        """When the next waiting job may be tried again; None if all may be now."""
+        jobs = self.context.state.jobs
+        later = jobs.active & (jobs.state == State.QUEUED) & (jobs.not_before > now)
+        return float(jobs.not_before[later].min()) if later.any() else None
 
     def rest(self, delay_seconds: float) -> None:
         """Somebody is not to be tried again before that."""

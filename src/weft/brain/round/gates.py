@@ -38,10 +38,9 @@ def supply(session: Session, kind: Kind, width: int) -> ReasonCode:
     if width > session.free:
         return _too_few(session, kind, width)
     if session.fabric.site(kind).largest_gpus < width:
-        return ReasonCode.HEALTH_LOST
+        return _out(session, width)
     if width > session.suitable_free(kind):
-        picky = kind.gpu_types or session.fabric.suiting(kind) is not None
-        return ReasonCode.CONSTRAINT_TYPE if picky else ReasonCode.FRAGMENTED
+        return _picky(session, kind)
     if session.reserved is not None:
         without = session.recipe.place(session.room, session.fabric, kind, width)
         if without is not None:
@@ -56,5 +55,20 @@ def _too_few(session: Session, kind: Kind, width: int) -> ReasonCode:
         width > session.fabric.site(kind).largest_gpus
         or width <= session.free + session.lost_gpus()
     ):
-        return ReasonCode.HEALTH_LOST
+        return _out(session, width)
     return ReasonCode.CAPACITY_BUSY
+
+
+def _picky(session: Session, kind: Kind) -> ReasonCode:
+    """Enough is free, on nodes that do not suit it or that have failed it."""
+    if kind.avoid:
+        return ReasonCode.HEALTH_AVOIDED
+    picky = kind.gpu_types or session.fabric.suiting(kind) is not None
+    return ReasonCode.CONSTRAINT_TYPE if picky else ReasonCode.FRAGMENTED
+
+
+def _out(session: Session, width: int) -> ReasonCode:
+    """Nodes are out: set aside by us, where those alone would do, else lost or cordoned."""
+    aside = session.aside_gpus()
+    enough = aside and width <= session.free + aside
+    return ReasonCode.HEALTH_ASIDE if enough else ReasonCode.HEALTH_LOST

@@ -52,9 +52,8 @@ HOLDING = BLOCKED_SHORT_OF_GPUS | {ReasonCode.QUOTA_LIMIT, ReasonCode.QUOTA_FIRM
 HOLDING_ROWS = frozenset(REASON_ROW[code] for code in HOLDING)
 KEPT_ROW = REASON_ROW[ReasonCode.RESERVED]
 BEHIND_ROW = REASON_ROW[ReasonCode.PRIORITY_BEHIND]
-FRESH_ROWS = np.array(
-    [0, *(code.cause in (Cause.BACKOFF, Cause.LOCALITY) for code in REASONS)], np.bool_
-)
+TIMED = (Cause.BACKOFF, Cause.LOCALITY, Cause.BREAKER)
+FRESH_ROWS = np.array([0, *(code.cause in TIMED for code in REASONS)], np.bool_)
 """Reasons that time alone can lift."""
 
 NEVER = (ReasonCode.CONSTRAINT_NEVER, ReasonCode.QUOTA_NEVER)

@@ -190,6 +190,12 @@ class Session:
         """GPUs on nodes that are lost or cordoned."""
         return int(self.fabric.nodes.gpus[~self.fabric.usable].sum())
 
+    def aside_gpus(self) -> int:
+        """GPUs on nodes that are there and set aside."""
+        state, nodes = self.state, self.fabric.nodes
+        rows = [state.node_row.get(one.node) for one in state.failures.health.aside]
+        return sum(int(nodes.gpus[row]) for row in rows if row is not None and nodes.present[row])
+
 
 def free_room(state: BrainState, *, moves: bool = False) -> Room:
     """What can be given away: seats being left are owed to the pledges first.

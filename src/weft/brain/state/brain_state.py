@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.brain.event import Past
 from weft.brain.state.closed import Closed, ClosedJobs
+from weft.brain.state.failure_book import FailureBook, away_from
 from weft.brain.state.finished import Finished
 from weft.brain.state.job_table import JobTable
 from weft.brain.state.lifecycle import check_transition
@@ -80,6 +81,7 @@ class BrainState:
         self.host_learnt: dict[int, HostCurve] = {}
         self._tenants: dict[str, int] = {}
         self.finished = Finished()
+        self.failures = FailureBook()
         self.turns = Turns()
         self.counts_host = False
         self.set_tree(tree)
@@ -179,12 +181,6 @@ class BrainState:
         assert spec is not None, f"slot {slot} is empty"
         return spec
 
-    def next_backoff(self, now: float) -> float | None:
-        """When the next waiting job may be tried again; None if all may be now."""
-        jobs = self.jobs
-        later = jobs.active & (jobs.state == State.QUEUED) & (jobs.not_before > now)
-        return float(jobs.not_before[later].min()) if later.any() else None
-
     def copied(self) -> "BrainState":
         """An independent copy, cheap enough for a forecast to run on from."""
         twin = copy(self)
@@ -192,6 +188,7 @@ class BrainState:
         twin.seating = self.seating.copied(twin.job_table, twin.node_table)
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
         twin.menus, twin.turns = self.menus.copied(), self.turns.copied()
+        twin.failures = self.failures.copied()
         twin.waits, twin.finished = self.waits.copied(twin.job_table), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
@@ -267,7 +264,9 @@ class BrainState:
             preemptions=int(jobs.preemptions[slot]),
             failures=int(jobs.failures[slot]),
             why=why,
+            diagnosis=self.failures.last.get(slot) if state is State.FAILED else None,
         )
+        self.failures.forget(slot)
         self.seating.forget_party(slot)
         self.menus.drop(int(jobs.menu[slot]))
         self.turns.forget(slot)
@@ -348,6 +347,8 @@ class BrainState:
         jobs.refusals[slot] = past.refusals
         jobs.preemptions[slot] = past.preemptions
         jobs.losses[slot] = past.losses
+        if past.retry is not None:
+            self.failures.retries[slot] = past.retry
 
     # --- seats --------------------------------------------------------------------------------
 
@@ -391,7 +392,14 @@ class BrainState:
         self.fair = fair
         self.seating.touched.update(range(len(self.node_ids)))
         for slot in self.slot_of.values():
-            self.jobs.kind[slot] = self._intern_kind(self._owed_kind(slot))
+            self.tell_kind(slot)
+
+    def tell_kind(self, slot: int) -> None:
+        """Where the job can go may have changed."""
+        kind = self._owed_kind(slot)
+        if slot in self.failures.avoiding:
+            kind = away_from(self.failures.retry(slot).avoid, kind, self.fabric)
+        self.jobs.kind[slot] = self._intern_kind(kind)
 
     def host_of(self, slot: int) -> HostCurve | None:
         """What is claimed or has been learnt of how its cores speed the job."""

@@ -3,13 +3,17 @@
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 
+from weft.failure.diagnosis import Diagnosis
 from weft.model.ids import JobId
 from weft.model.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """How it ended, and what it had cost by then; of one that failed, `why` it is given up."""
+    """How it ended, and what it had cost by then.
+
+    Of one that failed, `why` it is given up, and its last `diagnosis` where there is one.
+    """
 
     state: State
     at: float
@@ -18,6 +22,7 @@ class Closed:
     preemptions: int
     failures: int
     why: str = ""
+    diagnosis: Diagnosis | None = None
 
 
 class ClosedJobs(MutableMapping[JobId, Closed]):

@@ -1,5 +1,7 @@
 """The nodes as rows, and what follows from them: the fabric, and speeds under a placement."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from weft.model.cluster import Node
@@ -25,6 +27,7 @@ class NodeTable:
         self._racks: dict[str, int] = {}
         self._pools: dict[str, int] = {}
         self._fabric: Fabric | None = None
+        self._aside: frozenset[NodeId] = frozenset()
 
     def put(self, node: Node) -> int:
         """Add the node, or bring its row up to date."""
@@ -38,7 +41,7 @@ class NodeTable:
         self.specs[row] = node
         columns = self.columns
         columns.present[row] = True
-        columns.cordoned[row] = node.cordoned
+        columns.cordoned[row] = node.cordoned or node.id in self._aside
         columns.gpus[row] = node.gpus
         columns.cpus[row] = np.inf if node.cpus is None else node.cpus
         columns.memory_gib[row] = np.inf if node.memory_gib is None else node.memory_gib
@@ -52,12 +55,27 @@ class NodeTable:
         self.columns.present[row] = False
         self._fabric = None
 
+    def set_aside(self, nodes: Iterable[NodeId]) -> None:
+        """Nothing starts on these nodes, whatever their owners say of them."""
+        before, self._aside = self._aside, frozenset(nodes)
+        for node in before ^ self._aside:
+            if (row := self.row.get(node)) is not None:
+                self.columns.cordoned[row] = self.specs[row].cordoned or node in self._aside
+                self._fabric = None
+
+    def in_pool_of(self, node: NodeId) -> frozenset[NodeId]:
+        """The nodes of its pool that are there, itself among them."""
+        columns, count = self.columns, len(self.specs)
+        alike = columns.pool[:count] == columns.pool[self.row[node]]
+        rows = np.flatnonzero(alike & columns.present[:count])
+        return frozenset(self.ids[row] for row in rows.tolist())
+
     @property
     def fabric(self) -> Fabric:
         if self._fabric is None:
             nodes = self.columns.frozen(len(self.specs)).copied()
             offerings = tuple(node.offering for node in self.specs)
-            self._fabric = Fabric(nodes, tuple(self.gpu_types), offerings)
+            self._fabric = Fabric(nodes, tuple(self.gpu_types), offerings, self.ids)
         return self._fabric
 
     def units_per_second(
@@ -100,7 +118,7 @@ class NodeTable:
         twin.specs, twin.ids, twin.row = list(self.specs), list(self.ids), dict(self.row)
         twin.gpu_types = dict(self.gpu_types)
         twin._racks, twin._pools = dict(self._racks), dict(self._pools)
-        twin._fabric = self._fabric
+        twin._fabric, twin._aside = self._fabric, self._aside
         return twin
 
 

@@ -1,5 +1,6 @@
 """`weft why`: a waiting job, explained; of a world, or of a recorded run."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from weft.lab.time_words import span
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.lab.journals.why import Answer, Company
+    from weft.lab.journals.why import Answer, Company, Failed
 
 SHOWN_EPISODES = 20
 
@@ -54,7 +55,10 @@ def show(answer: "Answer") -> None:
     for place, reason in enumerate(answer.reasons, start=1):
         console.print(f"{place} {reason.text}  [{reason.code}]", markup=False)
         console.print(f"  remedy: {reason.remedy}", markup=False)
-    if not answer.reasons:
+    if answer.failed is not None:
+        for line in failed_lines(answer.failed):
+            console.print(line, markup=False)
+    elif not answer.reasons:
         console.print("It does not wait at this moment.")
     if answer.company is not None:
         console.print(f"It {company_line(answer.company)}.", markup=False)
@@ -86,6 +90,17 @@ def company_line(company: "Company") -> str:
     if company.memory_gib is not None:
         told.append(f"{company.memory_gib:.3g} GiB of a GPU")
     return f"takes turns with {', '.join(company.others)}: {', '.join(told)}"
+
+
+def failed_lines(failed: "Failed") -> Iterator[str]:
+    """The class, the line that shows it, what was done, what to do."""
+    yield f"It failed: {failed.says}  [{failed.kind}]"
+    if failed.evidence:
+        rank = "" if failed.rank is None else f"rank {failed.rank}"
+        where = " on ".join(one for one in (rank, failed.node) if one)
+        yield f"  {failed.evidence}" + (f"  ({where})" if where else "")
+    yield f"  done: {several(failed.failures, 'run')} failed; {failed.did}"
+    yield f"  to do: {failed.advice}"
 
 
 def _first_line(answer: "Answer") -> str:

@@ -13,7 +13,9 @@ from string import Formatter
 from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.closed import Closed
 from weft.brain.state.waits import REASONS
+from weft.failure.classes import FailureClass
 from weft.lab.journals.journal_file import JournalFile
 from weft.lab.time_words import span
 from weft.model.errors import UnknownName
@@ -77,6 +79,37 @@ class Company:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Why a job is given up: the class, the line that shows it, what was done, what to do."""
+
+    at: float
+    kind: str
+    says: str
+    evidence: str
+    node: str | None
+    rank: int | None
+    failures: int
+    did: str
+    advice: str
+
+    @classmethod
+    def of(cls, closed: Closed) -> "Failed":
+        found = closed.diagnosis
+        facts = FailureClass.UNKNOWN.facts
+        return cls(
+            at=closed.at,
+            kind=FailureClass.UNKNOWN.value if found is None else found.kind.value,
+            says=facts.meaning if found is None else found.says,
+            evidence="" if found is None else found.line,
+            node=None if found is None else found.node,
+            rank=None if found is None else found.rank,
+            failures=closed.failures,
+            did=closed.why if found is None else closed.why.removeprefix(f"{found}; "),
+            advice=facts.advice if found is None else found.advice,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """All there is to say of one job at one moment.
 
@@ -97,6 +130,7 @@ class Answer:
     waiting_jobs: int
     reasons: tuple[Told, ...]
     company: Company | None = None
+    failed: Failed | None = None
     waits_seconds: dict[str, float]
     history: tuple[Episode, ...]
 
@@ -119,6 +153,7 @@ class Course:
     episodes: tuple[Episode, ...]
     record: int
     end: float
+    failed: Failed | None = None
 
     def state_at(self, at: float) -> str:
         """The state of the last episode that had begun by then."""
@@ -159,7 +194,8 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
     if spec is None:
         raise UnknownName(f"no job '{job}' in this run", hint=_near(brain.state, job))
     record = asked if at is not None else last_wait or asked
-    return Course(spec, tuple(episodes), record, brain.now)
+    failed = _failed(brain.state, job, at)
+    return Course(spec, tuple(episodes), record, brain.now, failed)
 
 
 def answer(brain: Brain, course: Course, at: float | None) -> Answer:
@@ -184,9 +220,18 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         waiting_jobs=len(line),
         reasons=tuple(Told.of(reason) for reason in reasons),
         company=None if slot is None else _company(state, slot),
+        failed=course.failed,
         waits_seconds={c.label: seconds for c, seconds in zip(CAUSES, waits, strict=True)},
         history=course.episodes,
     )
+
+
+def _failed(state: BrainState, job: JobId, at: float | None) -> Failed | None:
+    """How it was given up, if that was before the moment in question."""
+    closed = state.closed.get(job)
+    if closed is None or closed.state is not State.FAILED or (at is not None and closed.at > at):
+        return None
+    return Failed.of(closed)
 
 
 def _company(state: BrainState, slot: int) -> Company | None:

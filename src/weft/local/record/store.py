@@ -8,7 +8,7 @@ daemon believes without looking.
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from weft.api.backend import Origin
 from weft.api.errors import Taken
 from weft.brain.event import Past
+from weft.failure.retry import RetryState
 from weft.local.record.entry import (
     Birth,
     End,
@@ -206,9 +207,17 @@ def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - a field of any type
         return seats_to_json(value)
     if name == "reasons":
         return list(value)
-    if isinstance(value, Origin | Birth | End | Progress | Past):
+    if isinstance(value, Past):
+        retry = None if value.retry is None else value.retry.told()
+        return asdict(replace(value, retry=None)) | {"retry": retry}
+    if isinstance(value, Origin | Birth | End | Progress):
         return asdict(value)
     return value
+
+
+def _past(found: dict[str, Any]) -> Past:
+    retry = found.pop("retry", None)
+    return Past(**found, retry=None if retry is None else RetryState.read(retry))
 
 
 def _entry(row: Row[Any]) -> Entry:
@@ -225,7 +234,7 @@ def _entry(row: Row[Any]) -> Entry:
         agent=Birth(**agent) if agent else None,
         end=End(**end) if end else None,
         progress=Progress(**found.pop("progress")),
-        past=Past(**found.pop("past")),
+        past=_past(found.pop("past")),
         reasons=tuple(found.pop("reasons")),
         **found,
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from weft.model.ids import NodeId
 from weft.model.kind import Kind
 from weft.model.snapshot import Bools, Floats, Ints, NodeColumns
 from weft.model.suit import UNDEMANDING, Offering
@@ -56,6 +57,7 @@ class Fabric:
         nodes: NodeColumns,
         gpu_types: tuple[str, ...],
         offerings: Sequence[Offering] = (),
+        ids: Sequence[NodeId] = (),
     ) -> None:
         self.nodes = nodes
         self.usable = nodes.present & ~nodes.cordoned
@@ -64,7 +66,7 @@ class Fabric:
         self.total = Total(*(float(a[nodes.present].sum()) or 1.0 for a in amounts))
         self.one_rack = len(np.unique(nodes.rack)) <= 1
         self.one_pool = len(np.unique(nodes.pool)) <= 1
-        self._offerings = offerings
+        self._offerings, self._ids = offerings, ids
         self._tainted = any(offering.taints for offering in offerings)
         self._type_codes = {name: code for code, name in enumerate(gpu_types)}
         self._sites: dict[Kind, Site] = {}
@@ -85,11 +87,14 @@ class Fabric:
         return found
 
     def suiting(self, kind: Kind) -> Bools | None:
-        """Nodes that have what the kind demands; None: all of them."""
-        demand = kind.demand
-        if not self._offerings or (demand == UNDEMANDING and not self._tainted):
-            return None
-        return np.array([demand.is_met_by(offering) for offering in self._offerings], bool)
+        """Nodes that have what the kind demands, and that it does not avoid; None: all of them."""
+        demand, found = kind.demand, None
+        if self._offerings and (demand != UNDEMANDING or self._tainted):
+            found = np.array([demand.is_met_by(offering) for offering in self._offerings], bool)
+        if not kind.avoid:
+            return found
+        others = np.array([node not in kind.avoid for node in self._ids[: self.count]], bool)
+        return others if found is None else found & others
 
     def _survey(self, kind: Kind) -> Site:
         ever = gpus_offered(kind, self.nodes.gpus, self.nodes.cpus, self.nodes.memory_gib)

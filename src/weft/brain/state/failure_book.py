@@ -1,0 +1,45 @@
+"""What the brain remembers of failures: of each job that had one, and of nodes and services.
+
+Little enough to be written down at each failure: by job a few words of its retries and the line
+that decided, and for everybody one value (`Health`).
+"""
+
+from dataclasses import dataclass, field, replace
+
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.health import WELL, Health
+from weft.failure.retry import FRESH, RetryState
+from weft.model.ids import NodeId
+from weft.model.kind import Kind
+from weft.policy.place.fabric import Fabric
+
+
+@dataclass(slots=True)
+class FailureBook:
+    """By row of the job; `avoiding` says until when it keeps off the nodes that failed it."""
+
+    health: Health = WELL
+    retries: dict[int, RetryState] = field(default_factory=dict)
+    last: dict[int, Diagnosis] = field(default_factory=dict)
+    avoiding: dict[int, float] = field(default_factory=dict)
+
+    def retry(self, slot: int) -> RetryState:
+        return self.retries.get(slot, FRESH)
+
+    def forget(self, slot: int) -> None:
+        """The row is nobody's any more."""
+        for by_slot in (self.retries, self.last, self.avoiding):
+            by_slot.pop(slot, None)
+
+    def copied(self) -> "FailureBook":
+        return FailureBook(self.health, dict(self.retries), dict(self.last), dict(self.avoiding))
+
+
+def away_from(nodes: tuple[NodeId, ...], kind: Kind, fabric: Fabric) -> Kind:
+    """The kind of a job that keeps off these nodes, or off the latest of them, if it can."""
+    least = max(kind.width.min_gpus, 1)
+    for first in range(len(nodes)):
+        away = replace(kind, avoid=frozenset(nodes[first:]))
+        if fabric.site(away).largest_gpus >= least:
+            return away
+    return kind
