@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.coordination.crowd import Crowd
-from weft.agent.coordination.actions import Conclude, Spawn
+from weft.agent.coordination.actions import Conclude, Note, Signal, Spawn, TakeStacks
 from weft.agent.coordination.approach import Unreached
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
@@ -505,3 +505,20 @@ def test_a_group_that_cannot_be_built_is_tried_again_after_a_rest() -> None:
     assert refusals == crowd.mind.limits.most_failed_switches
     assert crowd.mind.members == (0,)
     assert "no route" in str(noted(crowd, "unreached")[-1]["why"])
+
+
+def test_before_one_that_hangs_is_killed_it_is_written_down_where_everybody_stands() -> None:
+    crowd = Crowd(seed=1, width=3, total=1000)
+    until(crowd, Phase.STEADY)
+    crowd.calm(100)
+    mind, second = crowd.mind, crowd.mind.members[1]
+    stalled = mind.limits.hang_seconds + 1
+    pulse = Pulse(mind.latest_epoch, mind.workers[second].step, "forward", stalled, 0, 0)
+    members = set(mind.members)
+    done = mind.heard(second, pulse, crowd.now)
+    asked = [action.worker for action in done if isinstance(action, TakeStacks)]
+    assert set(asked) == members and asked[-1] == second
+    kill = next(action for action in done if isinstance(action, Signal))
+    assert kill.worker == second and done.index(kill) > done.index(TakeStacks(second))
+    (note,) = (one for one in done if isinstance(one, Note) and one.event == "hung")
+    assert (note.facts["seconds"], note.facts["limit_seconds"]) == (stalled, stalled - 1)

@@ -33,7 +33,7 @@ from weft.agent.coordination.approach import Approach, Unreached
 from weft.agent.coordination.doubt import Verdict
 from weft.agent.coordination.epochs import Change, Epochs, Phase
 from weft.agent.coordination.heirs import Inherited
-from weft.agent.coordination.limits import BETWEEN, Limits
+from weft.agent.coordination.limits import BETWEEN, SILENCE, Limits
 from weft.agent.coordination.plain import NEVER, PlainCrew
 from weft.agent.coordination.roster import Roster
 from weft.agent.coordination.worker import Worker, WorkerState
@@ -395,8 +395,7 @@ class Coordinator:
             if late or overdue or self._now >= self.drain_deadline:
                 self._roster.kill(worker)
             elif self._has_stopped(worker):
-                self._roster.kill(worker)
-                self._lost(worker.number)
+                self._hung(worker, SILENCE, self._now - worker.heard_seconds)
 
     def _has_stopped(self, worker: Worker) -> bool:
         """Behind a loop a script may do what it likes, for as long as it likes."""
@@ -411,8 +410,11 @@ class Coordinator:
         worker.between = pulse.section == BETWEEN
         proven = worker.proven
         if self.limits.too_long(pulse.section, pulse.section_seconds, proven=proven):
-            self._roster.kill(worker)
-            self._lost(worker.number)
+            self._hung(worker, pulse.section, pulse.section_seconds)
+
+    def _hung(self, worker: Worker, section: str, seconds: float) -> None:
+        self._roster.end_hung(worker, seconds, self.limits.of(section, proven=worker.proven))
+        self._lost(worker.number)
 
     # ----------------------------------------------------------------------------------- end
 
