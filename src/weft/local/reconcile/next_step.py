@@ -112,7 +112,9 @@ def _introduce(look: Look) -> Step:
 def _final_message(entry: Entry, state: State) -> str:
     if state is State.CANCELLED:
         return "cancelled"
-    return entry.end.why if entry.end else ""
+    if entry.end is None:
+        return ""
+    return str(entry.end.diagnosis or entry.end.why)
 
 
 # --- jobs that the brain works on ---------------------------------------------------------------
@@ -249,7 +251,9 @@ def _ending(look: Look, end: End) -> Event:
 
 
 def _failure(end: End) -> Failure:
-    """What this machine knows of it: whose fault its agent took it for, and the last words."""
+    """What this machine knows of it: what was found, or whose fault its agent took it for."""
+    if end.diagnosis is not None:
+        return end.diagnosis.failure
     evidence = f"exit code {end.exit_code}: {end.why}" if end.why else f"exit code {end.exit_code}"
     if not end.retryable:
         return Failure(FailureClass.USER, evidence)
@@ -268,9 +272,24 @@ def _recorded_end(look: Look) -> RecordEnd:
     )
     saved = progress.saved(look.job.work) if look.job else None
     kept = entry.work_saved if saved is None else max(saved, entry.work_saved)
-    return RecordEnd(
-        End(words.outcome, words.exit_code, words.why, kept, words.retryable), progress
+    done = progress.done(look.job.work) if look.job else None
+    end = End(
+        words.outcome,
+        words.exit_code,
+        words.why,
+        kept,
+        words.retryable,
+        look.agent.diagnosis,
+        entry.width * look.agent.ran_seconds * _lost_share(entry.work_saved, kept, done),
     )
+    return RecordEnd(end, progress)
+
+
+def _lost_share(before: float, kept: float, done: float | None) -> float:
+    """Of what an incarnation has computed, the part that nobody can go on from."""
+    if done is None or done <= before:
+        return 1.0
+    return min(max((done - kept) / (done - before), 0.0), 1.0)
 
 
 def _parting(look: Look) -> Step | None:

@@ -210,7 +210,9 @@ def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - a field of any type
     if isinstance(value, Past):
         retry = None if value.retry is None else value.retry.told()
         return asdict(replace(value, retry=None)) | {"retry": retry}
-    if isinstance(value, Origin | Birth | End | Progress):
+    if isinstance(value, End):
+        return value.to_json()
+    if isinstance(value, Origin | Birth | Progress):
         return asdict(value)
     return value
 
@@ -232,7 +234,7 @@ def _entry(row: Row[Any]) -> Entry:
         seats=seats_from_json(found.pop("seats")),
         target=seats_from_json(found.pop("target")),
         agent=Birth(**agent) if agent else None,
-        end=End(**end) if end else None,
+        end=End.from_json(end) if end else None,
         progress=Progress(**found.pop("progress")),
         past=_past(found.pop("past")),
         reasons=tuple(found.pop("reasons")),

@@ -1,0 +1,195 @@
+"""Real processes that really fail: each is named with its line and handled as its class says.
+
+One daemon serves them all, side by side with a healthy job that notices nothing.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.local.daemons import Lab, a_lab, wait_until
+from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
+from weft.agent.evidence import EVIDENCE, parsed
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.written import read
+from weft.view.logs import Which
+
+ROOT: Final = Path(__file__).parents[2]
+AGENT: Final = "tests.local.impatient_agent"
+SYNTAX_SECONDS: Final = 5.0
+
+HEALTHY = "import time\nfor step in range(10_000): print('step', step, flush=True); time.sleep(.1)"
+EATS = """
+import sys
+held = []
+while True:
+    held.append(bytearray(b"x") * (8 << 20))
+"""
+READS = """
+import sys, time
+while True:
+    print("read", len(open(sys.argv[1]).read()), flush=True)
+    time.sleep(0.05)
+"""
+WRITES = """
+import sys
+with open(sys.argv[1], "wb", buffering=0) as file:
+    for _ in range(64):
+        assert file.write(b"x" * (1 << 20)) == 1 << 20
+"""
+ASKS = """
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1], timeout=5).read())
+"""
+ONE_RANK = """
+import os, socket, time
+address = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    server = socket.create_server(address)
+    peer, _ = server.accept()
+    if not peer.recv(1):
+        raise RuntimeError("Connection closed by peer [127.0.0.1]:29500")
+time.sleep(0.3)
+peer = socket.create_connection(address)
+{"input_ids": 0}["labels"]
+"""
+HANGS = """
+import threading, torch, weft
+from torch import nn
+data = torch.utils.data.TensorDataset(torch.zeros(64, 1))
+model, opt = weft.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1))
+def stands_still():
+    threading.Event().wait()
+for number, (x,) in enumerate(weft.steps(weft.loader(data, global_batch=4), total=1000)):
+    if number == 3:
+        stands_still()
+    weft.backward(model(x).sum())
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with a_lab(slots=12, agent=AGENT) as lab:
+        lab.start()
+        submit(lab, "healthy", HEALTHY)
+        yield lab
+        healthy = lab.entry("healthy")
+        assert (healthy.state.name, healthy.epoch, healthy.past.failures) == ("RUNNING", 1, 0)
+
+
+def submit(lab: Lab, name: str, program: str, *given: str, gpus: int = 1, before: str = "") -> Path:
+    script = lab.folder / f"{name}.py"
+    script.write_text(program)
+    words = " ".join((sys.executable, str(script), *given))
+    run = f"{before}exec {words}" if before else words
+    lab.submit(name, run, gpus=gpus, env={"PYTHONPATH": str(ROOT / "src")})
+    return script
+
+
+def found(lab: Lab, name: str) -> list[Diagnosis]:
+    """What each failed try of a job was taken for, the first one first."""
+    ends = [one.failure for one in lab.history(name) if one.failure is not None]
+    return [one for end in ends if (one := read(end["diagnosis"])) is not None]
+
+
+def failed(lab: Lab, name: str, seconds: float = 60.0) -> list[Diagnosis]:
+    lab.wait_for(name, "Failed", seconds=seconds)
+    return found(lab, name)
+
+
+def test_a_syntax_error_is_final_at_once(lab: Lab) -> None:
+    began = time.monotonic()
+    script = submit(lab, "syntax", "def f(:\n")
+    (why,) = failed(lab, "syntax")
+    assert time.monotonic() - began < SYNTAX_SECONDS
+    assert (why.kind, why.rule, why.rank) == ("user", "syntax_error", 0)
+    assert why.line == "SyntaxError: invalid syntax", script
+
+
+def test_an_import_error_is_final(lab: Lab) -> None:
+    submit(lab, "import", "import nothing_of_that_name")
+    (why,) = failed(lab, "import")
+    assert (why.kind, why.rule) == ("environment", "import_error")
+    assert why.line == "ModuleNotFoundError: No module named 'nothing_of_that_name'"
+
+
+def test_a_process_that_the_kernel_killed_for_want_of_memory(lab: Lab) -> None:
+    with a_memory_cgroup(64) as group:
+        if group is None:  # nobody lets us have one: then the program meets its own limit
+            submit(lab, "memory", EATS, before="ulimit -v 300000; ")
+        else:
+            enter = "".join(f"echo {who} > {group}/cgroup.procs; " for who in ("$PPID", "$$"))
+            submit(lab, "memory", EATS, before=enter)
+        why = failed(lab, "memory")
+    assert {one.kind for one in why} == {"memory"}
+    assert {one.rule for one in why} == {"oom_killer" if group else "host_oom_python"}
+
+
+def test_a_file_that_is_removed_in_mid_run(lab: Lab) -> None:
+    data = lab.folder / "shard.bin"
+    data.write_text("data")
+    submit(lab, "data", READS, str(data))
+    wait_until(lambda: bool(printed(lab, "data")), "its first read", lab.log)
+    data.unlink()
+    why = failed(lab, "data")
+    assert {(one.kind, one.rule) for one in why} == {("input", "input_missing")}
+    assert str(data) in why[0].line
+
+
+def test_a_worker_that_somebody_kills_is_tried_again(lab: Lab) -> None:
+    submit(lab, "killed", "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
+    wait_until(lambda: bool(printed(lab, "killed")), "its number", lab.log)
+    os.kill(int(printed(lab, "killed")[0]), signal.SIGKILL)
+    wait_until(lambda: lab.entry("killed").epoch == 2, "another try", lab.log)
+    (why,) = found(lab, "killed")
+    assert (why.kind, why.rule) == ("unknown", "bare_kill")
+    assert why.line == "exit code 137 (SIGKILL)"
+
+
+def test_a_disk_that_is_full(lab: Lab) -> None:
+    with a_small_disk(lab.folder / "disk") as disk:
+        submit(lab, "disk", WRITES, str(disk))
+        wait_until(lambda: bool(found(lab, "disk")), "its end", lab.log)
+    why = found(lab, "disk")[0]
+    assert (why.kind, why.rule) == ("node", "disk_full")
+    assert "No space left on device" in why.line
+
+
+@pytest.mark.enable_socket
+def test_a_storage_service_that_does_not_answer(lab: Lab) -> None:
+    with a_service() as service:
+        submit(lab, "service", ASKS, service.url)
+        wait_until(lambda: bool(found(lab, "service")), "its end", lab.log)
+        why = found(lab, "service")[0]
+        assert (why.kind, why.rule) == ("service", "http_failed")
+        service.start()
+        lab.wait_for("service", "Succeeded")
+
+
+def test_an_exception_on_one_rank_only(lab: Lab) -> None:
+    submit(lab, "rank", ONE_RANK, gpus=2)
+    (why,) = failed(lab, "rank")
+    assert (why.kind, why.rule, why.rank) == ("user", "python_semantic", 1)
+    assert why.line == "KeyError: 'labels'"
+
+
+def test_a_hang_is_ended_and_it_is_known_where_everybody_stood(lab: Lab) -> None:
+    submit(lab, "hang", HANGS, gpus=2)
+    wait_until(lambda: bool(found(lab, "hang")), "its end", lab.log, 120.0)
+    why = found(lab, "hang")[0]
+    assert (why.kind, why.rule) == ("hang", "hang_no_progress")
+    assert why.line.startswith("hang: no progress for 2 s (limit 2)")
+    kept = parsed((lab.folders().epoch(lab.entry("hang")) / EVIDENCE).read_bytes())
+    assert all("stands_still" in one.stacks for one in kept.workers)
+
+
+def printed(lab: Lab, name: str) -> list[str]:
+    return [line.text.decode() for line in lab.client.logs(name, Which())]
