@@ -128,9 +128,8 @@ def test_a_process_that_the_kernel_killed_for_want_of_memory(lab: Lab) -> None:
         else:
             enter = "".join(f"echo {who} > {group}/cgroup.procs; " for who in ("$PPID", "$$"))
             submit(lab, "memory", EATS, before=enter)
-        why = failed(lab, "memory")
-    assert {one.kind for one in why} == {"memory"}
-    assert {one.rule for one in why} == {"oom_killer" if group else "host_oom_python"}
+        (why,) = failed(lab, "memory")
+    assert (why.kind, why.rule) == ("memory", "oom_killer" if group else "host_oom_python")
 
 
 def test_a_file_that_is_removed_in_mid_run(lab: Lab) -> None:
@@ -139,9 +138,9 @@ def test_a_file_that_is_removed_in_mid_run(lab: Lab) -> None:
     submit(lab, "data", READS, str(data))
     wait_until(lambda: bool(printed(lab, "data")), "its first read", lab.log)
     data.unlink()
-    why = failed(lab, "data")
-    assert {(one.kind, one.rule) for one in why} == {("input", "input_missing")}
-    assert str(data) in why[0].line
+    first, second = failed(lab, "data")  # one try to see whether it comes again
+    assert (first.kind, first.rule) == ("input", "input_missing")
+    assert str(data) in first.line and second.fingerprint == first.fingerprint
 
 
 def test_a_worker_that_somebody_kills_is_tried_again(lab: Lab) -> None:
@@ -187,8 +186,10 @@ def test_a_hang_is_ended_and_it_is_known_where_everybody_stood(lab: Lab) -> None
     why = found(lab, "hang")[0]
     assert (why.kind, why.rule) == ("hang", "hang_no_progress")
     assert why.line.startswith("hang: no progress for 2 s (limit 2)")
-    kept = parsed((lab.folders().epoch(lab.entry("hang")) / EVIDENCE).read_bytes())
-    assert all("stands_still" in one.stacks for one in kept.workers)
+    folder = lab.folders().job(lab.entry("hang").uid) / "epoch-1"
+    kept = parsed((folder / EVIDENCE).read_bytes())
+    assert len(kept.workers) >= 2 and all("stands_still" in one.stacks for one in kept.workers)
+    lab.client.cancel("hang")
 
 
 def printed(lab: Lab, name: str) -> list[str]:

@@ -11,6 +11,7 @@ from weft.agent.coordination.actions import Conclude, Note, Signal, Spawn, TakeS
 from weft.agent.coordination.approach import Unreached
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
+from weft.agent.coordination.hangs import Hangs
 from weft.agent.messages import STATELESS, NotBuilt, Pulse
 from weft.agent.outcome import Outcome
 
@@ -522,3 +523,27 @@ def test_before_one_that_hangs_is_killed_it_is_written_down_where_everybody_stan
     assert kill.worker == second and done.index(kill) > done.index(TakeStacks(second))
     (note,) = (one for one in done if isinstance(one, Note) and one.event == "hung")
     assert (note.facts["seconds"], note.facts["limit_seconds"]) == (stalled, stalled - 1)
+
+
+def test_a_job_that_comes_no_further_than_where_it_hung_is_given_up() -> None:
+    hangs = Hangs()
+    assert [hangs.count(step, epoch) for step, epoch in ((5, 1), (5, 1), (5, 2), (3, 4))] == [
+        *(1, 1),  # two workers of one epoch
+        *(2, 3),
+    ]
+    assert hangs.count(6, 5) == 1
+    crowd = Crowd(seed=1, width=2, total=1000)
+    until(crowd, Phase.STEADY)
+    crowd.calm(100)
+    mind, last = crowd.mind, Conclude(Outcome.FINISHED, 0, "")
+    step = mind.workers[mind.members[0]].step
+    for number in range(3):
+        worker = mind.members[0]
+        mind.workers[worker].step = step
+        stalled = Pulse(mind.latest_epoch, step, "forward", 61.0, 0, 0)
+        done = mind.heard(worker, stalled, crowd.now)
+        last = next((one for one in done if isinstance(one, Conclude)), last)
+        assert (last.outcome is Outcome.INFRASTRUCTURE) == (number == 2)
+        crowd.kill(worker)
+        crowd.calm(300)
+    assert last.why.startswith("hung 3 times")

@@ -413,15 +413,19 @@ class Coordinator:
             self._hung(worker, pulse.section, pulse.section_seconds)
 
     def _hung(self, worker: Worker, section: str, seconds: float) -> None:
-        self._roster.end_hung(worker, seconds, self.limits.of(section, proven=worker.proven))
+        limit = self.limits.of(section, proven=worker.proven)
+        times = self._roster.end_hung(worker, self.latest_epoch, seconds, limit)
         self._lost(worker.number)
+        if times > self.limits.most_hangs:
+            self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, f"hung {times} times in a row")
 
     # ----------------------------------------------------------------------------------- end
 
     def _ended(self, worker: Worker, was: WorkerState, code: int) -> None:
         """What the end of a process means for the others, by what it was and how it ended."""
         outcome, why = Outcome.of(code), f"worker {worker.number} ended with {code}"
-        failed = outcome is Outcome.USER_ERROR
+        excused = self._roster.lost_its_mates(worker.number, self._departed)
+        failed = outcome is Outcome.USER_ERROR and not excused
         if was is WorkerState.LEAVING:
             return
         elif not self.elastic and not self.draining:
@@ -432,13 +436,10 @@ class Coordinator:
         elif outcome is Outcome.FINISHED and worker.between:
             self._departed[worker.number] = worker.step
             self.finished = True
-        elif failed and was is not WorkerState.LOST and not self._excused(worker.number):
+        elif failed and was is not WorkerState.LOST:
             self._conclude(outcome, code, why, worker.number)
         else:
             self._missing(worker.number, code, why)
-
-    def _excused(self, number: int) -> bool:
-        return self._roster.lost_its_mates(number, self._departed)
 
     def _plain_ended(self, number: int, code: int, why: str) -> None:
         outcome = Outcome.of(code)

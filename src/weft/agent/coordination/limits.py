@@ -37,6 +37,7 @@ class Limits:
     most_restarts: int = 100
     most_fruitless: int = 3
     most_stillborn: int = 3
+    most_hangs: int = 2
     most_failed_joins: int = 3
     most_failed_switches: int = 5
     most_fruitless_halts: int = 10

@@ -72,7 +72,7 @@ def next_step(look: Look) -> Step:
     if state is None:
         return _introduce(look)
     if state.final:
-        return look.act(Settle(state, _final_message(entry, state)))
+        return look.act(Settle(state, _final_message(look, state)))
     if entry.cancelled and not look.belief.cancelling:
         return look.events(JobCancelled(look.now, entry.id))
     return _STEPS[state](look)
@@ -109,12 +109,11 @@ def _introduce(look: Look) -> Step:
     return look.events(*events)
 
 
-def _final_message(entry: Entry, state: State) -> str:
+def _final_message(look: Look, state: State) -> str:
+    """Of one that failed, also why it is not tried again."""
     if state is State.CANCELLED:
         return "cancelled"
-    if entry.end is None:
-        return ""
-    return str(entry.end.diagnosis or entry.end.why)
+    return look.belief.why or (look.entry.end.why if look.entry.end else "")
 
 
 # --- jobs that the brain works on ---------------------------------------------------------------
@@ -247,7 +246,7 @@ def _ending(look: Look, end: End) -> Event:
         return JobFinished(look.now, entry.id, epoch)
     if end.outcome == Outcome.DRAINED:
         return WorkerLost(look.now, entry.id, epoch, entry.seats[0].node)
-    return JobFailed(look.now, entry.id, epoch, end.kept, _failure(end))
+    return JobFailed(look.now, entry.id, epoch, end.kept, _failure(end), end.diagnosis)
 
 
 def _failure(end: End) -> Failure:

@@ -6,9 +6,10 @@ daemon believes without looking.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,6 +168,11 @@ class Store:
                 connection.execute(insert(SETTINGS).values(key=key, value=otherwise))
             return otherwise if found is None else str(found)
 
+    def write_setting(self, key: str, value: str) -> None:
+        with _told(), self._engine.begin() as connection:
+            connection.execute(delete(SETTINGS).where(SETTINGS.c.key == key))
+            connection.execute(insert(SETTINGS).values(key=key, value=value))
+
     def newest_version(self) -> int:
         """The number of the last change."""
         with _told(), self._engine.connect() as connection:
@@ -200,13 +206,17 @@ def _columns(changes: Changes) -> dict[str, Any]:
     return found
 
 
+_PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
+    "state": attrgetter("name"),
+    "seats": seats_to_json,
+    "target": seats_to_json,
+    "reasons": list,
+}
+
+
 def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - a field of any type
-    if name == "state":
-        return value.name
-    if name in ("seats", "target"):
-        return seats_to_json(value)
-    if name == "reasons":
-        return list(value)
+    if name in _PLAIN:
+        return _PLAIN[name](value)
     if isinstance(value, Past):
         retry = None if value.retry is None else value.retry.told()
         return asdict(replace(value, retry=None)) | {"retry": retry}
