@@ -3,8 +3,10 @@
 One daemon serves them all, side by side with a healthy job that notices nothing.
 """
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -194,3 +196,38 @@ def test_a_hang_is_ended_and_it_is_known_where_everybody_stood(lab: Lab) -> None
 
 def printed(lab: Lab, name: str) -> list[str]:
     return [line.text.decode() for line in lab.client.logs(name, Which())]
+
+
+def test_why_tells_the_owner_what_happened_and_what_to_do(lab: Lab) -> None:
+    submit(lab, "whose", "raise KeyError('\\x1b[2J\\x1b[31mloss')")
+    (why,) = failed(lab, "whose")
+    told = weft(lab, "why", "whose")
+    for part in (
+        "the program made a mistake  [user: python_semantic]",
+        "evidence: KeyError: '",
+        "(rank 0, on ",
+        "done: another try would end the same way",
+        "to do: mend the program at the line shown and submit it again",
+        "log: weft logs whose --epoch 1 --rank 0",
+        "It is over: it failed",
+    ):
+        assert part in told, told
+    assert "\x1b" not in told
+    twin = json.loads(weft(lab, "why", "whose", "-o", "json"))["failure"]
+    assert (twin["kind"], twin["rule"], twin["line"]) == (why.kind, why.rule, why.line)
+    assert "done: another try would end the same way" in weft(lab, "show", "whose")
+
+
+def weft(lab: Lab, *words: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "weft.cli.main", *words, "--context", "local"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "COLUMNS": "160",
+            "WEFT_LOCAL_SOCKET": str(lab.socket),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
