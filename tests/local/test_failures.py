@@ -231,3 +231,16 @@ def weft(lab: Lab, *words: str) -> str:
         text=True,
         check=True,
     ).stdout
+
+
+def test_causes_are_counted_by_what_they_cost(lab: Lab) -> None:
+    submit(lab, "dear", "import time; time.sleep(1); {}['a']", gpus=2)
+    failed(lab, "dear")
+    told = json.loads(weft(lab, "failures", "-o", "json"))
+    (one,) = (line for line in told["failures"] if line["job"] == "dear")
+    assert 2.0 < one["lost_gpu_seconds"] < 20.0
+    assert "user: python_semantic" in {cause["name"] for cause in told["cause"]}
+    assert sum(cause["failures"] for cause in told["cause"]) == len(told["failures"])
+    assert [one["name"] for one in told["owner"]] == [lab.entry("dear").owner.user]
+    assert "user: python_semantic" in weft(lab, "failures")
+    assert "node" in weft(lab, "failures", "--by", "class", "--everyone")

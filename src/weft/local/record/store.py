@@ -147,6 +147,20 @@ class Store:
         with _told(), self._engine.connect() as connection:
             return [_happening(row) for row in connection.execute(query)]
 
+    def failures(
+        self, since: float, *, user: str | None = None, limit: int = 10_000
+    ) -> list[tuple[Entry, Happening]]:
+        """Ends that were failures, the latest first, each with its job."""
+        rows = select(EVENTS).where(EVENTS.c.failure.is_not(None), EVENTS.c.at >= since)
+        if user is not None:
+            rows = rows.join(JOBS, JOBS.c.uid == EVENTS.c.job).where(JOBS.c.user == user)
+        with _told(), self._engine.connect() as connection:
+            query = rows.order_by(EVENTS.c.id.desc()).limit(limit)
+            found = [(row.job, _happening(row)) for row in connection.execute(query)]
+        wanted = select(JOBS).where(JOBS.c.uid.in_({uid for uid, _ in found}))
+        jobs = {entry.uid: entry for entry in self._entries(wanted)}
+        return [(jobs[uid], happening) for uid, happening in found if uid in jobs]
+
     def usage(self) -> dict[str, Usage]:
         with _told(), self._engine.connect() as connection:
             rows = connection.execute(select(USAGE))
