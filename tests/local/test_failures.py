@@ -244,3 +244,23 @@ def test_causes_are_counted_by_what_they_cost(lab: Lab) -> None:
     assert [one["name"] for one in told["owner"]] == [lab.entry("dear").owner.user]
     assert "user: python_semantic" in weft(lab, "failures")
     assert "node" in weft(lab, "failures", "--by", "class", "--everyone")
+
+
+@pytest.mark.enable_socket
+def test_what_is_known_of_failures_outlives_the_daemon() -> None:
+    with a_lab(slots=2, agent=AGENT) as lab, a_service() as service:
+        lab.start()
+        submit(lab, "asks", ASKS, service.url)
+        wait_until(lambda: bool(found(lab, "asks")), "its end", lab.log)
+        wait_until(lambda: lab.entry("asks").past.retry is not None, "what is remembered", lab.log)
+        lab.kill()
+        lab.start()
+        entry = lab.entry("asks")
+        assert entry.past.retry is not None and entry.past.retry.attempts >= 1
+        assert lab.health().breaker("http").strikes
+
+
+def test_a_node_shows_what_is_held_against_it(lab: Lab) -> None:
+    told = json.loads(weft(lab, "nodes", "-o", "json"))
+    assert told["nodes"][0]["health"]["aside_since"] is None
+    assert "health" in weft(lab, "nodes")

@@ -35,7 +35,7 @@ from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing, nearest
 from weft.view.logs import LogLine, Which
-from weft.view.node_page import NodePage
+from weft.view.node_page import NodePage, health_of
 from weft.view.queues import QueueLine
 from weft.view.use import Use, widest_first
 
@@ -224,7 +224,9 @@ class LocalBackend:
         foreign = None if foreign_watch.note else len(foreign_watch.free())
         notes = [foreign_watch.note] if foreign_watch.note else []
         notes += [f"{one} is used outside of Weft" for one in foreign_watch.found]
-        return NodePage((views.node_of(term.machine, term.book, foreign),), tuple(notes))
+        known, name = term.brain.state.failures.health, term.machine.node.id
+        health = health_of(known, name, term.now(), names=who.admin)
+        return NodePage((views.node_of(term.machine, term.book, foreign, health),), tuple(notes))
 
     async def failures(self, who: Identity, owner: str | None, days: float) -> FailurePage:
         since = time.time() - days * DAY_SECONDS

@@ -17,7 +17,7 @@ from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
 from weft.view.failures import FailureLine, failure_line, told_failure
 from weft.view.jobs import Growth, JobDetail, JobLine, ReasonLine, SeatLine
-from weft.view.node_page import NodeLine
+from weft.view.node_page import NodeHealth, NodeLine
 from weft.view.queues import QueueLine
 from weft.view.reasons import as_json
 from weft.view.workers import EventLine, WorkerLine
@@ -179,7 +179,12 @@ def event_of(happening: Happening) -> EventLine:
     )
 
 
-def node_of(machine: Machine, entries: Iterable[Entry], foreign: int | None) -> NodeLine:
+def node_of(
+    machine: Machine,
+    entries: Iterable[Entry],
+    foreign: int | None,
+    health: NodeHealth | None = None,
+) -> NodeLine:
     holding = [entry for entry in entries if entry.held]
     memory = machine.gpu_memory_gib
     return NodeLine(
@@ -195,6 +200,7 @@ def node_of(machine: Machine, entries: Iterable[Entry], foreign: int | None) -> 
         cpus=str(len(machine.cpus)),
         memory="" if machine.memory_gib is None else f"{machine.memory_gib:.0f}Gi",
         jobs=tuple(str(entry.id) for entry in holding),
+        health=health,
     )
 
 

@@ -182,6 +182,12 @@ class Store:
                 connection.execute(insert(SETTINGS).values(key=key, value=otherwise))
             return otherwise if found is None else str(found)
 
+    def find_setting(self, key: str) -> str | None:
+        query = select(SETTINGS.c.value).where(SETTINGS.c.key == key)
+        with _told(), self._engine.connect() as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else str(found)
+
     def write_setting(self, key: str, value: str) -> None:
         with _told(), self._engine.begin() as connection:
             connection.execute(delete(SETTINGS).where(SETTINGS.c.key == key))
