@@ -12,6 +12,7 @@ from typing import Any
 from weft.api.backend import Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import NoSuchJob, Taken
 from weft.model.errors import UnknownName
+from weft.view.failures import FailurePage
 from weft.view.health import Finding, Verdict
 from weft.view.jobs import (
     JobDetail,
@@ -148,6 +149,11 @@ class MemoryWorld:
         use = await self.top(who, None)
         held = tuple(f"{line.namespace}/{line.name}" for line in use.jobs)
         return NodePage((a_node(used=use.used_gpus, jobs=held),))
+
+    async def failures(self, who: Identity, owner: str | None, days: float) -> FailurePage:
+        self._note("failures", who)
+        lines = (picture.detail.failure for picture in self.pictures.values())
+        return FailurePage(tuple(one for one in lines if one and owner in (None, one.namespace)))
 
     async def queues(self, who: Identity) -> tuple[QueueLine, ...]:
         self._note("queues", who)

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,11 @@ from weft.api.backend import JobKey
 from weft.api.peer import OVERFLOW_UID, Peer, user_name
 from weft.api.routes import routes_to
 from weft.api.streams import Streams
+from weft.failure.diagnosis import diagnose
+from weft.failure.lines import Line
+from weft.failure.rulebook import shipped
+from weft.failure.written import written
+from weft.view.failures import told_failure
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 OWNER = user_name(ALICE.uid)
@@ -36,6 +42,7 @@ RULES: dict[tuple[str, str], tuple[str, int]] = {
     ("GET", "/v1/jobs/{name}/changes"): ("owner", 200),
     ("GET", "/v1/changes"): ("everybody", 200),
     ("GET", "/v1/nodes"): ("everybody", 200),
+    ("GET", "/v1/failures"): ("everybody", 200),
     ("GET", "/v1/queues"): ("everybody", 200),
     ("GET", "/v1/top"): ("everybody", 200),
     ("POST", "/v1/stop"): ("root", 202),
@@ -97,6 +104,32 @@ def check(person: str, method: str, path: str, answer: Answer) -> None:
         wanted = 403, "forbidden"
     assert (answer.status, answer.json["code"]) == wanted, (method, path)
     assert answer.json["hint"]
+
+
+def test_what_a_program_printed_before_it_failed_is_its_owners() -> None:
+    async def work() -> None:
+        world = MemoryWorld()
+        told = told_failure(
+            written(diagnose([Line("KeyError: 'secret'")], shipped())),
+            namespace=OWNER,
+            job=KEY.name,
+            queue="default",
+            epoch=1,
+            at=None,
+            did="KeyError: 'secret'; given up",
+        )
+        picture = a_waiting_job(KEY)
+        await world.put(replace(picture, detail=replace(picture.detail, failure=told)))
+        for person, may in (("owner", True), ("other", False), ("root", True)):
+            query = {"everyone": "true"}
+            answer = await ask(
+                create_app(world), "GET", "/v1/failures", peer=PEOPLE[person], query=query
+            )
+            (line,) = answer.json["failures"]
+            assert line["rule"] == "python_semantic"
+            assert ("secret" in str(line)) is may, person
+
+    asyncio.run(work())
 
 
 def test_elsewhere_there_is_nothing() -> None:

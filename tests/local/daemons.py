@@ -26,6 +26,7 @@ from weft.api.backend import Farewell, Origin, Selection
 from weft.api.client import Client
 from weft.api.peer import user_name
 from weft.crash import _PLAN, CrashPlan
+from weft.failure.health import Health
 from weft.local.agents.job_processes import MARK
 from weft.local.daemon import Daemon
 from weft.local.folders import Folders, remove_tree
@@ -33,6 +34,7 @@ from weft.local.journals import Journals
 from weft.local.options import LocalOptions
 from weft.local.reconcile.step import Rules
 from weft.local.record.entry import Entry, Happening
+from weft.local.record.health import recalled
 from weft.local.record.store import Store
 from weft.model.errors import WorldError
 
@@ -134,6 +136,11 @@ class Lab:
             entry = store.newest(user or _me(), name)
             assert entry is not None, name
             return store.history(entry.uid)[::-1]
+
+    def health(self) -> Health:
+        """What is on record of nodes and services."""
+        with self._store() as store:
+            return recalled(store)
 
     def folders(self) -> Folders:
         return Folders(self.folder)

@@ -18,15 +18,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from weft.agent import evidence
 from weft.agent.checkpoint.home import Home, home_of
 from weft.agent.checkpoint.seat_writers import HERE
 from weft.agent.checkpoint.vault import Run
 from weft.agent.checkpoint.writer import CheckpointWriter
-from weft.agent.coordination.actions import Action, Conclude, Note, Send, Signal, Spawn
+from weft.agent.coordination.actions import (
+    Action,
+    Conclude,
+    Note,
+    Send,
+    Signal,
+    Spawn,
+    TakeStacks,
+)
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
 from weft.agent.coordination.worker import WorkerState
+from weft.agent.evidence import WELL, Witness
 from weft.agent.leases.keeper import LeaseKeeper
 from weft.agent.messages import (
     Abandon,
@@ -108,6 +116,7 @@ class Agent:
         self.writer = CheckpointWriter(self._checkpoints(), self._about_the_run)
         self.progress = ProgressReports(self.coordinator, self.writer)
         self.leases = LeaseKeeper(self.places, self.home, self.server.send)
+        self.witness = Witness(ranked=not self.once_per_seat)
         self._source: tuple[str, int] | None = None
         self._terminated = False
         self._ends: dict[int, int] = {}
@@ -245,19 +254,19 @@ class Agent:
                 self._carry_out(self.coordinator.save(now))
             case Accompany():
                 if why := self.leases.accompany(message):
-                    return _refused(why)
+                    return Answer.refused(why)
             case Kill(worker, number) if worker in self.crew.running:
                 self.crew.signal(worker, number)
             case Status():
                 pass
             case _:
-                return _refused(f"cannot do {message}")
+                return Answer.refused(f"cannot do {message}")
         return Answer(ok=True, body=self.status())
 
     def _resize(self, order: Resize, now: float) -> Answer:
         why = self._why_not(order)
         if why:
-            return _refused(why)
+            return Answer.refused(why)
         if order.cpus:
             self.processes.share_cpus(order.cpus)
         if order.devices:
@@ -420,7 +429,10 @@ class Agent:
                 self.server.send(worker, message)
             case Signal(worker, number):
                 self.crew.signal(worker, number)
+            case TakeStacks(worker):
+                self.crew.take_stacks(worker)
             case Note(event, facts):
+                self.witness.heard(event, facts)
                 self.tell(event, facts)
             case Conclude():
                 if self._over is not None and not self._over.done():
@@ -445,8 +457,8 @@ class Agent:
         await asyncio.to_thread(partial(self.writer.close, failed=failed))
         await asyncio.to_thread(self.progress.reporter.close)
         end_orphans()
-        if conclusion.outcome not in evidence.WELL:
-            evidence.keep(self.run_folder.path, self.run_folder.logs, conclusion.worker)
+        if conclusion.outcome not in WELL:
+            self.witness.keep(self.run_folder.path, self.coordinator.workers, conclusion.worker)
         self.run_folder.close(self._ending(conclusion))
 
     def _ending(self, conclusion: Conclude) -> Ending:
@@ -482,10 +494,6 @@ def exit_code_of(conclusion: Conclude) -> int:
     if conclusion.outcome is Outcome.USER_ERROR:
         return conclusion.exit_code & 0xFF or 1
     return conclusion.exit_code
-
-
-def _refused(why: str) -> Answer:
-    return Answer(ok=False, body={"why": why})
 
 
 def _log_event(what: str, facts: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What is left of workers when a job fails: torch's error files and the ends of their logs.
+"""What is left of workers when a job fails: error files, the ends of logs, stacks, how they ended.
 
 It is kept beside the outcome, as it was written, for whoever asks whose fault it was; this side
 judges nothing. Workers own these files and may have put anything in their place, so nothing but a
@@ -9,58 +9,156 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from weft.agent.coordination.worker import Worker
 from weft.agent.outcome import Outcome
+from weft.agent.workers import memory_events
+from weft.agent.workers.stacks import stacks_file
+from weft.failure.observed import ErrorFile, Exit, Hang, MemoryEvents, Observed, Output, Where
+from weft.model.ids import NodeId
 
 EVIDENCE: Final = "evidence.json"
+LOGS: Final = "logs"
 MOST_WORKERS: Final = 32
 MOST_ERROR_BYTES: Final = 64 * 1024
 MOST_LOG_BYTES: Final = 16 * 1024
+MOST_STACK_BYTES: Final = 8 * 1024
+MOST_CHARS: Final = 640 * 1024  # of all: whoever reads it takes no more than a mebibyte
+RECENT_SECONDS: Final = 600.0
 WELL: Final = frozenset({Outcome.FINISHED, Outcome.DRAINED})
+KILLED: Final = (-9, 137)
 
 _LOG = re.compile(r"worker-(\d{1,9})\.log")
+_KILLED = re.compile(r"killed by signal|\bKilled\b")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvidence:
-    """One worker's error file and the end of its log; the first one listed ended the job."""
+    """Of one worker: rank and exit code where they count, error file, ends of log and stacks."""
 
     worker: int
     error_file: str
     log_end: str
+    rank: int | None = None
+    exit_code: int | None = None
+    stacks: str = ""
+
+    @property
+    def was_killed(self) -> bool:
+        return self.exit_code in KILLED or _KILLED.search(self.log_end) is not None
 
 
-def keep(folder: Path, logs: Path, first: int | None) -> None:
-    """Write what workers left; a full disk must not hide how the job ended."""
-    unfinished = folder / f"{EVIDENCE}.tmp"
-    told = [asdict(one) for one in gathered(logs, first)]
-    try:
-        unfinished.write_text(json.dumps(told))
-        unfinished.replace(folder / EVIDENCE)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A worker that was ended because it made no progress."""
+
+    worker: int
+    rank: int | None
+    seconds: float
+    limit_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that an agent keeps; the first worker listed ended the job."""
+
+    workers: tuple[WorkerEvidence, ...] = ()
+    stall: Stall | None = None
+    kills: int = 0
+
+    @property
+    def pids_killed(self) -> bool:
+        return any(one.was_killed for one in self.workers)
+
+    def observed(self, node: NodeId | None = None) -> Iterator[Observed]:
+        """As what it was seen to be; kills of a cgroup count beside a process that was killed."""
+        for one in self.workers:
+            where = Where(node=node, rank=one.rank)
+            yield ErrorFile(one.error_file, where)
+            yield Output(one.log_end, where)
+            if one.exit_code:
+                yield Exit(one.exit_code, where)
+        if self.kills and self.pids_killed:
+            yield MemoryEvents(self.kills, where=Where(node=node))
+        if self.stall is not None:
+            stall, where = self.stall, Where(node=node, rank=self.stall.rank)
+            yield Hang(stall.seconds, stall.limit_seconds, where=where)
+
+
+class Witness:
+    """What an agent sees itself while its job lasts.
+
+    Without `ranked` a worker stands for several processes, and has no rank of its own.
+    """
+
+    def __init__(self, *, ranked: bool = True) -> None:
+        self._ranked = ranked
+        self._kills = memory_events.kills()
+        self._stall: Stall | None = None
+
+    def heard(self, event: str, facts: Mapping[str, Any]) -> None:
+        """Of all that is noted, what tells of a failure."""
+        if event == "hung":
+            self._stall = Stall(**facts)
+
+    def keep(self, folder: Path, workers: Mapping[int, Worker], first: int | None) -> None:
+        """Write it into a run's folder; a full disk must not hide how the job ended."""
+        unfinished = folder / f"{EVIDENCE}.tmp"
+        told = asdict(self.evidence(folder / LOGS, workers, first))
+        try:
+            unfinished.write_text(json.dumps(told))
+            unfinished.replace(folder / EVIDENCE)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+
+    def evidence(self, logs: Path, workers: Mapping[int, Worker], first: int | None) -> Evidence:
+        """All there is; `first` is the worker that ended the job, if one did."""
+        told = [self._told(one, workers, first) for one in gathered(logs, first)]
+        return Evidence(tuple(told), self._stall, max(memory_events.kills() - self._kills, 0))
+
+    def _told(
+        self, one: WorkerEvidence, workers: Mapping[int, Worker], first: int | None
+    ) -> WorkerEvidence:
+        """How it ended counts of the one that ended the job: the others were ended after it."""
+        worker = workers.get(one.worker)
+        if worker is None:
+            return one
+        code = worker.exit_code if first in (None, one.worker) else None
+        return replace(one, rank=worker.rank if self._ranked else None, exit_code=code)
 
 
 def forget(folder: Path, logs: Path) -> None:
     """Nothing of an earlier run is taken for this one's."""
     (folder / EVIDENCE).unlink(missing_ok=True)
-    for old in logs.glob(error_file("*")):
-        with suppress(OSError):
-            old.unlink()
+    for name in (error_file("*"), stacks_file("*")):
+        for old in logs.glob(name):
+            with suppress(OSError):
+                old.unlink()
 
 
 def gathered(logs: Path, first: int | None) -> list[WorkerEvidence]:
-    """Of all workers that have a log here, or of as many as are kept."""
-    try:
-        found = {int(name[1]) for file in os.listdir(logs) if (name := _LOG.fullmatch(file))}
-    except OSError:
-        return []
-    order = sorted(found, key=lambda worker: (worker != first, worker))
-    return [_of(logs, worker) for worker in order[:MOST_WORKERS]]
+    """Of all workers that have a log here, or of as many as are kept.
+
+    One that has written nothing for long before the last one did has ended otherwise, and the job
+    went on: what it says is not why the job has ended.
+    """
+    written = _written(logs)
+    recent = max(written.values(), default=0.0) - RECENT_SECONDS
+    names = (worker for worker, at in written.items() if at >= recent or worker == first)
+    order = sorted(names, key=lambda worker: (worker != first, worker))
+    found: list[WorkerEvidence] = []
+    left = MOST_CHARS
+    for worker in order[:MOST_WORKERS]:
+        found.append(one := _of(logs, worker))
+        left -= len(json.dumps(asdict(one)))
+        if left < 0:
+            return found[:-1]
+    return found
 
 
 def error_file(worker: int | str) -> str:
@@ -68,28 +166,70 @@ def error_file(worker: int | str) -> str:
     return f"worker-{worker}.error.json"
 
 
-def parsed(text: bytes) -> list[WorkerEvidence]:
+def parsed(text: bytes) -> Evidence:
     """What was kept, as far as it is that: whoever owns the folder may have written anything."""
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):
-        return []
-    found = (_parsed(one) for one in (told if isinstance(told, list) else [])[:MOST_WORKERS])
-    return [one for one in found if one is not None]
+        return Evidence()
+    match told:
+        case {"workers": list(workers), "kills": int(kills)}:
+            found = (_parsed(one) for one in workers[:MOST_WORKERS])
+            stall = _parsed_stall(told.get("stall"))
+            kept = tuple(one for one in found if one is not None)
+            return Evidence(kept, stall, min(max(kills, 0), MOST_CHARS))
+    return Evidence()
 
 
 def _parsed(told: object) -> WorkerEvidence | None:
     match told:
         case {"worker": int(worker), "error_file": str(error), "log_end": str(end)}:
-            return WorkerEvidence(worker, error[:MOST_ERROR_BYTES], end[-MOST_LOG_BYTES:])
+            stacks = told.get("stacks")
+            return WorkerEvidence(
+                worker,
+                error[:MOST_ERROR_BYTES],
+                end[-MOST_LOG_BYTES:],
+                _small(told.get("rank")),
+                _small(told.get("exit_code")),
+                stacks[-MOST_STACK_BYTES:] if isinstance(stacks, str) else "",
+            )
     return None
+
+
+def _parsed_stall(told: object) -> Stall | None:
+    match told:
+        case {
+            "worker": int(worker),
+            "seconds": int(seconds) | float(seconds),
+            "limit_seconds": int(limit) | float(limit),
+        }:
+            return Stall(worker, _small(told.get("rank")), float(seconds), float(limit))
+    return None
+
+
+def _small(value: object) -> int | None:
+    return value if type(value) is int and abs(value) <= MOST_CHARS else None
+
+
+def _written(logs: Path) -> dict[int, float]:
+    """When each worker wrote last."""
+    found: dict[int, float] = {}
+    with suppress(OSError), os.scandir(logs) as entries:
+        for entry in entries:
+            name = _LOG.fullmatch(entry.name)
+            if name is not None:
+                found[int(name[1])] = entry.stat(follow_symlinks=False).st_mtime
+    return found
 
 
 def _of(logs: Path, worker: int) -> WorkerEvidence:
     error = _read_end(logs / error_file(worker), MOST_ERROR_BYTES + 1)
     whole = error if len(error) <= MOST_ERROR_BYTES else b""  # half a document says nothing
     log = _read_end(logs / f"worker-{worker}.log", MOST_LOG_BYTES)
-    return WorkerEvidence(worker, whole.decode(errors="replace"), log.decode(errors="replace"))
+    stacks = _read_end(logs / stacks_file(worker), MOST_STACK_BYTES)
+    texts = (text.decode(errors="replace") for text in (whole, log, stacks))
+    error_text, log_end, where = texts
+    return WorkerEvidence(worker, error_text, log_end, stacks=where)
 
 
 def _read_end(path: Path, most: int) -> bytes:

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
-from weft.agent.evidence import forget
+from weft.agent.evidence import LOGS, forget
 from weft.agent.outcome import OUTCOME, Ending
 from weft.agent.wire.orders import CARD, HEAD, KEY, SOCKET
 from weft.model.errors import WorldError
@@ -54,7 +54,7 @@ class RunFolder:
 
     @property
     def logs(self) -> Path:
-        return self.path / "logs"
+        return self.path / LOGS
 
     @property
     def fetched(self) -> Path:

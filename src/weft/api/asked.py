@@ -88,6 +88,12 @@ class Listing(Everyone):
         return Selection(self.owner_for(who), frozenset(self.state), self.queue, self.limit or None)
 
 
+class Looking(Everyone):
+    """Whose failures, and how far back."""
+
+    days: float = Field(30.0, gt=0, le=3_650)
+
+
 class Reading(Whose):
     """Whose log of which workers: `rank` may be repeated, `all` means each of them."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
@@ -140,6 +141,10 @@ class Backend(Protocol):
         ...
 
     async def nodes(self, who: Identity) -> NodePage: ...
+
+    async def failures(self, who: Identity, owner: str | None, days: float) -> FailurePage:
+        """Failed tries of the last days, of this owner or of all, the latest first."""
+        ...
 
     async def queues(self, who: Identity) -> tuple[QueueLine, ...]: ...
 

@@ -16,6 +16,7 @@ from weft.api.backend import Farewell, Origin, Selection
 from weft.api.connection import Json, Lines, Query, ask, follow, server_of
 from weft.api.errors import NoAnswer, told
 from weft.api.peer import Peer
+from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
@@ -131,6 +132,10 @@ class Client:
 
     def nodes(self) -> NodePage:
         return from_json(NodePage, self._get("/v1/nodes"))
+
+    def failures(self, owner: str | None, days: float) -> FailurePage:
+        query: Query = {**_whose(owner), "days": f"{days:g}"}
+        return from_json(FailurePage, self._get("/v1/failures", query))
 
     def queues(self) -> tuple[QueueLine, ...]:
         return from_json(tuple[QueueLine, ...], self._get("/v1/queues"))

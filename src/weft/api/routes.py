@@ -18,6 +18,7 @@ from weft.api.asked import (
     Cancelling,
     Everyone,
     Listing,
+    Looking,
     NamePart,
     Reading,
     Stopping,
@@ -31,6 +32,7 @@ from weft.api.errors import Forbidden
 from weft.api.streams import NDJSON, SSE, Streams
 from weft.spec.job_file import JobSpec
 from weft.spec.reading import validated
+from weft.view.failures import FailureLine, FailurePage
 from weft.view.health import Verdict
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.node_page import NodePage
@@ -127,6 +129,13 @@ def _world(router: APIRouter, backend: Backend) -> None:
         """The nodes and their GPUs."""
         return viewed(await backend.nodes(who))
 
+    @router.get("/v1/failures", tags=[EVERYBODY], response_model=FailurePage)
+    async def failures(who: Who, asked: Annotated[Looking, Query()]) -> Response:
+        """Failed tries of jobs; of other people's without what their programs said."""
+        page = await backend.failures(who, asked.owner_for(who), asked.days)
+        seen = tuple(failure_seen_by(who, line) for line in page.failures)
+        return viewed(replace(page, failures=seen))
+
     @router.get("/v1/queues", tags=[EVERYBODY], response_model=list[QueueLine])
     async def queues(who: Who, _: Nothing) -> Response:
         """The queues, and what is used of them."""
@@ -158,6 +167,13 @@ def _world(router: APIRouter, backend: Backend) -> None:
 def seen_by(who: Identity, line: JobLine) -> JobLine:
     """A line of the list as this person may see it."""
     return line if who.may_open(line.namespace) else replace(line, message=None)
+
+
+def failure_seen_by(who: Identity, line: FailureLine) -> FailureLine:
+    """The class of a failure is everybody's; what a program printed is its owner's."""
+    if who.may_open(line.namespace):
+        return line
+    return replace(line, line="", did="", log="")
 
 
 async def _begun(items: AsyncIterator[object]) -> AsyncIterator[object]:

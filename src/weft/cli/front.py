@@ -38,6 +38,9 @@ COMMANDS = {
         "weft.cli.overview.queues:queues", "Show the queues and what is used of them.", WORLD
     ),
     "nodes": Entry("weft.cli.overview.nodes:nodes", "List the nodes and their GPUs.", WORLD),
+    "failures": Entry(
+        "weft.cli.overview.failures:failures", "Show what jobs fail of, and what that costs.", WORLD
+    ),
     "top": Entry("weft.cli.overview.top:top", "Show how full the world is, and what runs.", WORLD),
     "doctor": Entry("weft.cli.overview.doctor:doctor", "Check that everything is in place.", WORLD),
     "context": Entry(

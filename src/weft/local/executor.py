@@ -41,7 +41,7 @@ from weft.local.reconcile.step import (
     Void,
 )
 from weft.local.record.book import Book
-from weft.local.record.entry import NO_PAST, Entry, Happening
+from weft.local.record.entry import NO_PAST, End, Entry, Happening
 from weft.model.errors import WorldError
 from weft.model.placement import Seat
 from weft.model.state import State
@@ -283,8 +283,9 @@ class Executor:
         await self._change(
             entry,
             replace(
-                self._happening("Ended", f"{end.outcome}: {end.why}", entry.epoch, ()),
+                self._happening("Ended", f"{end.outcome}: {_why(end)}", entry.epoch, ()),
                 warning=bool(end.exit_code) and end.outcome != "drained",
+                failure=None if end.diagnosis is None else end.to_json(),
             ),
             end=end,
             progress=action.progress,
@@ -296,7 +297,7 @@ class Executor:
     async def _record_waiting(self, entry: Entry, action: RecordWaiting) -> None:
         await self._change(
             entry,
-            self._happening("Queued", entry.end.why if entry.end else "", entry.epoch, ()),
+            self._happening("Queued", _why(entry.end), entry.epoch, ()),
             state=State.QUEUED,
             seats=(),
             target=(),
@@ -336,6 +337,10 @@ class Executor:
 
     def _note(self, entry: Entry, **changes: Any) -> None:
         self._notes[entry.uid] = replace(self._notes.get(entry.uid, NOTHING), **changes)
+
+
+def _why(end: End | None) -> str:
+    return "" if end is None else str(end.diagnosis or end.why)
 
 
 def _on(seats: tuple[Seat, ...]) -> str:

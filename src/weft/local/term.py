@@ -16,6 +16,7 @@ from weft.brain import invariants
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
     Event,
+    HealthRecalled,
     InstructionDone,
     JobFailed,
     JobFinished,
@@ -32,6 +33,7 @@ from weft.brain.event import (
 )
 from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
+from weft.failure.health import WELL
 from weft.local import crash
 from weft.local.agents.launch import Launcher
 from weft.local.agents.supervisor import Agents
@@ -50,6 +52,7 @@ from weft.local.reconcile.parsed_request import (
 from weft.local.reconcile.step import NOTHING, Look, Note, Rules, Step
 from weft.local.record.book import Book
 from weft.local.record.entry import Entry
+from weft.local.record.health import HealthRecord
 from weft.local.record.store import Store
 from weft.local.record.usage import Ledger, demands_of
 from weft.local.status_writer import StatusWriter
@@ -98,6 +101,7 @@ class Term:
         self.brain = Brain(make_recipe(settings.recipe), settings=settings.brain)
         self.book = Book(store, self._entry_changed)
         self.ledger = Ledger(store.usage())
+        self._health = HealthRecord(store, self.book)
         self.agents = Agents(launcher, self._agent_changed, self.book)
         self.executor = Executor(self, self.book, self.agents, launcher.machine)
         self.foreign_watch = ForeignWatch(
@@ -161,6 +165,8 @@ class Term:
         """The node, then those whose end is on record, for others may have their devices by now."""
         self._journal = self._open_journal(self._settings.recipe, self._settings.brain)
         self._deliver(NodeAdded(self.now(), self.machine.node))
+        if self._health.recalled is not WELL:
+            self._deliver(HealthRecalled(self.now(), self._health.recalled))
         entries = sorted(self.book, key=lambda entry: entry.end is None)
         for entry in entries:
             self._meet(entry)
@@ -200,6 +206,7 @@ class Term:
             invariants.demand(invariants.check(self.brain.state, self.brain.decision))
         for instruction in instructions:
             self._take(instruction)
+        self._health.look(self.brain.state.failures.health)
         self._told()
         _pass(event)
 

@@ -48,7 +48,7 @@ def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
     slot = state.slot_of.get(job)
     if slot is None:
         closed = state.closed.get(job)
-        return Belief() if closed is None else Belief(state=closed.state)
+        return Belief() if closed is None else Belief(state=closed.state, why=closed.why)
     where = state.state_of(slot)
     return Belief(
         state=where,

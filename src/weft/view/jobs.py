@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from weft.view.failures import FailureLine
 from weft.view.queues import QueueLine
 from weft.view.states import FINISHED, WAITING
 from weft.view.workers import EventLine, WorkerLine
@@ -94,7 +95,10 @@ class SeatLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
-    """One job in full. `spec` is the job file as it was submitted, without its name."""
+    """One job in full. `spec` is the job file as it was submitted, without its name.
+
+    `failure` is the last one, where it had one and was not well since.
+    """
 
     line: JobLine
     spec: dict[str, Any]
@@ -105,6 +109,7 @@ class JobDetail:
     metrics: dict[str, float]
     past: dict[str, float]
     conditions: tuple[dict[str, Any], ...]
+    failure: FailureLine | None = None
 
     @property
     def uid(self) -> str:

@@ -1,11 +1,63 @@
 """Machines and their GPUs."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from weft.failure.blame import Blame, score
+from weft.failure.health import Health
+from weft.model.ids import NodeId
+
+SUSPECT: Final = 0.05
+SHOWN_MARKS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A failure that was laid to a node; `weight` is less than one where it was shared."""
+
+    at: datetime
+    job: str
+    action: str
+    weight: float
+    forgiven: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHealth:
+    """What is held against a node, and what follows from it.
+
+    The score fades. Nothing starts on a node that is set aside until a check has passed, and on a
+    lemon not before people have repaired it; `for_people` says that it would be set aside if there
+    were not too many already.
+    """
+
+    score: float
+    failures: int
+    aside_since: datetime | None = None
+    check_due: datetime | None = None
+    checks: int = 0
+    lemon: bool = False
+    for_people: bool = False
+    why: str = ""
+    history: tuple[Mark, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """In a cell of a table."""
+        if self.aside_since is not None:
+            return "lemon" if self.lemon else "set aside"
+        if self.for_people:
+            return "needs people"
+        return f"suspect {self.score:.1f}" if self.score >= SUSPECT else "well"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLine:
-    """A node. `foreign_gpus` is None where the reader may not see what others do on it."""
+    """A node. `foreign_gpus` is None where the reader may not see what others do on it.
+
+    `health` is None where nobody keeps it.
+    """
 
     name: str
     state: str
@@ -19,6 +71,7 @@ class NodeLine:
     cpus: str
     memory: str
     jobs: tuple[str, ...]
+    health: NodeHealth | None = None
 
     @property
     def ready(self) -> bool:
@@ -35,3 +88,35 @@ class NodePage:
 
     nodes: tuple[NodeLine, ...]
     notes: tuple[str, ...] = ()
+
+
+def health_of(health: Health, node: str, at_seconds: float, *, names: bool = True) -> NodeHealth:
+    """What is remembered of a node, with the names of jobs only for those who may see them."""
+    name = NodeId(node)
+    mine = [one for one in health.blames.entries if one.node == name]
+    aside = next((one for one in health.aside if one.node == name), None)
+    return NodeHealth(
+        score=score(health.blames, name, at_seconds),
+        failures=len(mine),
+        aside_since=_moment(aside.since_seconds) if aside else None,
+        check_due=_moment(aside.due_seconds) if aside else None,
+        checks=aside.checks if aside else 0,
+        lemon=bool(aside and aside.lemon),
+        for_people=name in health.for_people,
+        why=aside.why if aside else "",
+        history=tuple(_mark(one, names=names) for one in mine[-SHOWN_MARKS:]),
+    )
+
+
+def _mark(one: Blame, *, names: bool) -> Mark:
+    return Mark(
+        at=_moment(one.at_seconds),
+        job=str(one.job) if names else "",
+        action=one.action.name.lower(),
+        weight=one.weight,
+        forgiven=one.forgiven,
+    )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.coordination.crowd import Crowd
-from weft.agent.coordination.actions import Conclude, Spawn
+from weft.agent.coordination.actions import Conclude, Note, Signal, Spawn, TakeStacks
 from weft.agent.coordination.approach import Unreached
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
+from weft.agent.coordination.hangs import Hangs
 from weft.agent.messages import STATELESS, NotBuilt, Pulse
 from weft.agent.outcome import Outcome
 
@@ -505,3 +506,44 @@ def test_a_group_that_cannot_be_built_is_tried_again_after_a_rest() -> None:
     assert refusals == crowd.mind.limits.most_failed_switches
     assert crowd.mind.members == (0,)
     assert "no route" in str(noted(crowd, "unreached")[-1]["why"])
+
+
+def test_before_one_that_hangs_is_killed_it_is_written_down_where_everybody_stands() -> None:
+    crowd = Crowd(seed=1, width=3, total=1000)
+    until(crowd, Phase.STEADY)
+    crowd.calm(100)
+    mind, second = crowd.mind, crowd.mind.members[1]
+    stalled = mind.limits.hang_seconds + 1
+    pulse = Pulse(mind.latest_epoch, mind.workers[second].step, "forward", stalled, 0, 0)
+    members = set(mind.members)
+    done = mind.heard(second, pulse, crowd.now)
+    asked = [action.worker for action in done if isinstance(action, TakeStacks)]
+    assert set(asked) == members and asked[-1] == second
+    kill = next(action for action in done if isinstance(action, Signal))
+    assert kill.worker == second and done.index(kill) > done.index(TakeStacks(second))
+    (note,) = (one for one in done if isinstance(one, Note) and one.event == "hung")
+    assert (note.facts["seconds"], note.facts["limit_seconds"]) == (stalled, stalled - 1)
+
+
+def test_a_job_that_comes_no_further_than_where_it_hung_is_given_up() -> None:
+    hangs = Hangs()
+    assert [hangs.count(step, epoch) for step, epoch in ((5, 1), (5, 1), (5, 2), (3, 4))] == [
+        *(1, 1),  # two workers of one epoch
+        *(2, 3),
+    ]
+    assert hangs.count(6, 5) == 1
+    crowd = Crowd(seed=1, width=2, total=1000)
+    until(crowd, Phase.STEADY)
+    crowd.calm(100)
+    mind, last = crowd.mind, Conclude(Outcome.FINISHED, 0, "")
+    step = mind.workers[mind.members[0]].step
+    for number in range(3):
+        worker = mind.members[0]
+        mind.workers[worker].step = step
+        stalled = Pulse(mind.latest_epoch, step, "forward", 61.0, 0, 0)
+        done = mind.heard(worker, stalled, crowd.now)
+        last = next((one for one in done if isinstance(one, Conclude)), last)
+        assert (last.outcome is Outcome.INFRASTRUCTURE) == (number == 2)
+        crowd.kill(worker)
+        crowd.calm(300)
+    assert last.why.startswith("hung 3 times")

@@ -33,6 +33,13 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeStacks:
+    """Have that worker write down where it stands; it goes on as before."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
 class Conclude:
     """The job is over on this machine; `worker` is the one whose end was the job's, if one was."""
 
@@ -50,4 +57,4 @@ class Note:
     facts: dict[str, Any]
 
 
-Action = Spawn | Send | Signal | Conclude | Note
+Action = Spawn | Send | Signal | TakeStacks | Conclude | Note

@@ -33,7 +33,7 @@ from weft.agent.coordination.approach import Approach, Unreached
 from weft.agent.coordination.doubt import Verdict
 from weft.agent.coordination.epochs import Change, Epochs, Phase
 from weft.agent.coordination.heirs import Inherited
-from weft.agent.coordination.limits import BETWEEN, Limits
+from weft.agent.coordination.limits import BETWEEN, SILENCE, Limits
 from weft.agent.coordination.plain import NEVER, PlainCrew
 from weft.agent.coordination.roster import Roster
 from weft.agent.coordination.worker import Worker, WorkerState
@@ -395,8 +395,7 @@ class Coordinator:
             if late or overdue or self._now >= self.drain_deadline:
                 self._roster.kill(worker)
             elif self._has_stopped(worker):
-                self._roster.kill(worker)
-                self._lost(worker.number)
+                self._hung(worker, SILENCE, self._now - worker.heard_seconds)
 
     def _has_stopped(self, worker: Worker) -> bool:
         """Behind a loop a script may do what it likes, for as long as it likes."""
@@ -411,15 +410,22 @@ class Coordinator:
         worker.between = pulse.section == BETWEEN
         proven = worker.proven
         if self.limits.too_long(pulse.section, pulse.section_seconds, proven=proven):
-            self._roster.kill(worker)
-            self._lost(worker.number)
+            self._hung(worker, pulse.section, pulse.section_seconds)
+
+    def _hung(self, worker: Worker, section: str, seconds: float) -> None:
+        limit = self.limits.of(section, proven=worker.proven)
+        times = self._roster.end_hung(worker, self.latest_epoch, seconds, limit)
+        self._lost(worker.number)
+        if times > self.limits.most_hangs:
+            self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, f"hung {times} times in a row")
 
     # ----------------------------------------------------------------------------------- end
 
     def _ended(self, worker: Worker, was: WorkerState, code: int) -> None:
         """What the end of a process means for the others, by what it was and how it ended."""
         outcome, why = Outcome.of(code), f"worker {worker.number} ended with {code}"
-        failed = outcome is Outcome.USER_ERROR
+        excused = self._roster.lost_its_mates(worker.number, self._departed)
+        failed = outcome is Outcome.USER_ERROR and not excused
         if was is WorkerState.LEAVING:
             return
         elif not self.elastic and not self.draining:
@@ -430,13 +436,10 @@ class Coordinator:
         elif outcome is Outcome.FINISHED and worker.between:
             self._departed[worker.number] = worker.step
             self.finished = True
-        elif failed and was is not WorkerState.LOST and not self._excused(worker.number):
+        elif failed and was is not WorkerState.LOST:
             self._conclude(outcome, code, why, worker.number)
         else:
             self._missing(worker.number, code, why)
-
-    def _excused(self, number: int) -> bool:
-        return self._roster.lost_its_mates(number, self._departed)
 
     def _plain_ended(self, number: int, code: int, why: str) -> None:
         outcome = Outcome.of(code)

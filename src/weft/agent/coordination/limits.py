@@ -7,6 +7,8 @@ COMMUNICATING: Final = "comm_exposed"
 TURN: Final = "token_wait"  # another job on the same GPUs has its turn; such a wait is bounded
 SETUP: Final = "setup"
 BETWEEN: Final = "between"  # behind a loop of the script: before the next one, or at the end
+SILENCE: Final = "silence"  # it says nothing at all
+WAITS: Final = frozenset({COMMUNICATING, TURN, SILENCE})
 UNWATCHED: Final = frozenset({"standby", "ended", BETWEEN})  # nobody waits for a worker in these
 
 
@@ -35,6 +37,7 @@ class Limits:
     most_restarts: int = 100
     most_fruitless: int = 3
     most_stillborn: int = 3
+    most_hangs: int = 2
     most_failed_joins: int = 3
     most_failed_switches: int = 5
     most_fruitless_halts: int = 10
@@ -61,17 +64,20 @@ class Limits:
         """
         if section in UNWATCHED:
             return False
+        return seconds > self.of(section, proven=proven)
+
+    def of(self, section: str, *, proven: bool) -> float:
+        """How long a worker may be in it."""
         if not proven or section == SETUP:
-            return seconds > self.setup_seconds
-        waits = section in (COMMUNICATING, TURN)
-        return seconds > (self.waiting_seconds if waits else self.hang_seconds)
+            return self.setup_seconds
+        return self.waiting_seconds if section in WAITS else self.hang_seconds
 
     def too_silent(self, seconds: float, *, proven: bool) -> bool:
         """Whether a member has stopped that gave no sign of life for so long.
 
         The others find it sooner, by the limit of their group; one that is alone has no others.
         """
-        return seconds > (self.waiting_seconds if proven else self.setup_seconds)
+        return seconds > self.of(SILENCE, proven=proven)
 
     @property
     def waiting_seconds(self) -> float:

@@ -10,7 +10,8 @@ from itertools import count
 from signal import SIGKILL
 from typing import Any
 
-from weft.agent.coordination.actions import Action, Note, Send, Signal, Spawn
+from weft.agent.coordination.actions import Action, Note, Send, Signal, Spawn, TakeStacks
+from weft.agent.coordination.hangs import Hangs
 from weft.agent.coordination.worker import Worker, WorkerState
 from weft.agent.messages import Members, Message
 
@@ -23,6 +24,7 @@ class Roster:
         self.workers: dict[int, Worker] = {}
         self.orders: list[Action] = []
         self.next_number = 0
+        self._hangs = Hangs()
 
     def __getitem__(self, number: int) -> Worker:
         return self.workers[number]
@@ -109,6 +111,19 @@ class Roster:
         for worker in list(workers):
             if worker.state is not WorkerState.LEAVING:
                 self.kill(worker)
+
+    def end_hung(self, hung: Worker, epoch: int, seconds: float, limit_seconds: float) -> int:
+        """It makes no progress: where everybody stands is written down, and it goes.
+
+        Who hangs is often not who is at fault. Its own answer is the last, and is waited for. Gives
+        how often in a row somebody has hung without coming further.
+        """
+        facts = {"worker": hung.number, "rank": hung.rank, "seconds": seconds}
+        self.note("hung", **facts, limit_seconds=limit_seconds)
+        others = (worker for worker in self.alive() if worker is not hung)
+        self.orders += [TakeStacks(worker.number) for worker in (*others, hung)]
+        self.kill(hung)
+        return self._hangs.count(hung.step, epoch)
 
     def kill(self, worker: Worker) -> None:
         if worker.state in (WorkerState.LOST, WorkerState.EXITED):

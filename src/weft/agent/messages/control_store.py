@@ -25,3 +25,7 @@ class Answer(Message):
     value: str = ""
     amount: int = 0
     body: Json = field(default_factory=dict)
+
+    @classmethod
+    def refused(cls, why: str) -> "Answer":
+        return cls(ok=False, body={"why": why})

@@ -12,6 +12,7 @@ from signal import SIGKILL
 from weft.agent.messages import Kill, Message, Start
 from weft.agent.workers.places import HEAD_SEAT, Place, Places, Seat
 from weft.agent.workers.processes import Processes
+from weft.agent.workers.stacks import STACKS
 
 Order = Callable[[int, Message], None]
 
@@ -48,6 +49,11 @@ class Crew:
         """As soon as there is a place."""
         self._waiting[worker] = (rank, width)
         self._fill()
+
+    def take_stacks(self, worker: int) -> None:
+        """Of one that runs."""
+        if worker not in self._waiting:
+            self.signal(worker, STACKS)
 
     def signal(self, worker: int, number: int) -> None:
         if self._waiting.pop(worker, None) is not None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.evidence import error_file
-from weft.agent.workers import cpus, tracking
+from weft.agent.workers import cpus, stacks, tracking
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.output import Files, Outlet, Outlets
 from weft.agent.workers.places import Standing
@@ -125,8 +125,11 @@ class Processes:
         self.launch, self._ended, self._started = launch, ended, started
 
     def signal(self, worker: int, number: int) -> None:
-        """To the worker and all that it started."""
-        if worker in self._running:
+        """To the worker and all that it started; a call for stacks only to those who listen."""
+        if number == stacks.STACKS:
+            if worker in self._running:
+                stacks.take(self._running[worker].pid, self.launch.logs, worker)
+        elif worker in self._running:
             with suppress(ProcessLookupError):
                 os.killpg(self._running[worker].pid, number)
         elif worker in self._unborn:
@@ -272,6 +275,7 @@ def environment(
         **({"WEFT_HEAD_FILE": str(launch.head_file)} if launch.head_file else {}),
         **({"WEFT_WRITER": "1"} if launch.writer else {}),
         **UNBUFFERED,
+        **stacks.variables(launch.logs, worker),
     }
     threads = {"OMP_NUM_THREADS": str(launch.threads)} if launch.threads else {}
     tracked = tracking.variables(launch.run, os.environ, first=standing.rank == 0)

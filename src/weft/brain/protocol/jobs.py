@@ -23,7 +23,7 @@ from weft.brain.state.waits import REASON_ROW
 from weft.failure.classes import NodeAction
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure
-from weft.failure.retry import MOST_AVOIDED, Run, Terms, decide
+from weft.failure.retry import MOST_AVOIDED, RESTS, Run, Terms, decide
 from weft.failure.verdict import History, Verdict, judge, judge_loss
 from weft.model.reason import ReasonCode
 from weft.model.state import State
@@ -124,10 +124,15 @@ class Jobs:
         if most and self._care.is_held(slot, found.service):
             book.retries[slot] = replace(book.retry(slot), service=found.service)
             return Verdict(0.0, f"{found}; it is tried again when {found.service} answers")
-        verdict, book.retries[slot] = decide(found, run, book.retry(slot), Terms(max_retries=most))
+        verdict, book.retries[slot] = decide(found, run, book.retry(slot), self._terms(most))
         if verdict.avoid and verdict.retry_after_seconds is not None:
             self._care.keep_off(slot)
         return verdict
+
+    def _terms(self, most: int) -> Terms:
+        """Where a site has its jobs rest less, they rest less."""
+        first = min(RESTS.first_seconds, self._context.settings.backoff_seconds)
+        return Terms(max_retries=most, rests=replace(RESTS, first_seconds=first))
 
     def _run(self, slot: int, work_kept: float) -> Run:
         """The try that is over, while it still holds its seats."""

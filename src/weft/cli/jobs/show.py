@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from weft.view.failures import FailureLine
     from weft.view.jobs import JobDetail, JobPicture
     from weft.view.workers import EventLine, WorkerLine
 
@@ -67,6 +68,8 @@ def drawn(picture: "JobPicture", at: datetime, *, pods: bool = True) -> "Group":
         told = told_ago(detail.line.told_at, at)
         ago = f" [dim]({told})[/dim]" if told else ""
         parts += ["", f"[bold]Why it waits[/bold]{ago}", *reason_lines(detail)]
+    if detail.failure is not None:
+        parts += ["", "[bold]Why it failed[/bold]", *failure_lines(detail.failure)]
     if picture.workers:
         parts += ["", _workers(picture.workers, at, pods)]
     if picture.events:
@@ -87,6 +90,18 @@ def reason_lines(detail: "JobDetail") -> list[str]:
         if reason.remedy:
             lines.append(f"  remedy: {cell(reason.remedy)}")
     return lines
+
+
+def failure_lines(failure: "FailureLine") -> list[str]:
+    """What was found, the line that shows it, what was done, what to do, and where to look."""
+    where = [] if failure.rank is None else [f"rank {failure.rank}"]
+    where += [f"on {failure.node}"] if failure.node else []
+    place = f"  [dim]({cell(', '.join(where))})[/dim]" if where else ""
+    lines = [f"{cell(failure.says)}  \\[{cell(failure.kind)}: {cell(failure.rule)}]"]
+    if failure.line:
+        lines.append(f"  evidence: {cell(failure.line)}{place}")
+    lines += [f"  done: {cell(failure.did)}", f"  to do: {cell(failure.advice)}"]
+    return [*lines, f"  log: {cell(failure.log)}"]
 
 
 def _headline(detail: "JobDetail") -> str:
@@ -112,7 +127,7 @@ def _facts(detail: "JobDetail", at: datetime) -> dict[str, str]:
         "metrics": ", ".join(f"{name} {number(value)}" for name, value in detail.metrics.items()),
         "past": _past(detail),
     }
-    if detail.line.message and not detail.reasons:
+    if detail.line.message and not detail.reasons and detail.failure is None:
         found["message"] = detail.line.message
     return {heading: words for heading, words in found.items() if words}
 

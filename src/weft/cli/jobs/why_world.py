@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.api.backend import Selection
 from weft.cli.jobs.job_words import several
-from weft.cli.jobs.show import reason_lines
+from weft.cli.jobs.show import failure_lines, reason_lines
 from weft.cli.terminal.age import lasting, now, told_ago
 from weft.cli.terminal.screen import cell, coloured, print_json, say, stdout
 from weft.cli.worlds.place import Place
@@ -93,6 +93,7 @@ def as_dict(standing: "Standing", holders: Holders, at: datetime) -> dict[str, A
         "message": line.message,
         "told_at": line.told_at,
         "reasons": [asdict(reason) for reason in standing.detail.reasons],
+        "failure": asdict(standing.detail.failure) if standing.detail.failure else None,
         "growth": asdict(standing.growth) if standing.growth else None,
         "holders": [
             {
@@ -135,6 +136,8 @@ def _told(standing: "Standing", holders: Holders, at: datetime) -> Iterator[str]
             if len(holders) > SHOWN_HOLDERS
             else ""
         )
+    if standing.detail.failure is not None:
+        yield from failure_lines(standing.detail.failure)
     if standing.detail.reasons:
         return
     if not line.state:
@@ -143,7 +146,8 @@ def _told(standing: "Standing", holders: Holders, at: datetime) -> Iterator[str]
         ago = (
             "" if line.ended_at is None else f" {lasting((at - line.ended_at).total_seconds())} ago"
         )
-        yield f"It is over: it {ENDED.get(line.state, line.state.lower())}{ago}{message}"
+        told = "" if standing.detail.failure else message
+        yield f"It is over: it {ENDED.get(line.state, line.state.lower())}{ago}{told}"
     elif line.waiting:
         yield f"No reason is written down yet{message or '.'}"
     else:

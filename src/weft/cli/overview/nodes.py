@@ -11,10 +11,12 @@ from weft.cli.terminal.screen import print_json, say
 from weft.cli.worlds.place import Place, place_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft.view.node_page import NodeLine, NodePage
 
 SCHEMA = "weft-nodes/1"
-TITLES = ("node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state")
+TITLES = ("node", "GPU type", "rack", "GPUs", "used", "foreign", "free", "state", "health")
 NUMBERS = frozenset({"GPUs", "used", "foreign", "free", "CPUs", "memory"})
 
 
@@ -41,7 +43,8 @@ def grid_of(nodes: "Sequence[NodeLine]", *, wide: bool = False) -> Grid:
         free = node.free_gpus if node.ready else 0
         cells = (node.name, node.gpu_type, node.rack, node.gpus, node.used_gpus)
         rest = (node.pool, node.cpus, node.memory, ", ".join(node.jobs)) if wide else ()
-        grid.add(*cells, node.foreign_gpus, free, node.state, *rest)
+        health = node.health.words if node.health else None
+        grid.add(*cells, node.foreign_gpus, free, node.state, health, *rest)
     return grid
 
 
@@ -61,5 +64,19 @@ def _talk(page: "NodePage", hidden: int) -> None:
         say("there are no nodes")
     if hidden:
         say(f"note: {hidden:,} nodes without GPUs are left out; --all shows them")
-    for note in page.notes:
+    for note in (*page.notes, *_aside(page)):
         say(f"note: {note}")
+
+
+def _aside(page: "NodePage") -> "Iterator[str]":
+    """Where nothing starts, why, and until when."""
+    for node in page.nodes:
+        health = node.health
+        if health is None or not (health.aside_since or health.for_people):
+            continue
+        if health.for_people:
+            yield f"{node.name} should be set aside, but too many are: look at it"
+        elif health.lemon:
+            yield f"{node.name} is set aside until it is repaired: {health.why}"
+        else:
+            yield f"{node.name} is set aside until a check has passed: {health.why}"

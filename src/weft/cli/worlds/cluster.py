@@ -14,6 +14,7 @@ from weft.api.backend import JobKey, Selection
 from weft.cli.terminal.screen import say
 from weft.cli.worlds.world import Emit
 from weft.model.errors import SpecError, WeftError
+from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
@@ -160,6 +161,11 @@ class ClusterWorld:
         from weft.kube.reading.node_reader import list_nodes
 
         return await list_nodes(self.api, self.namespace)
+
+    async def failures(self, namespace: str | None, days: float) -> FailurePage:
+        from weft.kube.reading.failures import list_failures
+
+        return await list_failures(self.api, namespace, days)
 
     async def queues(self) -> tuple[QueueLine, ...]:
         from weft.kube.reading.queues import list_queues

@@ -18,6 +18,7 @@ from weft.cli.terminal.screen import say
 from weft.cli.worlds.away import away, streamed
 from weft.cli.worlds.world import Emit
 from weft.model.errors import SpecError
+from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
@@ -130,6 +131,9 @@ class MachineWorld:
 
     async def nodes(self) -> NodePage:
         return await away(self.client.nodes)
+
+    async def failures(self, namespace: str | None, days: float) -> FailurePage:
+        return await away(lambda: self.client.failures(namespace, days))
 
     async def queues(self) -> tuple[QueueLine, ...]:
         return await away(self.client.queues)

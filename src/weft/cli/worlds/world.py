@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from weft.api.backend import JobKey, Selection
 from weft.model.errors import SpecError
+from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing
 from weft.view.logs import LogLine, Which
@@ -74,6 +75,10 @@ class World(Protocol):
         ...
 
     async def nodes(self) -> NodePage: ...
+
+    async def failures(self, namespace: str | None, days: float) -> FailurePage:
+        """Failed tries of the last days: of one namespace, or of all that the reader may see."""
+        ...
 
     async def queues(self) -> tuple[QueueLine, ...]: ...
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.kube.client.errors import Forbidden, NotFound
 from weft.kube.names import CANCEL_ANNOTATION, jobs_path
+from weft.kube.reading.failures import last_failure
 from weft.kube.reading.fields import Plain, condition, moment, part
 from weft.kube.reading.following import kept_up
 from weft.kube.reading.paging import PAGE, list_all
@@ -150,6 +151,7 @@ def job_detail(thing: Plain) -> JobDetail:
         metrics=dict(part(status, "metrics")),
         past=dict(part(status, "past")),
         conditions=tuple(status.get("conditions") or ()),
+        failure=last_failure(thing),
     )
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
+from weft.agent.workers.memory_events import count_in
+
 MOUNTS: Final = Path("/proc/self/mounts")
 OWN: Final = Path("/proc/self/cgroup")
 KIND: Final = "cgroup2"
@@ -58,6 +60,11 @@ class Cgroup:
             with suppress(OSError):
                 found += map(int, (Path(folder) / "cgroup.procs").read_text().split())
         return tuple(found)
+
+    @property
+    def kills(self) -> int:
+        """How many the kernel has killed in it because it was out of memory."""
+        return count_in(self.path / "memory.events") or 0
 
     def kill(self) -> None:
         """All at once, so that nobody can outrun it by forking."""

@@ -16,16 +16,21 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from weft.agent.evidence import EVIDENCE, WELL
 from weft.agent.messages import Message
 from weft.agent.messages import Status as AskStatus
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
 from weft.agent.wire.orders import CARD, KEY, SOCKET
+from weft.failure.diagnosis import Diagnosis
+from weft.local.agents import inquest
 from weft.local.agents import job_processes as processes
 from weft.local.agents.agent_client import AgentClient
 from weft.local.agents.bootstrap import EXISTS_STATUS
 from weft.local.agents.launch import Launcher
 from weft.local.folders import OUTCOME, TOKEN, folder_of, read_file, remove_tree
+from weft.local.machine.kernel_log import Concern
 from weft.local.reconcile.observation import (
+    KILLED,
     ObservedAgent,
     Presence,
     Status,
@@ -157,6 +162,8 @@ class Watch:
 
     async def sweep(self) -> None:
         """Processes first, then what they kept in memory, then what nobody can use any more."""
+        kills = self._sign.cgroup.kills if self._sign.cgroup else 0
+        ran = inquest.ran_seconds(self._birth)
         for _ in range(MOST_SWEEPS):
             if not await asyncio.to_thread(processes.end_incarnation, self._sign):
                 break
@@ -172,7 +179,26 @@ class Watch:
             for name in (SOCKET, KEY):
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=folder)
-        self._publish(replace(self.observed, swept=True))
+        found = await asyncio.to_thread(self._looked_into, kills)
+        self._publish(replace(self.observed, swept=True, diagnosis=found, ran_seconds=ran))
+
+    def _looked_into(self, kills: int) -> Diagnosis | None:
+        """Why it failed, if it did."""
+        words = self.observed.words or KILLED
+        if words.outcome in WELL:
+            return None
+        cgroup, status = self._sign.cgroup, self.observed.status
+        workers = status.workers if status else ()
+        pids = {self._birth.pid if self._birth else None, *(one.pid for one in workers)}
+        scene = inquest.Scene(
+            node=self._launcher.machine.node.id,
+            words=words,
+            kept=self._read(EVIDENCE),
+            agent=self._birth,
+            concern=Concern(frozenset(filter(None, pids)), cgroup.path.name if cgroup else ""),
+            kills=kills,
+        )
+        return inquest.look_into(scene)
 
     def look_again(self) -> None:
         self._look()

@@ -31,10 +31,11 @@ from weft.local.record.store import Store, name_taken
 from weft.local.term import Term
 from weft.model.errors import SpecError, WorldError
 from weft.model.state import State
+from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing, nearest
 from weft.view.logs import LogLine, Which
-from weft.view.node_page import NodePage
+from weft.view.node_page import NodePage, health_of
 from weft.view.queues import QueueLine
 from weft.view.use import Use, widest_first
 
@@ -42,6 +43,7 @@ NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MOST_SPEC_BYTES: Final = 256 * 1024
 MOST_WAITING: Final = 1_000
 MOST_SHOWN: Final = 10_000
+DAY_SECONDS: Final = 86_400.0
 MOST_NEAR: Final = 1_000
 NEWS_SECONDS: Final = 0.2
 UID: Final = re.compile(r"[0-9a-f]{16}")
@@ -222,7 +224,16 @@ class LocalBackend:
         foreign = None if foreign_watch.note else len(foreign_watch.free())
         notes = [foreign_watch.note] if foreign_watch.note else []
         notes += [f"{one} is used outside of Weft" for one in foreign_watch.found]
-        return NodePage((views.node_of(term.machine, term.book, foreign),), tuple(notes))
+        known, name = term.brain.state.failures.health, term.machine.node.id
+        health = health_of(known, name, term.now(), names=who.admin)
+        return NodePage((views.node_of(term.machine, term.book, foreign, health),), tuple(notes))
+
+    async def failures(self, who: Identity, owner: str | None, days: float) -> FailurePage:
+        since = time.time() - days * DAY_SECONDS
+        find = self._host.store.failures
+        found = await self._host.term.book.read(find, since, user=owner, limit=MOST_SHOWN)
+        lines = (views.past_failure(entry, happening) for entry, happening in found)
+        return FailurePage(tuple(line for line in lines if line is not None))
 
     async def queues(self, who: Identity) -> tuple[QueueLine, ...]:
         term, queue = self._host.term, self._queue()

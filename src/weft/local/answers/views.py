@@ -7,6 +7,7 @@ from math import isnan
 from typing import Any
 
 from weft.brain.brain import Brain
+from weft.failure.diagnosis import Diagnosis
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.observation import ObservedAgent
 from weft.local.reconcile.parsed_request import ParsedRequest
@@ -14,8 +15,9 @@ from weft.local.record.entry import Entry, Happening
 from weft.local.record.usage import Usage
 from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
+from weft.view.failures import FailureLine, failure_line, told_failure
 from weft.view.jobs import Growth, JobDetail, JobLine, ReasonLine, SeatLine
-from weft.view.node_page import NodeLine
+from weft.view.node_page import NodeHealth, NodeLine
 from weft.view.queues import QueueLine
 from weft.view.reasons import as_json
 from weft.view.workers import EventLine, WorkerLine
@@ -75,6 +77,51 @@ def detail_of(
             "preemptions": entry.past.preemptions,
         },
         conditions=tuple(map(_note, asked.notes)) if asked else (),
+        failure=failure_of(entry, brain),
+    )
+
+
+def failure_of(entry: Entry, brain: Brain) -> FailureLine | None:
+    """The one that it ended with or waits after."""
+    slot = brain.state.slot_of.get(JobId(entry.id))
+    found = brain.state.failures.last.get(slot) if slot is not None else None
+    end = entry.end
+    if end is not None and end.diagnosis is not None:
+        found = end.diagnosis
+    if found is None or state_of(entry, brain) is State.SUCCEEDED:
+        return None
+    return failure_line(
+        found,
+        namespace=entry.owner.user,
+        job=entry.name,
+        queue=DEFAULT_QUEUE,
+        epoch=entry.epoch,
+        at=_moment(entry.ended_at),
+        did=_did(entry, found),
+        lost_gpu_seconds=end.lost_gpu_seconds if end else 0.0,
+    )
+
+
+def _did(entry: Entry, found: Diagnosis) -> str:
+    """What became of the job: its last words tell, behind what was found."""
+    if entry.state is State.FAILED:
+        return entry.message.removeprefix(f"{found}; ") or "given up"
+    tries = entry.past.failures
+    return f"tried again after {tries} {'failure' if tries == 1 else 'failures'}"
+
+
+def past_failure(entry: Entry, happening: Happening) -> FailureLine | None:
+    """A failed try in the history of a job."""
+    told = happening.failure or {}
+    return told_failure(
+        told.get("diagnosis"),
+        namespace=entry.owner.user,
+        job=entry.name,
+        queue=DEFAULT_QUEUE,
+        epoch=happening.epoch,
+        at=_moment(happening.at),
+        did=happening.message,
+        lost_gpu_seconds=float(told.get("lost_gpu_seconds") or 0.0),
     )
 
 
@@ -132,7 +179,12 @@ def event_of(happening: Happening) -> EventLine:
     )
 
 
-def node_of(machine: Machine, entries: Iterable[Entry], foreign: int | None) -> NodeLine:
+def node_of(
+    machine: Machine,
+    entries: Iterable[Entry],
+    foreign: int | None,
+    health: NodeHealth | None = None,
+) -> NodeLine:
     holding = [entry for entry in entries if entry.held]
     memory = machine.gpu_memory_gib
     return NodeLine(
@@ -148,6 +200,7 @@ def node_of(machine: Machine, entries: Iterable[Entry], foreign: int | None) -> 
         cpus=str(len(machine.cpus)),
         memory="" if machine.memory_gib is None else f"{machine.memory_gib:.0f}Gi",
         jobs=tuple(str(entry.id) for entry in holding),
+        health=health,
     )
 
 

@@ -72,7 +72,7 @@ def next_step(look: Look) -> Step:
     if state is None:
         return _introduce(look)
     if state.final:
-        return look.act(Settle(state, _final_message(entry, state)))
+        return look.act(Settle(state, _final_message(look, state)))
     if entry.cancelled and not look.belief.cancelling:
         return look.events(JobCancelled(look.now, entry.id))
     return _STEPS[state](look)
@@ -109,10 +109,11 @@ def _introduce(look: Look) -> Step:
     return look.events(*events)
 
 
-def _final_message(entry: Entry, state: State) -> str:
+def _final_message(look: Look, state: State) -> str:
+    """Of one that failed, also why it is not tried again."""
     if state is State.CANCELLED:
         return "cancelled"
-    return entry.end.why if entry.end else ""
+    return look.belief.why or (look.entry.end.why if look.entry.end else "")
 
 
 # --- jobs that the brain works on ---------------------------------------------------------------
@@ -245,11 +246,13 @@ def _ending(look: Look, end: End) -> Event:
         return JobFinished(look.now, entry.id, epoch)
     if end.outcome == Outcome.DRAINED:
         return WorkerLost(look.now, entry.id, epoch, entry.seats[0].node)
-    return JobFailed(look.now, entry.id, epoch, end.kept, _failure(end))
+    return JobFailed(look.now, entry.id, epoch, end.kept, _failure(end), end.diagnosis)
 
 
 def _failure(end: End) -> Failure:
-    """What this machine knows of it: whose fault its agent took it for, and the last words."""
+    """What this machine knows of it: what was found, or whose fault its agent took it for."""
+    if end.diagnosis is not None:
+        return end.diagnosis.failure
     evidence = f"exit code {end.exit_code}: {end.why}" if end.why else f"exit code {end.exit_code}"
     if not end.retryable:
         return Failure(FailureClass.USER, evidence)
@@ -268,9 +271,24 @@ def _recorded_end(look: Look) -> RecordEnd:
     )
     saved = progress.saved(look.job.work) if look.job else None
     kept = entry.work_saved if saved is None else max(saved, entry.work_saved)
-    return RecordEnd(
-        End(words.outcome, words.exit_code, words.why, kept, words.retryable), progress
+    done = progress.done(look.job.work) if look.job else None
+    end = End(
+        words.outcome,
+        words.exit_code,
+        words.why,
+        kept,
+        words.retryable,
+        look.agent.diagnosis,
+        entry.width * look.agent.ran_seconds * _lost_share(entry.work_saved, kept, done),
     )
+    return RecordEnd(end, progress)
+
+
+def _lost_share(before: float, kept: float, done: float | None) -> float:
+    """Of what an incarnation has computed, the part that nobody can go on from."""
+    if done is None or done <= before:
+        return 1.0
+    return min(max((done - kept) / (done - before), 0.0), 1.0)
 
 
 def _parting(look: Look) -> Step | None:

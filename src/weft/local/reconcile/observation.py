@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from weft.agent.outcome import INFRASTRUCTURE, Outcome
 from weft.agent.reports.speed import Measured
+from weft.failure.diagnosis import Diagnosis
 from weft.local.record.entry import NO_PROGRESS, Progress
 
 EXITED: Final = "exited"
@@ -95,7 +96,8 @@ class ObservedAgent:
     """One look at the agent of an incarnation.
 
     `silent_seconds` have passed since it answered last, or was started. `swept` says that nothing
-    of an incarnation that has ended is left; `fault` why one could not be started.
+    of an incarnation that has ended is left; `diagnosis` why it failed, if it did, and
+    `ran_seconds` how long it lasted; `fault` why one could not be started.
     """
 
     presence: Presence = Presence.NONE
@@ -103,6 +105,8 @@ class ObservedAgent:
     words: LastWords | None = None
     silent_seconds: float = 0.0
     swept: bool = False
+    diagnosis: Diagnosis | None = None
+    ran_seconds: float = 0.0
     fault: str = ""
 
     @property

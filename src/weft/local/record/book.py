@@ -114,6 +114,9 @@ class Book:
     async def write_usage(self, users: Mapping[str, Usage]) -> None:
         await self._to_the_end(self._write(self._store.write_usage, users))
 
+    async def write_setting(self, key: str, value: str) -> None:
+        await self._to_the_end(self._write(self._store.write_setting, key, value))
+
     def forget(self, uid: str) -> None:
         """It is over: from now on the store alone knows it."""
         self._begun.pop(uid, None)

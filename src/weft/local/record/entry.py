@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from weft.api.backend import Origin
 from weft.brain.event import Past
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.written import read, written
 from weft.model.claim import WorkClaim
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement, Seat
@@ -41,13 +43,26 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an incarnation ended, as it was found; `kept` is what a later one can go on from."""
+    """How an incarnation ended, as it was found; `kept` is what a later one can go on from.
+
+    Of one that failed, `lost_gpu_seconds` is what was computed for nothing, and `diagnosis` why.
+    """
 
     outcome: str
     exit_code: int
     why: str
     kept: float = 0.0
     retryable: bool = True
+    diagnosis: Diagnosis | None = None
+    lost_gpu_seconds: float = 0.0
+
+    def to_json(self) -> Json:
+        told = {name: getattr(self, name) for name in self.__slots__}
+        return told | {"diagnosis": self.diagnosis and written(self.diagnosis)}
+
+    @classmethod
+    def from_json(cls, told: Json) -> "End":
+        return cls(**told | {"diagnosis": read(told.get("diagnosis"))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,10 @@ NO_PROGRESS: Final = Progress()
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened to a job, for its history; `gpus` is what it held from then on."""
+    """Something that happened to a job, for its history; `gpus` is what it held from then on.
+
+    `failure` is an end that was one, as it is on record.
+    """
 
     at: float
     what: str
@@ -85,6 +103,7 @@ class Happening:
     epoch: int = 0
     gpus: int = 0
     warning: bool = False
+    failure: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

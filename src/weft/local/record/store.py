@@ -6,9 +6,10 @@ daemon believes without looking.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,6 +147,20 @@ class Store:
         with _told(), self._engine.connect() as connection:
             return [_happening(row) for row in connection.execute(query)]
 
+    def failures(
+        self, since: float, *, user: str | None = None, limit: int = 10_000
+    ) -> list[tuple[Entry, Happening]]:
+        """Ends that were failures, the latest first, each with its job."""
+        rows = select(EVENTS).where(EVENTS.c.failure.is_not(None), EVENTS.c.at >= since)
+        if user is not None:
+            rows = rows.join(JOBS, JOBS.c.uid == EVENTS.c.job).where(JOBS.c.user == user)
+        with _told(), self._engine.connect() as connection:
+            query = rows.order_by(EVENTS.c.id.desc()).limit(limit)
+            found = [(row.job, _happening(row)) for row in connection.execute(query)]
+        wanted = select(JOBS).where(JOBS.c.uid.in_({uid for uid, _ in found}))
+        jobs = {entry.uid: entry for entry in self._entries(wanted)}
+        return [(jobs[uid], happening) for uid, happening in found if uid in jobs]
+
     def usage(self) -> dict[str, Usage]:
         with _told(), self._engine.connect() as connection:
             rows = connection.execute(select(USAGE))
@@ -166,6 +181,17 @@ class Store:
             if found is None:
                 connection.execute(insert(SETTINGS).values(key=key, value=otherwise))
             return otherwise if found is None else str(found)
+
+    def find_setting(self, key: str) -> str | None:
+        query = select(SETTINGS.c.value).where(SETTINGS.c.key == key)
+        with _told(), self._engine.connect() as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else str(found)
+
+    def write_setting(self, key: str, value: str) -> None:
+        with _told(), self._engine.begin() as connection:
+            connection.execute(delete(SETTINGS).where(SETTINGS.c.key == key))
+            connection.execute(insert(SETTINGS).values(key=key, value=value))
 
     def newest_version(self) -> int:
         """The number of the last change."""
@@ -200,17 +226,23 @@ def _columns(changes: Changes) -> dict[str, Any]:
     return found
 
 
+_PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
+    "state": attrgetter("name"),
+    "seats": seats_to_json,
+    "target": seats_to_json,
+    "reasons": list,
+}
+
+
 def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - a field of any type
-    if name == "state":
-        return value.name
-    if name in ("seats", "target"):
-        return seats_to_json(value)
-    if name == "reasons":
-        return list(value)
+    if name in _PLAIN:
+        return _PLAIN[name](value)
     if isinstance(value, Past):
         retry = None if value.retry is None else value.retry.told()
         return asdict(replace(value, retry=None)) | {"retry": retry}
-    if isinstance(value, Origin | Birth | End | Progress):
+    if isinstance(value, End):
+        return value.to_json()
+    if isinstance(value, Origin | Birth | Progress):
         return asdict(value)
     return value
 
@@ -232,7 +264,7 @@ def _entry(row: Row[Any]) -> Entry:
         seats=seats_from_json(found.pop("seats")),
         target=seats_from_json(found.pop("target")),
         agent=Birth(**agent) if agent else None,
-        end=End(**end) if end else None,
+        end=End.from_json(end) if end else None,
         progress=Progress(**found.pop("progress")),
         past=_past(found.pop("past")),
         reasons=tuple(found.pop("reasons")),

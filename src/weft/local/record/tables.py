@@ -25,6 +25,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 
@@ -92,6 +93,7 @@ EVENTS: Final = Table(
     Column("epoch", Integer, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("warning", Boolean, nullable=False),
+    Column("failure", JSON(none_as_null=True)),
 )
 Index("events_by_job", EVENTS.c.job, EVENTS.c.id)
 
@@ -112,8 +114,13 @@ USAGE: Final = Table(
 
 Migration = Callable[[Connection], None]
 
+
+def _add_failures(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE events ADD COLUMN failure JSON"))
+
+
 # The step at index n brings a schema of version n + 1 to n + 2.
-MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create,)
+MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create, _add_failures)
 
 
 def bring_up_to_date(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:

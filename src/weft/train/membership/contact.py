@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.agent.workers import stacks
 from weft.train.membership.heads import Heads
 
 LOCALHOST = "127.0.0.1"
@@ -39,6 +40,7 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
     socket = variables.get("WEFT_SOCKET")
     if not socket:
         return None
+    stacks.listen()
     file = variables.get("WEFT_HEAD_FILE")
     return Contact(
         socket=socket,

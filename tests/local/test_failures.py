@@ -1,0 +1,266 @@
+"""Real processes that really fail: each is named with its line and handled as its class says.
+
+One daemon serves them all, side by side with a healthy job that notices nothing.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.local.daemons import Lab, a_lab, wait_until
+from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
+from weft.agent.evidence import EVIDENCE, parsed
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.written import read
+from weft.view.logs import Which
+
+ROOT: Final = Path(__file__).parents[2]
+AGENT: Final = "tests.local.impatient_agent"
+SYNTAX_SECONDS: Final = 5.0
+
+HEALTHY = "import time\nfor step in range(10_000): print('step', step, flush=True); time.sleep(.1)"
+EATS = """
+import sys
+held = []
+while True:
+    held.append(bytearray(b"x") * (8 << 20))
+"""
+READS = """
+import sys, time
+while True:
+    print("read", len(open(sys.argv[1]).read()), flush=True)
+    time.sleep(0.05)
+"""
+WRITES = """
+import sys
+with open(sys.argv[1], "wb", buffering=0) as file:
+    for _ in range(64):
+        assert file.write(b"x" * (1 << 20)) == 1 << 20
+"""
+ASKS = """
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1], timeout=5).read())
+"""
+ONE_RANK = """
+import os, socket, time
+address = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    server = socket.create_server(address)
+    peer, _ = server.accept()
+    if not peer.recv(1):
+        raise RuntimeError("Connection closed by peer [127.0.0.1]:29500")
+time.sleep(0.3)
+peer = socket.create_connection(address)
+{"input_ids": 0}["labels"]
+"""
+HANGS = """
+import threading, torch, weft
+from torch import nn
+data = torch.utils.data.TensorDataset(torch.zeros(64, 1))
+model, opt = weft.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, lr=0.1))
+def stands_still():
+    threading.Event().wait()
+for number, (x,) in enumerate(weft.steps(weft.loader(data, global_batch=4), total=1000)):
+    if number == 3:
+        stands_still()
+    weft.backward(model(x).sum())
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with a_lab(slots=12, agent=AGENT) as lab:
+        lab.start()
+        submit(lab, "healthy", HEALTHY)
+        yield lab
+        healthy = lab.entry("healthy")
+        assert (healthy.state.name, healthy.epoch, healthy.past.failures) == ("RUNNING", 1, 0)
+
+
+def submit(lab: Lab, name: str, program: str, *given: str, gpus: int = 1, before: str = "") -> Path:
+    script = lab.folder / f"{name}.py"
+    script.write_text(program)
+    words = " ".join((sys.executable, str(script), *given))
+    run = f"{before}exec {words}" if before else words
+    lab.submit(name, run, gpus=gpus, env={"PYTHONPATH": str(ROOT / "src")})
+    return script
+
+
+def found(lab: Lab, name: str) -> list[Diagnosis]:
+    """What each failed try of a job was taken for, the first one first."""
+    ends = [one.failure for one in lab.history(name) if one.failure is not None]
+    return [one for end in ends if (one := read(end["diagnosis"])) is not None]
+
+
+def failed(lab: Lab, name: str, seconds: float = 60.0) -> list[Diagnosis]:
+    lab.wait_for(name, "Failed", seconds=seconds)
+    return found(lab, name)
+
+
+def test_a_syntax_error_is_final_at_once(lab: Lab) -> None:
+    began = time.monotonic()
+    script = submit(lab, "syntax", "def f(:\n")
+    (why,) = failed(lab, "syntax")
+    assert time.monotonic() - began < SYNTAX_SECONDS
+    assert (why.kind, why.rule, why.rank) == ("user", "syntax_error", 0)
+    assert why.line == "SyntaxError: invalid syntax", script
+
+
+def test_an_import_error_is_final(lab: Lab) -> None:
+    submit(lab, "import", "import nothing_of_that_name")
+    (why,) = failed(lab, "import")
+    assert (why.kind, why.rule) == ("environment", "import_error")
+    assert why.line == "ModuleNotFoundError: No module named 'nothing_of_that_name'"
+
+
+def test_a_process_that_the_kernel_killed_for_want_of_memory(lab: Lab) -> None:
+    with a_memory_cgroup(64) as group:
+        if group is None:  # nobody lets us have one: then the program meets its own limit
+            submit(lab, "memory", EATS, before="ulimit -v 300000; ")
+        else:
+            enter = "".join(f"echo {who} > {group}/cgroup.procs; " for who in ("$PPID", "$$"))
+            submit(lab, "memory", EATS, before=enter)
+        (why,) = failed(lab, "memory")
+    assert (why.kind, why.rule) == ("memory", "oom_killer" if group else "host_oom_python")
+
+
+def test_a_file_that_is_removed_in_mid_run(lab: Lab) -> None:
+    data = lab.folder / "shard.bin"
+    data.write_text("data")
+    submit(lab, "data", READS, str(data))
+    wait_until(lambda: bool(printed(lab, "data")), "its first read", lab.log)
+    data.unlink()
+    first, second = failed(lab, "data")  # one try to see whether it comes again
+    assert (first.kind, first.rule) == ("input", "input_missing")
+    assert str(data) in first.line and second.fingerprint == first.fingerprint
+
+
+def test_a_worker_that_somebody_kills_is_tried_again(lab: Lab) -> None:
+    submit(lab, "killed", "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
+    wait_until(lambda: bool(printed(lab, "killed")), "its number", lab.log)
+    os.kill(int(printed(lab, "killed")[0]), signal.SIGKILL)
+    wait_until(lambda: lab.entry("killed").epoch == 2, "another try", lab.log)
+    (why,) = found(lab, "killed")
+    assert (why.kind, why.rule) == ("unknown", "bare_kill")
+    assert why.line == "exit code 137 (SIGKILL)"
+
+
+def test_a_disk_that_is_full(lab: Lab) -> None:
+    with a_small_disk(lab.folder / "disk") as disk:
+        submit(lab, "disk", WRITES, str(disk))
+        wait_until(lambda: bool(found(lab, "disk")), "its end", lab.log)
+    why = found(lab, "disk")[0]
+    assert (why.kind, why.rule) == ("node", "disk_full")
+    assert "No space left on device" in why.line
+
+
+@pytest.mark.enable_socket
+def test_a_storage_service_that_does_not_answer(lab: Lab) -> None:
+    with a_service() as service:
+        submit(lab, "service", ASKS, service.url)
+        wait_until(lambda: bool(found(lab, "service")), "its end", lab.log)
+        why = found(lab, "service")[0]
+        assert (why.kind, why.rule) == ("service", "http_failed")
+        service.start()
+        lab.wait_for("service", "Succeeded")
+
+
+def test_an_exception_on_one_rank_only(lab: Lab) -> None:
+    submit(lab, "rank", ONE_RANK, gpus=2)
+    (why,) = failed(lab, "rank")
+    assert (why.kind, why.rule, why.rank) == ("user", "python_semantic", 1)
+    assert why.line == "KeyError: 'labels'"
+
+
+def test_a_hang_is_ended_and_it_is_known_where_everybody_stood(lab: Lab) -> None:
+    submit(lab, "hang", HANGS, gpus=2)
+    wait_until(lambda: bool(found(lab, "hang")), "its end", lab.log, 120.0)
+    why = found(lab, "hang")[0]
+    assert (why.kind, why.rule) == ("hang", "hang_no_progress")
+    assert why.line.startswith("hang: no progress for 2 s (limit 2)")
+    folder = lab.folders().job(lab.entry("hang").uid) / "epoch-1"
+    kept = parsed((folder / EVIDENCE).read_bytes())
+    assert len(kept.workers) >= 2 and all("stands_still" in one.stacks for one in kept.workers)
+    lab.client.cancel("hang")
+
+
+def printed(lab: Lab, name: str) -> list[str]:
+    return [line.text.decode() for line in lab.client.logs(name, Which())]
+
+
+def test_why_tells_the_owner_what_happened_and_what_to_do(lab: Lab) -> None:
+    submit(lab, "whose", "raise KeyError('\\x1b[2J\\x1b[31mloss')")
+    (why,) = failed(lab, "whose")
+    told = weft(lab, "why", "whose")
+    for part in (
+        "the program made a mistake  [user: python_semantic]",
+        "evidence: KeyError: '",
+        "(rank 0, on ",
+        "done: another try would end the same way",
+        "to do: mend the program at the line shown and submit it again",
+        "log: weft logs whose --epoch 1 --rank 0",
+        "It is over: it failed",
+    ):
+        assert part in told, told
+    assert "\x1b" not in told
+    twin = json.loads(weft(lab, "why", "whose", "-o", "json"))["failure"]
+    assert (twin["kind"], twin["rule"], twin["line"]) == (why.kind, why.rule, why.line)
+    assert "done: another try would end the same way" in weft(lab, "show", "whose")
+
+
+def weft(lab: Lab, *words: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "weft.cli.main", *words, "--context", "local"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "src"),
+            "COLUMNS": "160",
+            "WEFT_LOCAL_SOCKET": str(lab.socket),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_causes_are_counted_by_what_they_cost(lab: Lab) -> None:
+    submit(lab, "dear", "import time; time.sleep(1); {}['a']", gpus=2)
+    failed(lab, "dear")
+    told = json.loads(weft(lab, "failures", "-o", "json"))
+    (one,) = (line for line in told["failures"] if line["job"] == "dear")
+    assert 2.0 < one["lost_gpu_seconds"] < 20.0
+    assert "user: python_semantic" in {cause["name"] for cause in told["cause"]}
+    assert sum(cause["failures"] for cause in told["cause"]) == len(told["failures"])
+    assert [one["name"] for one in told["owner"]] == [lab.entry("dear").owner.user]
+    assert "user: python_semantic" in weft(lab, "failures")
+    assert "node" in weft(lab, "failures", "--by", "class", "--everyone")
+
+
+@pytest.mark.enable_socket
+def test_what_is_known_of_failures_outlives_the_daemon() -> None:
+    with a_lab(slots=2, agent=AGENT) as lab, a_service() as service:
+        lab.start()
+        submit(lab, "asks", ASKS, service.url)
+        wait_until(lambda: bool(found(lab, "asks")), "its end", lab.log)
+        wait_until(lambda: lab.entry("asks").past.retry is not None, "what is remembered", lab.log)
+        lab.kill()
+        lab.start()
+        entry = lab.entry("asks")
+        assert entry.past.retry is not None and entry.past.retry.attempts >= 1
+        assert lab.health().breaker("http").strikes
+
+
+def test_a_node_shows_what_is_held_against_it(lab: Lab) -> None:
+    told = json.loads(weft(lab, "nodes", "-o", "json"))
+    assert told["nodes"][0]["health"]["aside_since"] is None
+    assert "health" in weft(lab, "nodes")
