@@ -116,6 +116,20 @@ class Resizing:
     explore: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Defragmenting:
+    """Running jobs move together for a gang to which enough GPUs are free, but not side by side.
+
+    It is done once the gang's waiting has cost `worth` times as many GPU seconds as the moves do.
+    Nobody moves within `stay_seconds` of its last start, so at most so often. The `most_asked`
+    gangs that rank highest are looked at in a round.
+    """
+
+    worth: float = 2.0
+    stay_seconds: float = 3600.0
+    most_asked: int = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A named scheduler."""
@@ -132,4 +146,5 @@ class Recipe:
     host: HostShares | None = None
     sharing: Sharing | None = None
     reserving: Reserving | None = None
+    defragmenting: Defragmenting | None = None
     waiting: Waiting = BOUNDED

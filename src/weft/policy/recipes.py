@@ -38,7 +38,15 @@ from weft.policy.order.shortest import (
 from weft.policy.packing import Packing
 from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
-from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
+from weft.policy.recipe import (
+    Defragmenting,
+    Passing,
+    Recipe,
+    Reserving,
+    Resizing,
+    Rounds,
+    Yielding,
+)
 from weft.policy.share.blossom import Blossom
 from weft.policy.share.candidates import DEFAULT_CAP
 from weft.policy.share.guards import Limits
@@ -69,6 +77,7 @@ def _with_common_parameters(make: Maker) -> Maker:
         period: float | None = None,
         host: bool = False,
         interleave: bool | None = None,
+        defragment: bool = False,
         longest_wait: float = DAY_SECONDS,
         **own: object,
     ) -> Recipe:
@@ -80,6 +89,7 @@ def _with_common_parameters(make: Maker) -> Maker:
             patience=Patience(patience),
             rounds=replace(recipe.rounds, period_seconds=period),
             host=HostShares() if host else recipe.host,
+            defragmenting=Defragmenting() if defragment else recipe.defragmenting,
             waiting=replace(recipe.waiting, longest_seconds=longest_wait),
         )
 

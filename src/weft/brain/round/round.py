@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.brain.round import gates
 from weft.brain.round.consolidate import consolidate
+from weft.brain.round.defragment import defragment
 from weft.brain.round.eviction import Eviction
 from weft.brain.round.hosting import Hosting
 from weft.brain.round.line import Line
@@ -73,7 +74,7 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
     if not state.queued and not _looks_beyond_the_queue(state, recipe):
         return Outcome()
     session = Session(state, now, recipe)
-    changing = recipe.yielding or recipe.resizing or recipe.sharing
+    changing = recipe.yielding or recipe.resizing or recipe.sharing or recipe.defragmenting
     free_for_all = recipe.passing is Passing.ANYBODY and not changing
     only_fresh = free_for_all and not supply_grew and not session.divided
     return Round(session, only_fresh=only_fresh).run()
@@ -134,6 +135,8 @@ class Round:
             self._hand_out()
         if self._stretch is not None:
             self._stretch.settle()
+        if session.recipe.defragmenting is not None:
+            defragment(session, outcome, session.recipe.defragmenting)
         self._consolidate()
         if session.recipe.sharing is not None:
             take_turns(session, outcome, session.recipe.sharing)

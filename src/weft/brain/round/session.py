@@ -37,7 +37,8 @@ class Session:
         self.recipe = recipe
         self.snapshot: Snapshot = state.snapshot(now)
         self.fabric = state.fabric
-        self.room = free_room(state, moves=recipe.resizing is not None)
+        moves = recipe.resizing or recipe.defragmenting or recipe.sharing
+        self.room = free_room(state, moves=moves is not None)
         self.free = int(self.room.gpus.sum())
         self.free_at_begin = self.free
         self.restricted = state.quota.limited
