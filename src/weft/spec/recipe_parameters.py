@@ -62,6 +62,13 @@ COMMON: Mapping[str, Meaning] = {
         "Let jobs that agreed to it, and whose stages are known, take turns on the same GPUs when "
         "there are too few. None leaves it to the recipe."
     ),
+    "defragment": Meaning(
+        "Move small jobs that save together for a gang to which enough GPUs are free, but not "
+        "side by side, once its wait has cost twice what the moves do; nobody more than once an "
+        "hour."
+    ),
+    "cap": Meaning("How much slower company may make a job, times its speed alone.", 1),
+    "ratios": Meaning("Let jobs with short iterations do several while others do one."),
     "longest_wait": Meaning(
         "Seconds after which a job goes before all others of its priority, unless ten times what "
         "its fair share would take is longer.",
