@@ -116,7 +116,7 @@ class Care:
     # --- what follows -------------------------------------------------------------------------
 
     def _answered(self, health: Health, service: str, *, answers: bool) -> None:
-        self._become(healths.asked(health, service, self._context.now, answers=answers))
+        self._become(healths.answered(health, service, self._context.now, answers=answers))
         self.hold_all(service)
 
     def _become(self, health: Health) -> None:

@@ -37,7 +37,7 @@ class FailureBook:
 
 def away_from(nodes: tuple[NodeId, ...], kind: Kind, fabric: Fabric) -> Kind:
     """The kind of a job that keeps off these nodes, or off the latest of them, if it can."""
-    least = max(kind.width.min_gpus, 1)
+    least = max(min(kind.width.asked_gpus, fabric.site(kind).largest_gpus), 1)
     for first in range(len(nodes)):
         away = replace(kind, avoid=frozenset(nodes[first:]))
         if fabric.site(away).largest_gpus >= least:
