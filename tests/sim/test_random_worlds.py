@@ -41,6 +41,8 @@ ONCE_BROKEN = (
     9_300_430,
     9_100_384,  # a guarantee that the last round's own grant had made reclaimable
     9_500_218,  # a lender's worst-ranked job sat on a cordoned node, and its better one was spared
+    1_264,  # seats of a job that failed on a service went to one that waited for it
+    1_358,  # seats of a job that its node failed went to one that was promised some there
     1_114,  # adopted while it started, and started again under the name of its own party
     9_100_386,  # a packed width that would fit, where the asked one never would
 )

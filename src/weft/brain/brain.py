@@ -158,7 +158,7 @@ class Brain:
         resizes = Resizes(context, outbox, pace=pace, dispatch=dispatch, admission=admission)
         feeding = Feeding(context, outbox, pace=pace, admission=admission)
         nodes = Nodes(context, pace=pace, dispatch=dispatch, admission=admission, resizes=resizes)
-        self._care = care = Care(context, outbox, pace=pace, nodes=nodes)
+        self._care = care = Care(context, outbox, pace=pace, nodes=nodes, admission=admission)
         jobs = Jobs(
             context,
             pace=pace,

@@ -10,6 +10,7 @@ from typing import Final
 from weft.brain.context import Context
 from weft.brain.event import HealthRecalled, NodeChecked, ServiceAsked
 from weft.brain.instruction import AskService, CheckNode
+from weft.brain.protocol.admission import Admission
 from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
@@ -24,17 +25,27 @@ from weft.model.ids import NodeId
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 
+WAITING: Final = (State.QUEUED, State.ADMITTED)
 BREAKER: Final = REASON_ROW[ReasonCode.BREAKER_OPEN]
 
 
 class Care:
     """Keeps the health of nodes and services, and tells the rounds what follows from it."""
 
-    def __init__(self, context: Context, outbox: Outbox, *, pace: Pace, nodes: Nodes) -> None:
+    def __init__(
+        self,
+        context: Context,
+        outbox: Outbox,
+        *,
+        pace: Pace,
+        nodes: Nodes,
+        admission: Admission,
+    ) -> None:
         self._context = context
         self._outbox = outbox
         self._pace = pace
         self._nodes = nodes
+        self._admission = admission
 
     # --- what a failure teaches ---------------------------------------------------------------
 
@@ -137,8 +148,11 @@ class Care:
     def is_held(self, slot: int, service: str) -> bool:
         """Whether the service is known to be down for this job's owner."""
         state = self._context.state
-        breaker = state.failures.health.breaker(service)
-        return breaker.is_open and breaker.user in (None, state.spec(slot).tenant)
+        user = state.failures.health.breaker(service).user
+        return self.is_open(service) and user in (None, state.spec(slot).tenant)
+
+    def is_open(self, service: str) -> bool:
+        return self._context.state.failures.health.breaker(service).is_open
 
     def keep_off(self, slot: int) -> None:
         """From now on, and for a while, the job goes where it has not failed, if it can."""
@@ -158,8 +172,15 @@ class Care:
     def hold_all(self, service: str) -> None:
         """Whoever waits and has failed on the service waits as long as its breaker says."""
         state = self._context.state
-        for slot, retry in state.failures.retries.items():
-            if retry.service == service and state.state_of(slot) is State.QUEUED:
+        needing = [
+            slot
+            for slot, retry in state.failures.retries.items()
+            if retry.service == service and state.state_of(slot) in WAITING
+        ]
+        if self.is_open(service):
+            self._admission.withdraw_pledges(needing)
+        for slot in needing:
+            if state.state_of(slot) is State.QUEUED:
                 self.hold(slot)
 
     def hold(self, slot: int) -> None:
