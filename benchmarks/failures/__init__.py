@@ -2,7 +2,8 @@
 
 Lines and the rules that name them (classifier), retries of trials drawn from Philly's table
 (retry), a service that many jobs need and that dies (breaker), nodes that are at fault or only look
-so (nodes), and what all of it is worth under a scheduler (value). Everything is drawn from seeds.
+so (nodes), what all of it is worth under a scheduler (value), and gangs that are tried
+on one GPU while they wait (trials). Everything is drawn from seeds.
 """
 
 import importlib
@@ -17,6 +18,8 @@ PARTS = {
     "breaker": "benchmarks.failures.outage",
     "nodes": "benchmarks.failures.bad_nodes",
     "value": "benchmarks.failures.value",
+    "trials": "benchmarks.failures.trials",
+    "preemption": "benchmarks.failures.preemption",
 }
 
 

@@ -14,6 +14,7 @@ from weft.failure.diagnosis import Diagnosis, Ranks, diagnose
 from weft.failure.lines import Line, Stream
 from weft.failure.rulebook import shipped
 from weft.model.ids import JobId, NodeId
+from weft.model.trial import tried_by
 from weft.sim.chance import Chance
 from weft.sim.run import Run
 
@@ -123,7 +124,7 @@ class Troubles:
         return diagnose(lines, shipped(), Ranks(ranks, {}))
 
     def _own(self, run: Run, chance: Chance) -> Iterator[Mishap]:
-        ill = self.ailments.get(run.job.id)
+        ill = self.ailments.get(tried_by(run.job.id))
         if ill is None or run.placement.width < ill.needs_gpus:
             return
         if ill.again >= 1.0:

@@ -93,6 +93,9 @@ COMMON: Mapping[str, Meaning] = {
         "None: never.",
         0,
     ),
+    "make_way": Meaning(
+        "Whether jobs of a lower priority make way for those of a higher one, who loses least first."
+    ),
     "preempt": Meaning("Whether a tenant's surplus is taken back while its jobs run."),
     "grain": Meaning("GPUs by which a job grows and shrinks: those of one worker.", 1),
     "hold": Meaning("Seconds after a start or a resize in which a job does not grow.", 0),

@@ -6,6 +6,7 @@ that decided, and for everybody one value (`Health`).
 
 from dataclasses import dataclass, field, replace
 
+from weft.brain.state.trial_book import TrialBook
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.health import WELL, Health
 from weft.failure.retry import FRESH, RetryState
@@ -22,6 +23,7 @@ class FailureBook:
     retries: dict[int, RetryState] = field(default_factory=dict)
     last: dict[int, Diagnosis] = field(default_factory=dict)
     avoiding: dict[int, float] = field(default_factory=dict)
+    trials: TrialBook = field(default_factory=TrialBook)
 
     def retry(self, slot: int) -> RetryState:
         return self.retries.get(slot, FRESH)
@@ -32,7 +34,13 @@ class FailureBook:
             by_slot.pop(slot, None)
 
     def copied(self) -> "FailureBook":
-        return FailureBook(self.health, dict(self.retries), dict(self.last), dict(self.avoiding))
+        return FailureBook(
+            self.health,
+            dict(self.retries),
+            dict(self.last),
+            dict(self.avoiding),
+            self.trials.copied(),
+        )
 
 
 def away_from(nodes: tuple[NodeId, ...], kind: Kind, fabric: Fabric) -> Kind:
