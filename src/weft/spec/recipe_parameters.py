@@ -94,7 +94,7 @@ COMMON: Mapping[str, Meaning] = {
         0,
     ),
     "make_way": Meaning(
-        "Whether jobs of a lower priority make way for those of a higher one, who loses least first."
+        "Whether a lower priority makes way for a higher one; who loses least by it goes first."
     ),
     "preempt": Meaning("Whether a tenant's surplus is taken back while its jobs run."),
     "grain": Meaning("GPUs by which a job grows and shrinks: those of one worker.", 1),
