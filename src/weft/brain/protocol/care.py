@@ -17,9 +17,9 @@ from weft.brain.protocol.pace import Pace
 from weft.brain.state.waits import REASON_ROW
 from weft.failure import health as healths
 from weft.failure.blame import blamed
-from weft.failure.breaker import Strike, probe_due_seconds
+from weft.failure.breaker import TERMS, Strike, probe_due_seconds
 from weft.failure.diagnosis import Diagnosis
-from weft.failure.health import Health
+from weft.failure.health import Health, SetAside
 from weft.failure.retry import Run
 from weft.model.ids import NodeId
 from weft.model.reason import ReasonCode
@@ -93,7 +93,7 @@ class Care:
     def due_at(self) -> float | None:
         """When something is to be asked next."""
         health = self._context.state.failures.health
-        times = [one.due_seconds for one in health.aside]
+        times = [one.due_seconds for one in self._aside_and_there()]
         times += [probe_due_seconds(one) for one in health.breakers if one.is_open]
         times += self._context.state.failures.avoiding.values()
         return min(times, default=None)
@@ -102,15 +102,27 @@ class Care:
         """Ask what is due."""
         now = self._context.now
         self._come_back()
-        for one in self._context.state.failures.health.aside:
+        for one in self._aside_and_there():
             if one.due_seconds <= now:
                 self._outbox.say(CheckNode(one.node, one.why))
                 self._become(healths.checking(self._context.state.failures.health, one, now))
         for breaker in self._context.state.failures.health.breakers:
             if breaker.is_open and probe_due_seconds(breaker) <= now:
                 self._ask(breaker.service)
-            if breaker.is_open or breaker.answered_seconds is not None:
+            answered = breaker.answered_seconds
+            coming_back = answered is not None and now - answered <= TERMS.spread_seconds
+            if breaker.is_open or coming_back:
                 self.hold_all(breaker.service)
+
+    def _aside_and_there(self) -> list[SetAside]:
+        """Nobody can check a node that is lost; it is due when it comes back."""
+        state = self._context.state
+        present, rows = state.nodes.present, state.node_row
+        return [
+            one
+            for one in state.failures.health.aside
+            if one.node in rows and present[rows[one.node]]
+        ]
 
     def _ask(self, service: str) -> None:
         """Once more; where nobody has answered for long, jobs find out for themselves."""
