@@ -1,5 +1,7 @@
 """`backfill(make_way=true)`: a higher priority takes the seats of those who lose least by it."""
 
+from typing import Any
+
 from tests.builders import Scene, a_cluster, a_job, given, is_now, runs
 from weft.brain.instruction import Preempt
 from weft.model.state import State
@@ -12,7 +14,7 @@ HALF_AN_HOUR = 1800.0
 def full(*, first: float = HALF_AN_HOUR, second: float = HALF_AN_HOUR) -> Scene:
     """Two jobs of a node each, the second ten minutes younger; they save every so often."""
     scene = given(TWO).with_recipe(backfill(make_way=True))
-    saves = {"saves_on_demand": False, "seconds": 9e4}
+    saves: dict[str, Any] = {"saves_on_demand": False, "seconds": 9e4}
     scene.submit(a_job("old", 8, checkpoint_interval_seconds=first, **saves)).decide()
     scene.wait(600.0)
     scene.submit(a_job("young", 8, checkpoint_interval_seconds=second, **saves)).decide()
@@ -52,7 +54,7 @@ def test_equals_keep_what_they_have() -> None:
 
 def test_the_lowest_priority_goes_before_who_loses_less() -> None:
     scene = given(TWO).with_recipe(backfill(make_way=True))
-    saves = {"saves_on_demand": False, "seconds": 9e4}
+    saves: dict[str, Any] = {"saves_on_demand": False, "seconds": 9e4}
     scene.submit(a_job("low", 8, priority=0, **saves), a_job("middle", 8, priority=1)).decide()
     scene.wait(3000.0).submit(a_job("urgent", 8, priority=2)).wait(30.0)
     assert victim(scene) == "low"

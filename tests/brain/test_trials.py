@@ -1,5 +1,7 @@
 """Gangs that wait are tried on one GPU first; who can start is never kept waiting for that."""
 
+from typing import Any
+
 import pytest
 
 from tests.brain.failing import MISSING, SYNTAX, said
@@ -12,7 +14,7 @@ FULL = a_cluster(nodes=2, gpus=8)
 TRIAL = "gang~trial"
 
 
-def a_waiting_gang(**fields: object) -> Scene:
+def a_waiting_gang(**fields: Any) -> Scene:
     """Fifteen of sixteen GPUs are taken for long, and a gang wants eight."""
     scene = given(FULL).with_settings(trial_seconds=600.0)
     scene.submit(a_job("big", 15, seconds=1e5)).decide().expect("big", runs)

@@ -143,7 +143,8 @@ class Eviction:
         if yielding is None or not yielding.by_loss or slot in session.overdue:
             return mask
         priority = session.snapshot.jobs.priority
-        return mask & (priority[self._victims.slots] < priority[slot])
+        lesser: Bools = mask & (priority[self._victims.slots] < priority[slot])
+        return lesser
 
     def _on_nodes_for(self, kind: Kind, width: int, mask: Bools) -> Iterator[Victim]:
         """Those with a seat where the kind could sit: nobody else's end would help it, and it would
