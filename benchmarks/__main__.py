@@ -45,7 +45,7 @@ SUITES = {
         "benchmarks.failures",
         "whose fault, and what next",
         True,
-        ("classifier", "retry", "breaker", "nodes"),
+        ("classifier", "retry", "breaker", "nodes", "value", "trials", "preemption"),
     ),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
     "interleaving": Suite(

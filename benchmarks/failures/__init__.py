@@ -1,8 +1,9 @@
 """Failures: whose fault, and what next.
 
-Nothing here needs a scheduler yet: lines and the rules that name them (classifier), retries of
-trials drawn from Philly's table (retry), a service that many jobs need and that dies (breaker), and
-nodes that are at fault or only look so (nodes). Everything is drawn from seeds.
+Lines and the rules that name them (classifier), retries of trials drawn from Philly's table
+(retry), a service that many jobs need and that dies (breaker), nodes that are at fault or only look
+so (nodes), what all of it is worth under a scheduler (value), and gangs that are tried
+on one GPU while they wait (trials). Everything is drawn from seeds.
 """
 
 import importlib
@@ -16,6 +17,9 @@ PARTS = {
     "retry": "benchmarks.failures.retries",
     "breaker": "benchmarks.failures.outage",
     "nodes": "benchmarks.failures.bad_nodes",
+    "value": "benchmarks.failures.value",
+    "trials": "benchmarks.failures.trials",
+    "preemption": "benchmarks.failures.preemption",
 }
 
 

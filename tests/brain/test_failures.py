@@ -161,6 +161,15 @@ def test_a_node_stays_aside_though_its_owner_changes_or_loses_it() -> None:
     assert scene.brain.state.nodes.cordoned[row]
 
 
+def test_nobody_asks_after_a_node_that_is_lost_until_it_is_back() -> None:
+    scene = given(TEN).submit(a_job("hit")).decide().fail("hit", found=kernel("n0")).wait(5.0)
+    asked = len(scene.all(CheckNode))
+    scene.lose("n0").wait(90_000.0)
+    assert len(scene.all(CheckNode)) == asked
+    scene.add(a_node("n0")).wait(5.0)
+    assert len(scene.all(CheckNode)) == asked + 1
+
+
 def test_seats_that_were_promised_on_it_are_promised_no_longer() -> None:
     scene = given(a_cluster(nodes=2, gpus=8)).submit(a_job("hit"), a_job("beside")).decide()
     bad = node_of(scene, "hit")

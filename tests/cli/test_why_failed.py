@@ -24,6 +24,7 @@ def test_a_failed_job_is_told_in_four_lines_and_in_json(weft: Weft, tmp_path: Pa
     failed = weft(*why, "-o", "json").json["failed"]
     assert failed["kind"] == "user" and failed["evidence"] and failed["failures"] == 1
     assert weft(*why, "--at", "0", "-o", "json").json["failed"] is None
+    assert weft("replay", str(folder)).status == 0, "what was found is in the journal"
 
 
 def test_what_goes_wrong_has_to_have_a_name(weft: Weft) -> None:

@@ -158,7 +158,7 @@ def test_every_happening_is_shown() -> None:
 def test_counters_with_known_labels_start_at_zero() -> None:
     shown = samples(Metrics(), "weft_waiting_seconds_total")
     assert set(shown.values()) == {0.0}
-    assert len(shown) == 9
+    assert len(shown) == 10
 
 
 def test_two_operators_in_one_process_do_not_mix() -> None:

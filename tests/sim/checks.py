@@ -17,6 +17,7 @@ from tests.sim.apart import Apart, rested_are_thought_of
 from tests.sim.company import companions_of, gpus_by_node, party_of, sound_company
 from tests.sim.overdue import Overdue
 from tests.sim.promise import PromiseBroken
+from tests.sim.troubled import FailureWatch
 from weft.brain.brain import Brain
 from weft.brain.event import (
     Event,
@@ -27,10 +28,12 @@ from weft.brain.event import (
     JobReported,
     NodeAdded,
     NodeChanged,
+    NodeChecked,
     NodeLost,
     Phase,
     QueueChanged,
     Tick,
+    WorkerLost,
 )
 from weft.brain.instruction import Instruction, Preempt, Resize, Start, Stop, Wake
 from weft.brain.state.brain_state import BrainState
@@ -98,6 +101,7 @@ class Auditor:
         self.narrow = idle.Narrow()
         self.apart = Apart()
         self.overdue = Overdue()
+        self.failures = FailureWatch(self.seen)
 
     # --- one event -----------------------------------------------------------------------------
 
@@ -109,8 +113,9 @@ class Auditor:
             self.shrunk[event.node.id] = max(used, self.shrunk.get(event.node.id, 0))
         elif isinstance(event, JobCancelled) and event.job in state.slot_of:
             self.seen[f"cancelled {state.state_of(state.slot_of[event.job]).name}"] += 1
-        elif isinstance(event, JobFailed):
+        elif isinstance(event, JobFailed) and event.diagnosis is None:
             self._note_failure(event)
+        self.failures.before(self.world, event)
 
     def _note_failure(self, event: JobFailed) -> None:
         """How often it failed, and until when it must therefore wait."""
@@ -128,6 +133,7 @@ class Auditor:
         self._clock(event)
         if self.rebuilding:
             self._undisturbed(instructions)
+        self.failures.heard(self.world, event, instructions)
         self._pledges_kept(event)
         self._ended_for_cause()
         started = set()
@@ -157,7 +163,7 @@ class Auditor:
             idle.nobody_waits_beside_room(self.world)
             idle.guarantees_are_served(self.world)
             self.narrow.look(self.world)
-        if isinstance(event, NodeAdded | NodeChanged | NodeLost | QueueChanged):
+        if _changes_supply(event):
             self.overdue.forget()
         self.overdue.look(self.world)
 
@@ -212,7 +218,7 @@ class Auditor:
             lawful = {
                 State.SUCCEEDED: world.finished(job),
                 State.CANCELLED: job in world.cancelled,
-                State.FAILED: end.failures > spec.max_retries,
+                State.FAILED: end.failures > spec.max_retries or end.diagnosis is not None,
             }
             if not lawful[end.state]:
                 raise PromiseBroken("I4", f"{job} ended as {end.state.name} without cause")
@@ -409,6 +415,7 @@ class Auditor:
     # --- a crash of the brain ------------------------------------------------------------------
 
     def forget_brain(self) -> None:
+        self.failures.forget_brain(self.world)
         self.waited.clear()
         self.failed.clear()
         self.cut_short = frozenset()
@@ -442,6 +449,7 @@ class Auditor:
     def rebuilt(self) -> None:
         """Everything that runs was adopted; everything that is not over is known."""
         self.rebuilding = False
+        self.failures.rebuilt(self.world)
         state = self.world.brain.state
         for run in self.world.running():
             slot = state.slot_of.get(run.job.id)
@@ -537,10 +545,20 @@ class Auditor:
         return (run.job.id, run.epoch) in self.strangers
 
 
+def _changes_supply(event: Event) -> bool:
+    """Nodes that come and go, or are set aside, and queues."""
+    found = getattr(event, "diagnosis", None)
+    return found is not None or isinstance(
+        event, NodeAdded | NodeChanged | NodeChecked | NodeLost | QueueChanged
+    )
+
+
 def _breaks_pledges(event: Event) -> bool:
     """Nodes and queues change what can be promised; so does a job that did not shrink after all."""
-    if isinstance(event, InstructionRefused | JobReported):
+    if isinstance(event, InstructionRefused | JobReported | NodeChecked):
         return True
+    if isinstance(event, JobFailed | WorkerLost) and event.diagnosis is not None:
+        return True  # a node may be set aside for it
     return isinstance(event, NodeAdded | NodeChanged | NodeLost | QueueChanged)
 
 
@@ -663,6 +681,7 @@ def fingerprint(brain: Brain) -> int:
         id(state.tree),
         str(brain.outbox.unanswered),
         str(brain.outbox.silent),
+        str(state.failures),
         state.finished.count,
         (brain.now, brain.rounds, brain.outbox.wake_at, str(brain.pace)),
     )

@@ -54,6 +54,8 @@ def nobody_waits_beside_room(world: "RandomWorld") -> None:
     for job, slot in state.slot_of.items():
         if state.state_of(slot) is not State.QUEUED or state.jobs.not_before[slot] > world.now:
             continue
+        if slot in state.failures.avoiding:
+            continue  # it may keep off what is free
         reason = REASONS[int(state.jobs.reason[slot]) - 1]
         spec = state.spec(slot)
         width = spec.width.min_gpus if brain.recipe.resizing else spec.width.asked_gpus
@@ -158,6 +160,8 @@ def _claims_one_gpu(world: "RandomWorld", slot: int, used: dict[QueueId, int]) -
     state = world.brain.state
     spec, tree = state.spec(slot), state.tree
     if state.state_of(slot) is not State.QUEUED or state.jobs.not_before[slot] > world.now:
+        return False
+    if slot in state.failures.avoiding:
         return False
     width = spec.width.min_gpus if world.brain.recipe.resizing else spec.width.asked_gpus
     if width != 1 or spec.cpus_per_gpu or spec.memory_gib_per_gpu or spec.queue not in tree:

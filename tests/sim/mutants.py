@@ -304,7 +304,13 @@ def old_news_of_absence_believed() -> Iterator[None]:
                 dispatch=self._dispatch,
                 admission=nodes._admission,
                 learning=nodes._admission._learning,
-                care=Care(self._context, self._outbox, pace=nodes._pace, nodes=nodes),
+                care=Care(
+                    self._context,
+                    self._outbox,
+                    pace=nodes._pace,
+                    nodes=nodes,
+                    admission=nodes._admission,
+                ),
             )
             jobs.failed(JobFailed(event.at, event.job, event.epoch, event.work_done))
         else:

@@ -126,6 +126,8 @@ def _could_be_served(world: "RandomWorld", slot: int) -> bool:
     spec = state.spec(slot)
     if spec.queue not in state.tree or state.jobs.not_before[slot] > world.now:
         return False
+    if slot in state.failures.avoiding:
+        return False
     if any(_goes_before(state, other, slot) for other in state.slot_of.values()):
         return False
     width = spec.width.min_gpus if world.brain.recipe.resizing else spec.width.asked_gpus

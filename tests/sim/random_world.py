@@ -18,16 +18,20 @@ from typing import Any
 
 from tests.sim.checks import Auditor
 from tests.sim.company import sociable, taking_turns, with_company, with_memory
+from tests.sim.troubled import XID, Trouble, troubled, with_patience, with_troubles
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
     Event,
+    HealthRecalled,
     JobCancelled,
     JobFailed,
     JobReported,
     JobSubmitted,
     NodeAdded,
     NodeChanged,
+    NodeChecked,
     NodeLost,
+    Past,
     Phase,
     QueueChanged,
     WorkerLost,
@@ -35,6 +39,8 @@ from weft.brain.event import (
 from weft.brain.instruction import Instruction, Preempt, Start
 from weft.brain.journal import Journal
 from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
+from weft.failure.health import Health
+from weft.failure.retry import RetryState
 from weft.model.cluster import Cluster, Gpu, Node
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
@@ -55,6 +61,7 @@ from weft.sim.costs import FREE, TACC, Costs, constant
 from weft.sim.faults import Faults
 from weft.sim.mishaps import Mishaps
 from weft.sim.run import Run
+from weft.sim.troubles import Mishap
 from weft.sim.world import Checks, World
 
 LOSS = LossCurve.through(first=5.0, target=1.0, floor=0.5, steps=300.0, noise=0.02)
@@ -161,7 +168,7 @@ def draw(seed: int) -> Plan:
     planned = _planned(
         rng, kinds, cluster, tree, jobs=jobs, until=until, last_troubles=last_troubles
     )
-    return Plan(
+    plan = Plan(
         seed=seed,
         kinds=kinds,
         cluster=cluster,
@@ -177,6 +184,10 @@ def draw(seed: int) -> Plan:
         last_troubles=last_troubles,
         guarded=rng.random() < 0.5,
     )
+    if not troubled(seed):
+        return plan
+    faults = with_troubles(seed, plan.faults, jobs, cluster)
+    return replace(plan, faults=faults, settings=with_patience(seed, plan.settings))
 
 
 def _moments(rng: Random, most: int, until: float) -> tuple[float, ...]:
@@ -540,6 +551,10 @@ class RandomWorld(World):
         self._mishaps = _CountedMishaps(plan, self._chance, self.counts)
         self._finished: set[JobId] = set()
         self._submitted = 0
+        self.health: Health | None = None
+        self.retries: dict[JobId, RetryState] = {}
+        if troubled(plan.seed):
+            self._at(plan.faults.until_seconds, Turn.WORLD, self._repair, None)
         for at in plan.crashes:
             self._at(at, Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:
@@ -585,7 +600,12 @@ class RandomWorld(World):
 
     def open_nodes(self) -> list[Node]:
         """Those that are there and take seats."""
-        return [n for n in self.nodes.values() if self.is_present(n.id) and not n.cordoned]
+        aside = {one.node for one in self.brain.state.failures.health.aside}
+        return [
+            n
+            for n in self.nodes.values()
+            if self.is_present(n.id) and not n.cordoned and n.id not in aside
+        ]
 
     def node(self, name: NodeId) -> Node:
         return self._ground.nodes.specs[self._ground.nodes.row[name]]
@@ -608,6 +628,19 @@ class RandomWorld(World):
         for job, closed in self.brain.state.closed.items():
             self.over.setdefault(job, closed.state)
         self.auditor.heard(event, self.brain.outbox.instructions)
+        self._write_down()
+
+    def _write_down(self) -> None:
+        """What a new brain is to know of failures."""
+        state = self.brain.state
+        self.health = state.failures.health
+        for slot, retry in state.failures.retries.items():
+            self.retries[state.spec(slot).id] = retry
+
+    def _repair(self, _: None) -> None:
+        """People have seen to all nodes that were set aside."""
+        for one in self.brain.state.failures.health.aside:
+            self._deliver(NodeChecked(self.now, one.node, passed=True, repaired=True))
 
     def _submit(self, index: int) -> None:
         self._submitted = index + 1
@@ -657,9 +690,18 @@ class RandomWorld(World):
             self._planned(NodeChanged(self.now, self.node(name).with_cordon(cordoned)))
 
     def _tell(self, event: Event) -> None:
-        if isinstance(event, JobFailed):
+        if isinstance(event, JobFailed) and event.diagnosis is None:
             self.counts[Fault.JOB_FAILED] += 1
+        elif isinstance(event, JobFailed):
+            self._count_trouble(event)
         super()._tell(event)
+
+    def _count_trouble(self, event: JobFailed) -> None:
+        found = event.diagnosis
+        assert found is not None
+        bad = {bad.node for bad in self.faults.troubles.bad_nodes}
+        kind = Trouble.BAD_NODE if found.node in bad else Trouble.ILL
+        self.auditor.seen[Trouble.OUTAGE if found.service else kind] += 1
 
     def _unfit(self, run: Run, target: Placement) -> str:
         why = super()._unfit(run, target)
@@ -704,7 +746,10 @@ class RandomWorld(World):
         self._break(run)
         failure = Failure(FailureClass.SERVICE) if run.epoch % 2 else UNEXPLAINED
         node = run.placement.nodes[0]
-        self._deliver(WorkerLost(self.now, run.job.id, run.epoch, node, failure))
+        found = None
+        if troubled(self.plan.seed) and draw_ < 0.5:
+            found = self.faults.troubles.found(Mishap(self.now, XID, node), run)
+        self._deliver(WorkerLost(self.now, run.job.id, run.epoch, node, failure, found))
 
     def _empty_node(self, node: NodeId) -> None:
         """Whoever still sits there is evicted: it trains on with what is left, or not at all."""
@@ -748,6 +793,8 @@ class RandomWorld(World):
         events: list[Event] = [NodeAdded(now, node) for node in self._ground.nodes.specs]
         events += [NodeLost(now, n) for n in self._ground.nodes.ids if not self.is_present(n)]
         events += [QueueChanged(now, queue) for queue in self.tree.queues]
+        if self.health is not None:
+            events.append(HealthRecalled(now, Health.read(self.health.told())))
         for job in self._specs.values():
             if not self._is_over(job.id):
                 events += [JobSubmitted(now, job.request), self._look_at(job.id)]
@@ -763,11 +810,12 @@ class RandomWorld(World):
         return job in self.over
 
     def _look_at(self, job: JobId) -> JobReported:
-        run = self._runs.get(job)
+        run, retry = self._runs.get(job), self.retries.get(job)
+        past = None if retry is None else Past(retry=RetryState.read(retry.told()))
         if run is None:
             epoch = self.epochs.get(job, 0)
-            return JobReported(self.now, job, epoch, Phase.ABSENT, self.saved(job))
-        return run.adoptable(self.now)
+            return JobReported(self.now, job, epoch, Phase.ABSENT, self.saved(job), past=past)
+        return replace(run.adoptable(self.now), past=past)
 
 
 class _CountedMishaps(Mishaps):

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from tests.sim import failure_mutants  # noqa: F401 - they join the others
 from tests.sim import test_laws as laws
 from tests.sim import test_waits as waits
 from tests.sim.mutants import MUTANTS, PAIRS, Mutant

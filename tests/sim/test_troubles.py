@@ -180,3 +180,17 @@ def test_troubles_end_when_faults_do() -> None:
     ill = Troubles(ailments={JobId("ill"): Ailment(lines=KEY, after_seconds=90.0)})
     _, record, _ = lived([a_job("ill")], replace(ill, until_seconds=50.0))
     assert record.jobs[JobId("ill")].outcome == "succeeded"
+
+
+def test_a_gang_that_waits_dies_on_one_gpu_instead_of_sixteen() -> None:
+    ill = Troubles(ailments={JobId("gang"): Ailment(lines=KEY, after_seconds=90.0)})
+    jobs = [a_job("big", 30, seconds=5e4), a_job("gang", 16, at=10.0), a_job("good", 16, at=20.0)]
+    settings = Settings(trial_seconds=600.0)
+    _, record, _ = lived(jobs, ill, settings=settings)
+    line = record.jobs[JobId("gang")]
+    assert (line.outcome, line.attained_gpu_seconds, line.starts) == ("failed", 0.0, 0)
+    trials = record.trials
+    assert trials[JobId("gang~trial")].attained_gpu_seconds == pytest.approx(90.0)
+    assert trials[JobId("good~trial")].attained_gpu_seconds == pytest.approx(600.0)
+    assert record.jobs[JobId("good")].outcome == "succeeded"
+    assert set(record.jobs) == {"big", "gang", "good"}

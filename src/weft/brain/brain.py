@@ -47,6 +47,7 @@ from weft.brain.protocol.pace import Pace
 from weft.brain.protocol.reports import Reports
 from weft.brain.protocol.resize import Resizes
 from weft.brain.protocol.rounds import Rounds
+from weft.brain.protocol.trials import Trials
 from weft.brain.settings import Settings
 from weft.brain.state.brain_state import BrainState
 from weft.model.decision import Decision
@@ -158,7 +159,7 @@ class Brain:
         resizes = Resizes(context, outbox, pace=pace, dispatch=dispatch, admission=admission)
         feeding = Feeding(context, outbox, pace=pace, admission=admission)
         nodes = Nodes(context, pace=pace, dispatch=dispatch, admission=admission, resizes=resizes)
-        self._care = care = Care(context, outbox, pace=pace, nodes=nodes)
+        self._care = care = Care(context, outbox, pace=pace, nodes=nodes, admission=admission)
         jobs = Jobs(
             context,
             pace=pace,
@@ -166,6 +167,9 @@ class Brain:
             admission=admission,
             learning=learning,
             care=care,
+        )
+        self._trials = trials = Trials(
+            context, admission=admission, submit=jobs.submitted, cancel=jobs.cancelled
         )
         answers = Answers(
             context,
@@ -188,12 +192,12 @@ class Brain:
             feeding=feeding,
         )
         self._handlers: dict[type, Handler] = {
-            JobSubmitted: jobs.submitted,
+            JobSubmitted: _both(jobs.submitted, trials.submitted),
             JobCancelled: jobs.cancelled,
             JobReported: reports.reported,
             JobMeasured: jobs.measured,
-            JobFinished: jobs.finished,
-            JobFailed: jobs.failed,
+            JobFinished: _both(trials.finished, jobs.finished),
+            JobFailed: _both(jobs.failed, trials.failed),
             JobForgotten: jobs.forgotten,
             WorkerLost: jobs.worker_lost,
             NodeAdded: nodes.put,
@@ -212,3 +216,15 @@ class Brain:
         """What is asked of nodes and services may decide who can be started."""
         self._care.tick()
         self._rounds.tick(tick)
+        if self._rounds.decision is not None:
+            self._trials.look()
+
+
+def _both(first: Handler, then: Handler) -> Handler:
+    """Two parts hear of one event, in this order."""
+
+    def handle(event: Any) -> None:  # noqa: ANN401 - each event has a handler of its own
+        first(event)
+        then(event)
+
+    return handle

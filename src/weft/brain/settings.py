@@ -12,6 +12,7 @@ class Settings:
     `breaker_seconds` is how long nobody may answer for a service before jobs try it themselves,
     `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
     a failure can be switched off one by one: retries, breakers of services, nodes set aside.
+    `trial_seconds` is how long a waiting gang is tried on one GPU (0: not at all).
     """
 
     answer_seconds: float = 120.0
@@ -24,6 +25,7 @@ class Settings:
     retry_by_class: bool = True
     breakers: bool = True
     quarantine: bool = True
+    trial_seconds: float = 0.0
 
     @property
     def backoff(self) -> Backoff:

@@ -32,6 +32,7 @@ class SetAside:
     why: str
     checks: int = 0
     lemon: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,10 @@ class Health:
             "blames": self.blames.told(),
             "breakers": [one.told() for one in self.breakers],
             "aside": [
-                [one.node, one.since_seconds, one.due_seconds, one.why, one.checks, one.lemon]
+                [
+                    *(one.node, one.since_seconds, one.due_seconds, one.why),
+                    *(one.checks, one.lemon, one.asked),
+                ]
                 for one in self.aside
             ],
             "for_people": list(self.for_people),
@@ -83,8 +87,9 @@ class Health:
                     why=why,
                     checks=checks,
                     lemon=lemon,
+                    asked=asked,
                 )
-                for node, since, due, why, checks, lemon in told["aside"]
+                for node, since, due, why, checks, lemon, asked in told["aside"]
             ),
             for_people=tuple(map(NodeId, told["for_people"])),
         )
@@ -98,7 +103,7 @@ def struck(health: Health, service: str, one: Strike) -> Health:
     return _with_breaker(health, breakers.strike(health.breaker(service), one))
 
 
-def asked(health: Health, service: str, at_seconds: float, *, answers: bool) -> Health:
+def answered(health: Health, service: str, at_seconds: float, *, answers: bool) -> Health:
     """What a service said when it was asked; about one that nobody missed there is no news."""
     before = health.breaker(service)
     after = breakers.probed(before, at_seconds, answers=answers)
@@ -148,14 +153,15 @@ def checked(
         aside = tuple(one for one in health.aside if one.node != node)
         blames = forgiven(health.blames, node, at_seconds)
         return replace(health, blames=blames, aside=aside, for_people=people)
-    if found is None:
-        return health
-    return _put_off(health, replace(found, checks=found.checks + 1), at_seconds)
+    if found is None or not found.asked:
+        return health  # news of it came before: it counts once
+    failed = replace(found, checks=found.checks + 1, asked=False)
+    return _put_off(health, failed, at_seconds)
 
 
 def checking(health: Health, one: SetAside, at_seconds: float) -> Health:
     """It is being checked, and is asked after again if nobody tells of it."""
-    return _put_off(health, one, at_seconds)
+    return _put_off(health, replace(one, asked=True), at_seconds)
 
 
 def without(health: Health, nodes: Iterable[NodeId]) -> Health:

@@ -29,6 +29,9 @@ more than an exit status has it judged by how often the job has failed. What fol
   (`Health.SetAside`), until a check passes; at most 5 % of a pool, or one node. A node that failed
   three jobs in four weeks must be repaired, whatever a check says.
 
+- **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
+  a pool of at most a hundredth of the GPUs; what that shows is held against the gang.
+
 All of it can be tried out: `weft simulate --failures philly` draws failures like Philly's, bad
 nodes and outages from the seed, and `weft why JOB --run DIR` tells of a failed job the class, the
 line, what was done and what to do. This page is written by `python -m weft.lab.failures_page`.

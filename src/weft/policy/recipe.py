@@ -49,12 +49,14 @@ class Yielding:
     A job keeps its seats for `min_run_seconds` after each start, which bounds how often it can be
     preempted (900 s: four times an hour), and up to its first checkpoint, unless it has hardly run
     yet. `reshuffle` places everybody anew in every round, as some published simulators do: it
-    knows no quota. With `regrouping` it also says anew who takes turns with whom.
+    knows no quota. With `regrouping` it also says anew who takes turns with whom. With `by_loss`
+    not the worst-ranked go first but, of the lowest priority, those who lose least by it.
     """
 
     min_run_seconds: float = 900.0
     reshuffle: bool = False
     regrouping: Regrouping | None = None
+    by_loss: bool = False
 
     def may_go(self, ran_seconds: Floats, saves_every_seconds: Floats, spared: Bools) -> Bools:
         """Which jobs yield, so long after their start.

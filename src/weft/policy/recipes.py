@@ -164,14 +164,19 @@ def backfill(
     reserve_after: float = 1800.0,
     reserve_gpus: int = 2,
     spacing: float = 1.0,
+    make_way: bool = False,
 ) -> Recipe:
-    """First come, first served, others may pass; a gang blocked for long gets a reservation."""
+    """First come, first served, others may pass; a gang blocked for long gets a reservation.
+
+    With `make_way` a higher priority takes the seats of a lower one, from those who lose least.
+    """
     return Recipe(
         name="backfill",
         order=by_arrival,
         passing=Passing.HARMLESS if reserve else Passing.ANYBODY,
         reserving=Reserving(reserve_after, reserve_gpus) if reserve else None,
         rounds=Rounds(spacing_seconds=spacing),
+        yielding=Yielding(min_run_seconds=0.0, by_loss=True) if make_way else None,
     )
 
 

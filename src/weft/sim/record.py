@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from weft.brain.brain import Brain
-from weft.brain.event import JobFailed
+from weft.brain.event import JobFailed, Verb
 from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
 from weft.model.ids import JobId, NodeId, TenantId
 from weft.model.job import Job
 from weft.model.state import State
+from weft.model.trial import is_trial
 from weft.perf.calibration import Calibration
 from weft.sim.run import Run
 
@@ -21,7 +22,8 @@ ADMITTED = State.ADMITTED
 class JobRecord:
     """One job's life as the world saw it; `waits_seconds` in the order of `CAUSES`.
 
-    `lost_gpu_seconds` is what its failures threw away; `cause` is the class of the last of them.
+    `lost_gpu_seconds` is what its failures threw away, `yielded_gpu_seconds` what it lost by making
+    way for others; `cause` is the class of its last failure.
     """
 
     id: JobId
@@ -40,6 +42,7 @@ class JobRecord:
     attained_gpu_seconds: float = 0.0
     waits_seconds: tuple[float, ...] = ()
     lost_gpu_seconds: float = 0.0
+    yielded_gpu_seconds: float = 0.0
     cause: str = ""
     evidence: str = ""
 
@@ -87,6 +90,7 @@ class Record:
     seed: int
     total_gpus: int
     jobs: dict[JobId, JobRecord] = field(default_factory=dict)
+    trials: dict[JobId, JobRecord] = field(default_factory=dict)
     sittings: list[Sitting] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     used_gpus: list[int] = field(default_factory=list)
@@ -113,9 +117,22 @@ class Record:
         self.waiting_jobs.append(waiting)
         self.waiting_gpus.append(asked)
 
+    def note_start(self, run: Run, at: float) -> None:
+        line = self._line(run.job, at)
+        line.starts += 1
+        if line.first_start is None:
+            line.first_start = at
+            line.first_nodes = len(run.placement.nodes)
+
+    def note_stop(self, run: Run, at: float, verb: Verb) -> None:
+        """What a job did since it last saved is lost, unless it saves when it is told to stop."""
+        if verb is Verb.PREEMPT and run.speed > 0:
+            undone = (run.progress(at) - run.kept(at)) / run.speed
+            self._line(run.job, at).yielded_gpu_seconds += undone * run.placement.width
+
     def note_failure(self, run: Run, failed: JobFailed) -> None:
         """What a run did since its last checkpoint is lost."""
-        line, found = self.jobs[run.job.id], failed.diagnosis
+        line, found = self._line(run.job, failed.at), failed.diagnosis
         undone = run.progress(failed.at) - failed.work_kept
         if run.speed > 0:
             line.lost_gpu_seconds += undone / run.speed * run.placement.width
@@ -129,7 +146,7 @@ class Record:
         self.journal_hash = journal.digest
         self.curve_scores = brain.learning.curve_scores
         self.work_scores = brain.learning.work_scores
-        for job, line in self.jobs.items():
+        for job, line in (*self.jobs.items(), *self.trials.items()):
             closed = brain.state.closed.get(job)
             if closed is None:
                 continue
@@ -140,3 +157,10 @@ class Record:
             line.failures = closed.failures
             line.attained_gpu_seconds = closed.attained_gpu_seconds
         return self
+
+    def _line(self, job: Job, at: float) -> JobRecord:
+        """Trials have lines of their own: nobody has submitted them."""
+        if not is_trial(job.id):
+            return self.jobs[job.id]
+        seconds = job.truth.seconds_as_asked
+        return self.trials.setdefault(job.id, JobRecord(job.id, job.tenant, 1, at, seconds))

@@ -190,6 +190,12 @@ class Run:
     def begin(self, now: float) -> None:
         self.mark = self.begun = self.paced = now
 
+    def halt(self, verb: Verb, now: float) -> None:
+        """It has been told to stop and makes no more progress."""
+        self.phase, self.stop_verb = Phase.STOPPING, verb
+        self.speed, self.mark = 0.0, now
+        self.version += 1
+
     def take_placement(self, placement: Placement, now: float) -> None:
         """From now on it has these seats; how fast it is with them is still to be said."""
         self.saved = self.checkpointed(now)

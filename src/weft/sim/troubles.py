@@ -14,6 +14,7 @@ from weft.failure.diagnosis import Diagnosis, Ranks, diagnose
 from weft.failure.lines import Line, Stream
 from weft.failure.rulebook import shipped
 from weft.model.ids import JobId, NodeId
+from weft.model.trial import tried_by
 from weft.sim.chance import Chance
 from weft.sim.run import Run
 
@@ -27,7 +28,8 @@ CHECK_SECONDS: Final = 60.0
 class Ailment:
     """What is wrong with a job itself: after so long it ends, and leaves these lines.
 
-    `again` is the chance that a later try ends so too: 1 where nothing but its owner can help.
+    `again` is the chance that a later try ends so too. Where it is 1, nothing but its owner can
+    help: it ends at the same place of its work each time, however much of it was saved.
     `needs_gpus` is the fewest GPUs on which it shows: with fewer the job runs on.
     """
 
@@ -122,8 +124,11 @@ class Troubles:
         return diagnose(lines, shipped(), Ranks(ranks, {}))
 
     def _own(self, run: Run, chance: Chance) -> Iterator[Mishap]:
-        ill = self.ailments.get(run.job.id)
+        ill = self.ailments.get(tried_by(run.job.id))
         if ill is None or run.placement.width < ill.needs_gpus:
+            return
+        if ill.again >= 1.0:
+            yield Mishap(_reaches(run, ill.after_seconds), ill.lines)
             return
         later = run.epoch > FIRST_EPOCH
         if not later or chance.uniform("ails", run.job.id, run.epoch) < ill.again:
@@ -150,6 +155,14 @@ class Troubles:
     def unexplained(self) -> "Troubles":
         """The same in a world that reports an exit status and nothing else."""
         return replace(self, looked_into=False)
+
+
+def _reaches(run: Run, seconds: float) -> float:
+    """When it has done what takes so long at the width that it asked for."""
+    truth = run.job.truth
+    pace = truth.units_per_second(truth.asked_gpus) if truth.asked_gpus else 1.0
+    left = max(seconds * pace - run.done, 0.0)
+    return max(run.foreseen, run.mark) + left / run.speed if run.speed > 0 else inf
 
 
 def _line(said: Said, node: NodeId, rank: int) -> Line:

@@ -30,6 +30,7 @@ from weft.model.cluster import Cluster
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
 from weft.model.placement import Placement
+from weft.model.trial import is_trial
 from weft.model.truth import JobTruth
 from weft.perf.interleaving.group import DECIDING, CycleModel
 from weft.sim.agenda import Agenda, Turn
@@ -49,6 +50,7 @@ from weft.sim.record import JobRecord, Record, Sitting
 from weft.sim.run import Run
 from weft.sim.telling import TELLING, Telling
 from weft.sim.timetable import Happenings, Timetable
+from weft.sim.trial_job import trial_job
 from weft.sim.turns import Turns
 
 __all__ = ["Checks", "World"]
@@ -425,6 +427,8 @@ class World:
         return "refused by chance" if refused else ""
 
     def _begin(self, start: Start) -> None:
+        if is_trial(start.job):
+            self._specs[start.job] = trial_job(start, self._specs, self.brain.settings)
         job = self._specs[start.job]
         placement, saved = start.assignment.placement.numbered(), self._past.kept(job.id)
         run = Run(job, start.epoch, placement, saved, self.now)
@@ -432,11 +436,7 @@ class World:
         run.party = start.assignment.party or run.party
         self._runs[job.id] = run
         self._ground.take(run, placement.seats)
-        line = self.record.jobs[job.id]
-        line.starts += 1
-        if line.first_start is None:
-            line.first_start = self.now
-            line.first_nodes = len(run.placement.nodes)
+        self.record.note_start(run, self.now)
         delay = self.costs.start.at(self._chance.uniform("start", job.id, start.epoch))
         self._timetable.change(run, delay)
 
@@ -458,10 +458,9 @@ class World:
         if run.phase is Phase.STOPPING:
             return
         if run.phase is Phase.RUNNING and not run.broken:
+            self.record.note_stop(run, self.now, stop.verb)
             run.done, run.saved = run.kept(self.now), run.checkpointed(self.now)
-        run.phase, run.stop_verb = Phase.STOPPING, stop.verb
-        run.speed, run.mark = 0.0, self.now
-        run.version += 1
+        run.halt(stop.verb, self.now)
         self._changes.pace_company_anew(run)
         delay = self.costs.stop.at(self._chance.uniform("stop", stop.job, stop.epoch))
         delay += self.faults.lease_seconds if run.broken else 0.0

@@ -100,6 +100,9 @@ COMMON: Mapping[str, Meaning] = {
         "None: never.",
         0,
     ),
+    "make_way": Meaning(
+        "Whether a lower priority makes way for a higher one; who loses least by it goes first."
+    ),
     "preempt": Meaning("Whether a tenant's surplus is taken back while its jobs run."),
     "grain": Meaning("GPUs by which a job grows and shrinks: those of one worker.", 1),
     "hold": Meaning("Seconds after a start or a resize in which a job does not grow.", 0),

@@ -10,31 +10,42 @@ from typing import Final
 from weft.brain.context import Context
 from weft.brain.event import HealthRecalled, NodeChecked, ServiceAsked
 from weft.brain.instruction import AskService, CheckNode
+from weft.brain.protocol.admission import Admission
 from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
 from weft.brain.state.waits import REASON_ROW
 from weft.failure import health as healths
 from weft.failure.blame import blamed
-from weft.failure.breaker import Strike, probe_due_seconds
+from weft.failure.breaker import TERMS, Strike, probe_due_seconds
 from weft.failure.diagnosis import Diagnosis
-from weft.failure.health import Health
+from weft.failure.health import Health, SetAside
 from weft.failure.retry import Run
 from weft.model.ids import NodeId
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 
+WAITING: Final = (State.QUEUED, State.ADMITTED)
 BREAKER: Final = REASON_ROW[ReasonCode.BREAKER_OPEN]
 
 
 class Care:
     """Keeps the health of nodes and services, and tells the rounds what follows from it."""
 
-    def __init__(self, context: Context, outbox: Outbox, *, pace: Pace, nodes: Nodes) -> None:
+    def __init__(
+        self,
+        context: Context,
+        outbox: Outbox,
+        *,
+        pace: Pace,
+        nodes: Nodes,
+        admission: Admission,
+    ) -> None:
         self._context = context
         self._outbox = outbox
         self._pace = pace
         self._nodes = nodes
+        self._admission = admission
 
     # --- what a failure teaches ---------------------------------------------------------------
 
@@ -82,7 +93,7 @@ class Care:
     def due_at(self) -> float | None:
         """When something is to be asked next."""
         health = self._context.state.failures.health
-        times = [one.due_seconds for one in health.aside]
+        times = [one.due_seconds for one in self._aside_and_there()]
         times += [probe_due_seconds(one) for one in health.breakers if one.is_open]
         times += self._context.state.failures.avoiding.values()
         return min(times, default=None)
@@ -91,15 +102,27 @@ class Care:
         """Ask what is due."""
         now = self._context.now
         self._come_back()
-        for one in self._context.state.failures.health.aside:
+        for one in self._aside_and_there():
             if one.due_seconds <= now:
                 self._outbox.say(CheckNode(one.node, one.why))
                 self._become(healths.checking(self._context.state.failures.health, one, now))
         for breaker in self._context.state.failures.health.breakers:
             if breaker.is_open and probe_due_seconds(breaker) <= now:
                 self._ask(breaker.service)
-            if breaker.is_open or breaker.answered_seconds is not None:
+            answered = breaker.answered_seconds
+            coming_back = answered is not None and now - answered <= TERMS.spread_seconds
+            if breaker.is_open or coming_back:
                 self.hold_all(breaker.service)
+
+    def _aside_and_there(self) -> list[SetAside]:
+        """Nobody can check a node that is lost; it is due when it comes back."""
+        state = self._context.state
+        present, rows = state.nodes.present, state.node_row
+        return [
+            one
+            for one in state.failures.health.aside
+            if one.node in rows and present[rows[one.node]]
+        ]
 
     def _ask(self, service: str) -> None:
         """Once more; where nobody has answered for long, jobs find out for themselves."""
@@ -116,7 +139,7 @@ class Care:
     # --- what follows -------------------------------------------------------------------------
 
     def _answered(self, health: Health, service: str, *, answers: bool) -> None:
-        self._become(healths.asked(health, service, self._context.now, answers=answers))
+        self._become(healths.answered(health, service, self._context.now, answers=answers))
         self.hold_all(service)
 
     def _become(self, health: Health) -> None:
@@ -137,8 +160,11 @@ class Care:
     def is_held(self, slot: int, service: str) -> bool:
         """Whether the service is known to be down for this job's owner."""
         state = self._context.state
-        breaker = state.failures.health.breaker(service)
-        return breaker.is_open and breaker.user in (None, state.spec(slot).tenant)
+        user = state.failures.health.breaker(service).user
+        return self.is_open(service) and user in (None, state.spec(slot).tenant)
+
+    def is_open(self, service: str) -> bool:
+        return self._context.state.failures.health.breaker(service).is_open
 
     def keep_off(self, slot: int) -> None:
         """From now on, and for a while, the job goes where it has not failed, if it can."""
@@ -158,8 +184,15 @@ class Care:
     def hold_all(self, service: str) -> None:
         """Whoever waits and has failed on the service waits as long as its breaker says."""
         state = self._context.state
-        for slot, retry in state.failures.retries.items():
-            if retry.service == service and state.state_of(slot) is State.QUEUED:
+        needing = [
+            slot
+            for slot, retry in state.failures.retries.items()
+            if retry.service == service and state.state_of(slot) in WAITING
+        ]
+        if self.is_open(service):
+            self._admission.withdraw_pledges(needing)
+        for slot in needing:
+            if state.state_of(slot) is State.QUEUED:
                 self.hold(slot)
 
     def hold(self, slot: int) -> None:

@@ -89,11 +89,14 @@ class Jobs:
         slot = state.incarnation(event.job, event.epoch)
         if slot is None:
             return
-        run = self._run(slot, event.work_kept)
+        run, status = self._run(slot, event.work_kept), state.state_of(slot)
+        cancelled = status is State.STOPPING and state.after_stop[slot] is State.CANCELLED
+        if event.diagnosis is not None and not cancelled:
+            self._care.learn(slot, event.diagnosis, run)  # before others get its seats
         state.set_idle(slot, self._context.now, event.work_kept)
         self._admission.free_seats(slot)
         state.jobs.failures[slot] += 1
-        if state.state_of(slot) is State.STOPPING and state.after_stop[slot] is State.CANCELLED:
+        if cancelled:
             self._admission.close(slot, State.CANCELLED)
             return
         verdict = self._verdict(slot, event, run)
@@ -117,7 +120,6 @@ class Jobs:
     def _looked_into(self, slot: int, found: Diagnosis, run: Run) -> Verdict:
         """While a breaker is open a failure on its service says nothing about the job."""
         book, most = self._context.state.failures, self._context.state.spec(slot).max_retries
-        self._care.learn(slot, found, run)
         book.last[slot] = found
         if not self._context.settings.retry_by_class:
             return self._counted(slot, UNEXPLAINED)

@@ -13,7 +13,7 @@ from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.resize import Resizes
 from weft.brain.state.party_name import lead_of_party
-from weft.model.decision import Assignment
+from weft.model.decision import NO_PARTY, Assignment
 from weft.model.host import PerGpu
 from weft.model.ids import PartyId
 from weft.model.placement import Placement
@@ -161,7 +161,9 @@ class Reports:
     def _adopt(self, slot: int, event: JobReported, placement: Placement) -> None:
         """It holds its seats whether we like it or not; where they are not there, it must go."""
         state = self._context.state
-        assignment = Assignment(placement.width, placement, state.plans[slot], event.party)
+        own = PartyId(f"{event.job}/{event.epoch}")  # of one that was started alone
+        party = NO_PARTY if event.party == own else event.party
+        assignment = Assignment(placement.width, placement, state.plans[slot], party)
         lead = self._lead_of(slot, event, placement)
         state.seating.seat(slot, assignment, pledged=False, lead=lead)
         state.jobs.serial[slot] = event.serial

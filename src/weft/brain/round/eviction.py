@@ -13,7 +13,7 @@ from weft.brain.round import gates
 from weft.brain.round.outcome import Outcome
 from weft.brain.round.rights import Rights
 from weft.brain.round.session import Session
-from weft.brain.round.victims import NEVER, Victim, Victims
+from weft.brain.round.victims import NEVER, Victim, Victims, least_lost_first
 from weft.model.kind import Kind
 from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
@@ -39,7 +39,12 @@ class Eviction:
         may = session.preemptible(running)
         if yielding is not None and not session.divided and late is None:
             may = may & session.may_go(running, yielding)
-        self._victims = Victims(session.state, running[may], positions[may], session.on_offer)
+        order = None
+        if yielding is not None and yielding.by_loss:
+            order = least_lost_first(session.snapshot, running[may])
+        self._victims = Victims(
+            session.state, running[may], positions[may], session.on_offer, order
+        )
         self._rights = Rights(session, self._victims, late)
 
     def room_in_quota(
@@ -114,7 +119,7 @@ class Eviction:
         if not session.divided and session.free + victims.gpus_behind(position) < width:
             return None
         queue = session.queue(slot)
-        mask = self._rights.against(queue, width, position)
+        mask = self._lesser(self._rights.against(queue, width, position), slot)
         most = session.free + int(victims.widths[mask].sum()) + sum(v.width for v in forced)
         if most < width or not (forced or mask.any()):
             return None
@@ -131,6 +136,15 @@ class Eviction:
             lawful = self._rights.lawful_in_turn(queue, chain(forced, others))
             others = (v for v in lawful if v not in forced)
         return self._search(slot, kind, width, forced=forced, others=others)
+
+    def _lesser(self, mask: Bools, slot: int) -> Bools:
+        """Where who loses least goes, it is one of a lower priority; not so for the overdue."""
+        session, yielding = self._session, self._session.recipe.yielding
+        if yielding is None or not yielding.by_loss or slot in session.overdue:
+            return mask
+        priority = session.snapshot.jobs.priority
+        lesser: Bools = mask & (priority[self._victims.slots] < priority[slot])
+        return lesser
 
     def _on_nodes_for(self, kind: Kind, width: int, mask: Bools) -> Iterator[Victim]:
         """Those with a seat where the kind could sit: nobody else's end would help it, and it would
@@ -213,10 +227,10 @@ class Eviction:
     def _needed(
         self, offer: Offer, kind: Kind, forced: list[Victim], released: list[Victim]
     ) -> list[Victim]:
-        """Leave out those without whom the offer stands as well, best-ranked first."""
+        """Leave out those without whom the offer stands as well, who would go last first."""
         nodes = {node for node, _ in offer.shares}
         kept = [v for v in released if any(node in nodes for node, *_ in v.seats)]
-        for victim in sorted(kept, key=lambda v: v.position):
+        for victim in reversed(tuple(kept)):
             fewer = [other for other in kept if other is not victim]
             if self._stands(offer, kind, forced + fewer):
                 kept = fewer

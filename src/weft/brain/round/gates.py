@@ -4,14 +4,20 @@ The round asks them in this order and books the wait to the first that says no; 
 asks them all.
 """
 
+from dataclasses import replace
+from typing import Final
+
 from weft.brain.round.session import Session
+from weft.model.ids import NodeId
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
 
+NOWHERE: Final[frozenset[NodeId]] = frozenset()
+
 
 def never(session: Session, kind: Kind, queue: int, width: int) -> ReasonCode | None:
-    """What no other job's end could change."""
-    site = session.fabric.site(kind)
+    """What no other job's end could change; nodes that it keeps off are kept off for a while."""
+    site = session.fabric.site(replace(kind, avoid=NOWHERE) if kind.avoid else kind)
     if width > site.largest_ever_gpus or (width == 0 and not site.hosted_ever):
         return ReasonCode.CONSTRAINT_NEVER
     if not session.restricted:
@@ -38,7 +44,7 @@ def supply(session: Session, kind: Kind, width: int) -> ReasonCode:
     if width > session.free:
         return _too_few(session, kind, width)
     if session.fabric.site(kind).largest_gpus < width:
-        return _out(session, width)
+        return ReasonCode.HEALTH_AVOIDED if kind.avoid else _out(session, width)
     if width > session.suitable_free(kind):
         return _picky(session, kind)
     if session.reserved is not None:
@@ -51,10 +57,10 @@ def supply(session: Session, kind: Kind, width: int) -> ReasonCode:
 def _too_few(session: Session, kind: Kind, width: int) -> ReasonCode:
     if width <= session.free_at_begin:
         return ReasonCode.PRIORITY_BEHIND
-    if (
-        width > session.fabric.site(kind).largest_gpus
-        or width <= session.free + session.lost_gpus()
-    ):
+    beyond = width > session.fabric.site(kind).largest_gpus
+    if beyond and kind.avoid:
+        return ReasonCode.HEALTH_AVOIDED
+    if beyond or width <= session.free + session.lost_gpus():
         return _out(session, width)
     return ReasonCode.CAPACITY_BUSY
 

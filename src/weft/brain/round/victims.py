@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.brain.state.brain_state import BrainState
-from weft.model.snapshot import Bools, Ints
+from weft.model.snapshot import Bools, Ints, Snapshot
 from weft.model.state import State
 
 NEVER = 1 << 40
@@ -56,12 +56,22 @@ class Victims:
     """Candidates by index, worst first; those that are chosen are `left` no more."""
 
     def __init__(
-        self, state: BrainState, slots: Ints, positions: Ints, on_offer: Collection[int] = ()
+        self,
+        state: BrainState,
+        slots: Ints,
+        positions: Ints,
+        on_offer: Collection[int] = (),
+        order: Ints | None = None,
     ) -> None:
-        """`slots` and `positions` come best rank first; seats in rows `on_offer` do not count."""
+        """`slots` and `positions` come best rank first; seats in rows `on_offer` do not count.
+
+        With an `order` that one goes first, whatever its rank, which it names first.
+        """
         self._state = state
-        self.slots = slots[::-1]
-        self._positions = positions[::-1]
+        self._by_rank = order is None
+        turns = np.arange(len(slots))[::-1] if order is None else order
+        self.slots = slots[turns]
+        self._positions = positions[turns]
         self._negated: list[int] = (-self._positions).tolist()
         self._index_of: dict[int, int] | None = None
         self._seen: dict[int, Victim] = {}
@@ -75,11 +85,15 @@ class Victims:
     def behind(self, position: int) -> Bools:
         """Those left that rank behind that position."""
         mask = self.left.copy()
+        if not self._by_rank:
+            return mask & (self._positions > position)
         mask[bisect_left(self._negated, -position) :] = False
         return mask
 
     def gpus_behind(self, position: int) -> int:
         """At most so many GPUs are held by those who rank behind that position."""
+        if not self._by_rank:
+            return int(self.widths[self._positions > position].sum())
         return self._sums[bisect_left(self._negated, -position)]
 
     def one_node(self, mask: Bools, free: Ints, width: int) -> tuple[int, list[Victim]] | None:
@@ -166,6 +180,21 @@ def seated(
         )
     width = sum(seat.gpus for seat in own)
     return Victim(slot, position, width, int(state.jobs.queue[slot]), seats)
+
+
+def least_lost_first(snapshot: Snapshot, slots: Ints) -> Ints:
+    """An order in which the lowest priority goes first, and of equals who loses least by it.
+
+    What is lost is what was trained since the last checkpoint, on all of its GPUs. When that was is
+    known from how often the job saves; one that saves when it is told to stop loses nothing.
+    """
+    jobs = snapshot.jobs
+    ran, every = snapshot.now - jobs.started[slots], jobs.saves_every_seconds[slots]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        since = np.where(np.isfinite(every) & (every > 0), np.mod(ran, every), ran)
+    lost = np.where(every > 0, since, 0.0) * jobs.width[slots]
+    order: Ints = np.lexsort((-jobs.seq[slots], lost, jobs.priority[slots]))
+    return order
 
 
 def _running_sums(groups: Ints, amounts: Ints) -> Ints:

@@ -6,6 +6,7 @@ that decided, and for everybody one value (`Health`).
 
 from dataclasses import dataclass, field, replace
 
+from weft.brain.state.trial_book import TrialBook
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.health import WELL, Health
 from weft.failure.retry import FRESH, RetryState
@@ -22,6 +23,7 @@ class FailureBook:
     retries: dict[int, RetryState] = field(default_factory=dict)
     last: dict[int, Diagnosis] = field(default_factory=dict)
     avoiding: dict[int, float] = field(default_factory=dict)
+    trials: TrialBook = field(default_factory=TrialBook)
 
     def retry(self, slot: int) -> RetryState:
         return self.retries.get(slot, FRESH)
@@ -32,12 +34,18 @@ class FailureBook:
             by_slot.pop(slot, None)
 
     def copied(self) -> "FailureBook":
-        return FailureBook(self.health, dict(self.retries), dict(self.last), dict(self.avoiding))
+        return FailureBook(
+            self.health,
+            dict(self.retries),
+            dict(self.last),
+            dict(self.avoiding),
+            self.trials.copied(),
+        )
 
 
 def away_from(nodes: tuple[NodeId, ...], kind: Kind, fabric: Fabric) -> Kind:
     """The kind of a job that keeps off these nodes, or off the latest of them, if it can."""
-    least = max(kind.width.min_gpus, 1)
+    least = max(min(kind.width.asked_gpus, fabric.site(kind).largest_gpus), 1)
     for first in range(len(nodes)):
         away = replace(kind, avoid=frozenset(nodes[first:]))
         if fabric.site(away).largest_gpus >= least:

@@ -1,0 +1,79 @@
+"""How often to save: Young's rule within bounds, against the table that it is taken from."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.failure.interval import (
+    advised_seconds,
+    seconds_between_failures,
+    useful_share,
+    young_seconds,
+)
+
+HOUR = 3600.0
+TABLE = {
+    8: (3692.0, {10: 272.0, 60: 666.0, 300: 1488.0}, (0.999, 0.997, 0.993)),
+    64: (462.0, {10: 96.0, 60: 235.0, 300: 526.0}, (0.996, 0.991, 0.981)),
+    512: (57.7, {10: 34.0, 60: 83.0, 300: 186.0}, (0.989, 0.975, 0.946)),
+    1024: (28.8, {10: 24.0, 60: 59.0, 300: 132.0}, (0.983, 0.964, 0.924)),
+    4096: (7.2, {10: 12.0, 60: 29.0, 300: 66.0}, (0.961, 0.923, 0.848)),
+    16384: (1.8, {10: 6.0, 60: 15.0, 300: 33.0}, (0.901, 0.829, 0.696)),
+}
+"""By GPUs: hours between failures, minutes between saves by their seconds, useful shares."""
+
+
+@pytest.mark.parametrize("gpus", TABLE)
+def test_the_table_of_intervals_is_met(gpus: int) -> None:
+    hours, minutes, _ = TABLE[gpus]
+    mean = seconds_between_failures(gpus)
+    assert mean / HOUR == pytest.approx(hours, rel=0.01)
+    for save, told in minutes.items():
+        assert young_seconds(save, mean) / 60.0 == pytest.approx(told, rel=0.1)
+
+
+@pytest.mark.parametrize("gpus", [512, 1024, 4096])
+@pytest.mark.parametrize("save", [10, 60, 300])
+def test_what_is_useful_is_as_the_closed_form_says(gpus: int, save: int) -> None:
+    mean = seconds_between_failures(gpus)
+    interval = young_seconds(save, mean)
+    told = dict(zip((10, 60, 300), TABLE[gpus][2], strict=True))[save]
+    assert useful_share(interval, save, mean) == pytest.approx(told, abs=0.015)
+    assert played(interval, save, mean) == pytest.approx(
+        useful_share(interval, save, mean), abs=0.01
+    )
+
+
+def played(interval: float, save: float, mean: float, *, restart: float = 300.0) -> float:
+    """A job that saves so often, with failures by chance, for a few thousand failures."""
+    chance, now, kept, done = random.Random(7), 0.0, 0.0, 0.0
+    failure = chance.expovariate(1.0 / mean)
+    for _ in range(60_000):
+        end = now + interval + save
+        while end > failure:
+            now = failure + restart
+            while (failure := failure + chance.expovariate(1.0 / mean)) < now:
+                now = failure + restart
+            end = now + interval + save
+        now, kept, done = end, done, done + interval
+    assert kept <= done
+    return done / now
+
+
+def test_small_jobs_die_of_other_things_than_nodes() -> None:
+    assert seconds_between_failures(8, observed_seconds=6 * HOUR) == 6 * HOUR
+    assert seconds_between_failures(4096, observed_seconds=60 * HOUR) < 8 * HOUR
+    assert seconds_between_failures(0) == seconds_between_failures(1)
+
+
+@given(
+    save=st.floats(0.01, 1000.0),
+    mean=st.floats(1.0, 1e8),
+    preemptible=st.booleans(),
+)
+def test_advice_keeps_within_its_bounds(save: float, mean: float, preemptible: bool) -> None:
+    found = advised_seconds(save, mean, preemptible=preemptible)
+    longest = 1800.0 if preemptible else 3600.0
+    assert save / 0.1 - 1e-6 <= found <= max(longest, save / 0.1) + 1e-6
