@@ -100,6 +100,7 @@ class Witness:
         self._ranked = ranked
         self._kills = memory_events.kills()
         self._stall: Stall | None = None
+        self.kept: Evidence | None = None
 
     def heard(self, event: str, facts: Mapping[str, Any]) -> None:
         """Of all that is noted, what tells of a failure."""
@@ -109,7 +110,8 @@ class Witness:
     def keep(self, folder: Path, workers: Mapping[int, Worker], first: int | None) -> None:
         """Write it into a run's folder; a full disk must not hide how the job ended."""
         unfinished = folder / f"{EVIDENCE}.tmp"
-        told = asdict(self.evidence(folder / LOGS, workers, first))
+        self.kept = self.evidence(folder / LOGS, workers, first)
+        told = asdict(self.kept)
         try:
             unfinished.write_text(json.dumps(told))
             unfinished.replace(folder / EVIDENCE)

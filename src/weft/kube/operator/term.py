@@ -224,6 +224,7 @@ class Term:
             dead=self.intake.inventory.dead,
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
+            nodes=self.nodes.items,
         )
 
     def outlook(self, key: str) -> Outlook:

@@ -7,7 +7,7 @@ from weft.kube.names import (
     POOL_LABEL,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type
-from weft.kube.operator.observation.metadata import Raw
+from weft.kube.operator.observation.metadata import Raw, parse_time
 from weft.kube.pod_requests import NOTHING, PodRequests
 from weft.kube.quantity import gib, parse_quantity
 from weft.model.cluster import Gpu, Node
@@ -16,6 +16,29 @@ from weft.model.suit import Offering
 
 OUT_OF_REACH = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+BAD_WHEN_TRUE = frozenset(
+    {
+        *("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
+        # what the Node Problem Detector says with the rules that it comes with
+        *("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2"),
+        *("FrequentKubeletRestart", "FrequentDockerRestart", "FrequentContainerdRestart"),
+        *("FrequentUnregisterNetDevice", "XfsShutdown", "CperHardwareErrorFatal"),
+    }
+)
+"""Conditions of a node that say that something is wrong with it."""
+
+MOST_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A condition that is not as it should be, and since when."""
+
+    kind: str
+    message: str
+    since: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +66,7 @@ class ObservedNode:
     gpu_resource: str = GPU_RESOURCE
     devices: tuple[tuple[str, float], ...] = ()
     taints: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
 
     def beside(self, held: PodRequests = NOTHING) -> Node:
         """The node as the brain sees it when others hold so much of it."""
@@ -99,7 +123,21 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
         gpu_resource=resource,
         devices=devices(room),
         taints=(*barring, *rules.special(kind, resource)),
+        troubles=_troubles(status),
     )
+
+
+def _troubles(status: Raw) -> tuple[Trouble, ...]:
+    return tuple(
+        Trouble(one["type"], str(one.get("message", ""))[:MOST_MESSAGE], _since(one))
+        for one in status.get("conditions") or ()
+        if one["type"] in BAD_WHEN_TRUE and one.get("status") == "True"
+    )
+
+
+def _since(condition: Raw) -> float | None:
+    at = condition.get("lastTransitionTime")
+    return parse_time(at) if at else None
 
 
 def _is_ready(status: Raw) -> bool:
