@@ -16,6 +16,7 @@ from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
     Event,
     InstructionDone,
+    JobFailed,
     JobReported,
     JobSubmitted,
     Phase,
@@ -155,6 +156,8 @@ class Decider:
         instructions = self.brain.handle(event)
         self._journal.record(event, instructions)
         self._metrics.event_handled(type(event).__name__)
+        if isinstance(event, JobFailed):
+            self._metrics.job_failed(event.failure.kind)
         self._metrics.journal_grew()
         with in_round(f"{self._around.leader}-{self.brain.rounds}"):
             if self.brain.decision is not None:

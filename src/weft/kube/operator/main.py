@@ -16,6 +16,7 @@ from weft.brain.event import JobReported, Phase
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.lease import Leadership
+from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
 from weft.kube.names import HEAD_SEAT
@@ -303,6 +304,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
     nodes = node_rules(options)
     return TermSettings(
         identity=options.identity,
+        health=HealthMap.of(options.namespace, options.lease),
         recipe=options.recipe,
         rules=Rules(
             pods=options.workers == "pods",

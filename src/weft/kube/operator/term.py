@@ -14,10 +14,13 @@ from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
+from weft.brain.event import HealthRecalled
 from weft.brain.explain import Survey
 from weft.brain.state.brain_state import BrainState
+from weft.failure.health import WELL, Health
 from weft.kube.client.api import Api
 from weft.kube.client.lease import Leadership
+from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
@@ -26,6 +29,7 @@ from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.faults import Faults
+from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
@@ -41,7 +45,7 @@ from weft.kube.operator.status.progress import Progress, Told
 from weft.kube.operator.status.queue_status import QueueStatusWriter
 from weft.kube.operator.status.speeds import Speeds
 from weft.kube.operator.status.status_writer import StatusWriter
-from weft.kube.operator.status.term_metrics import measure, tell_lags, tell_waits
+from weft.kube.operator.status.term_metrics import measure, tell_health, tell_lags, tell_waits
 from weft.kube.operator.status.wait_reports import WaitReports
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
@@ -76,6 +80,7 @@ class TermSettings:
     brain: Settings
     scale_up: ScaleUp = NO_SCALE_UP
     seed: int | None = None
+    health: HealthMap | None = None
 
 
 class Term:
@@ -109,6 +114,7 @@ class Term:
         self.queue_status = QueueStatusWriter(api, self.queues)
         self.status_writer = StatusWriter(api, self, metrics)
         self.wait_reports = WaitReports(api, self, metrics)
+        self._health = HealthRecord(api, settings.health)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
             self,
@@ -141,14 +147,14 @@ class Term:
             await _first_of(tasks)
             if lost.done():
                 return Ending.LOST
-            self._begin()
+            self._begin(await self._health.recalled())
             working = (
                 self.decider.serial_queue.run,
                 self.executor.run,
                 self.status_writer.run,
                 self._keep_books,
             )
-            beside = (self.wait_reports.run, self._placeholders.run)
+            beside = (self.wait_reports.run, self._placeholders.run, self._keep_health)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})
@@ -169,9 +175,11 @@ class Term:
         """For how long something that was due has not been done."""
         return self.decider.serial_queue.late_seconds
 
-    def _begin(self) -> None:
+    def _begin(self, health: Health) -> None:
         began = time.monotonic()
         self.intake.begin()
+        if health is not WELL:
+            self.decider.deliver(HealthRecalled(self.now(), health))
         log.info(
             "term_begun",
             jobs=len(self.jobs.items),
@@ -329,6 +337,9 @@ class Term:
     def slow_change(self, key: str) -> str:
         return slow_change(self.decider.belief(JobId(key)), self._pods.of_job.get(key, {}).values())
 
+    async def _keep_health(self) -> None:
+        await self._health.keep(lambda: self.brain.state.failures.health)
+
     # --- books --------------------------------------------------------------------------------
 
     async def _keep_books(self) -> None:
@@ -339,6 +350,7 @@ class Term:
             now = self.now()
             await self.queue_status.write(self.brain.state, now)
             measure(self.brain.state, self.intake.inventory, self._metrics)
+            tell_health(self.brain.state.failures.health, self._metrics)
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)
