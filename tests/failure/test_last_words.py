@@ -20,7 +20,7 @@ def seen(*observed: Observed) -> str:
 
 def test_what_decides_is_there_with_its_rank_and_leads_to_the_same_diagnosis() -> None:
     noise = "\n".join(f"step {number} loss 2.0" for number in range(500))
-    both = [
+    both: list[Observed] = [
         Output(f"{noise}\nConnection closed by peer [10.0.0.1]:29500\n", Where(rank=0)),
         Output(noise + "\n" + TRACE, Where(rank=1)),
         Exit(1, Where(rank=1)),

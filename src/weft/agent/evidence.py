@@ -185,14 +185,14 @@ def parsed(text: bytes) -> Evidence:
 
 def _parsed(told: object) -> WorkerEvidence | None:
     match told:
-        case {"worker": int(worker), "error_file": str(error), "log_end": str(end)}:
-            stacks = told.get("stacks")
+        case {"worker": int(worker), "error_file": str(error), "log_end": str(end), **rest}:
+            stacks = rest.get("stacks")
             return WorkerEvidence(
                 worker,
                 error[:MOST_ERROR_BYTES],
                 end[-MOST_LOG_BYTES:],
-                _small(told.get("rank")),
-                _small(told.get("exit_code")),
+                _small(rest.get("rank")),
+                _small(rest.get("exit_code")),
                 stacks[-MOST_STACK_BYTES:] if isinstance(stacks, str) else "",
             )
     return None
@@ -204,8 +204,9 @@ def _parsed_stall(told: object) -> Stall | None:
             "worker": int(worker),
             "seconds": int(seconds) | float(seconds),
             "limit_seconds": int(limit) | float(limit),
+            **rest,
         }:
-            return Stall(worker, _small(told.get("rank")), float(seconds), float(limit))
+            return Stall(worker, _small(rest.get("rank")), float(seconds), float(limit))
     return None
 
 

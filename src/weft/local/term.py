@@ -41,6 +41,7 @@ from weft.local.executor import Executor
 from weft.local.machine.disk_space import Room
 from weft.local.machine.foreign_use import ForeignWatch
 from weft.local.machine.machine import Machine
+from weft.local.notices import asked_of, notice_of
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.observation import ObservedAgent
 from weft.local.reconcile.parsed_request import (
@@ -51,7 +52,7 @@ from weft.local.reconcile.parsed_request import (
 )
 from weft.local.reconcile.step import NOTHING, Look, Note, Rules, Step
 from weft.local.record.book import Book
-from weft.local.record.entry import Entry
+from weft.local.record.entry import Entry, Happening
 from weft.local.record.health import HealthRecord
 from weft.local.record.store import Store
 from weft.local.record.usage import Ledger, demands_of
@@ -60,6 +61,7 @@ from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
+from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, past_of
 from weft.spec.recipe import make_recipe
 
@@ -92,10 +94,12 @@ class Term:
         *,
         open_journal: OpenJournal,
         told: Told,
+        outbox: Outbox | None = None,
     ) -> None:
         self._settings = settings
         self._began = time.time() - time.monotonic()
         self._told = told
+        self._outbox = outbox
         self._open_journal = open_journal
         self._launcher = launcher
         self.brain = Brain(make_recipe(settings.recipe), settings=settings.brain)
@@ -319,6 +323,12 @@ class Term:
 
     def _belief(self, job: JobId) -> Belief:
         return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
+
+    def happened(self, entry: Entry, happening: Happening) -> None:
+        """It is on record: whoever wants to hear of it is told."""
+        notice = None if self._outbox is None else notice_of(entry, happening)
+        if self._outbox is not None and notice is not None:
+            self._outbox.put(notice, asked_of(entry))
 
     # --- changes --------------------------------------------------------------------------------
 
