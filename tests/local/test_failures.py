@@ -19,8 +19,10 @@ from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
 from tests.notify.servers import a_hook
 from weft.agent.evidence import EVIDENCE, parsed
+from weft.agent.probes.probe import Result
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import read
+from weft.local.machine.fitness import Probing
 from weft.view.logs import Which
 
 ROOT: Final = Path(__file__).parents[2]
@@ -294,3 +296,29 @@ def test_who_wants_to_hear_of_a_job_is_told(tmp_path: Path) -> None:
     assert told.count(("failed", "job")) == 2, "by the rule, and by its own file"
     first = next(one for one in heard.bodies if "failed" in one["type"])
     assert first["data"]["failure"]["kind"] == "environment"
+
+
+def test_nothing_starts_while_a_probe_of_the_machine_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_lab(slots=2, agent=AGENT) as lab:
+        ill = lab.folder / "ill"
+        ill.touch()
+
+        def probing(_: Path) -> Probing:
+            bad = Result(probe="memory", passed=False, text="mebibyte 3 is not what was written")
+            return lambda: [bad] if ill.exists() else []
+
+        monkeypatch.setattr("weft.local.term.probing_in", probing)
+        monkeypatch.setattr("weft.local.machine.fitness.Fitness.__init__.__kwdefaults__", HASTY)
+        lab.start()
+        wait_until(lambda: "probe" in lab.log.read_text() or _closed(lab), "the probe", lab.log)
+        submit(lab, "waits", "print('ran')")
+        wait_until(lambda: "Health.Probe" in weft(lab, "why", "waits"), "its reason", lab.log)
+        ill.unlink()
+        lab.wait_for("waits", "Succeeded")
+
+
+HASTY = {"every_seconds": 0.2, "least_seconds": 0.1}
+
+
+def _closed(lab: Lab) -> bool:
+    return "is not what was written" in lab.log.read_text()
