@@ -175,7 +175,7 @@ class Term:
         """For how long something that was due has not been done."""
         return self.decider.serial_queue.late_seconds
 
-    def _begin(self, health: Health) -> None:
+    def _begin(self, health: Health = WELL) -> None:
         began = time.monotonic()
         self.intake.begin()
         if health is not WELL:
