@@ -67,6 +67,7 @@ class Surroundings(Protocol):
     def before_job(self, job: JobRequest) -> JobRequest: ...
     def after_job(self, job: JobRequest) -> None: ...
     def tell_nodes(self) -> None: ...
+    def heard(self, event: Event, instructions: list[Instruction]) -> None: ...
 
 
 class Decider:
@@ -164,6 +165,7 @@ class Decider:
                 self._decided(time.perf_counter() - began)
             for instruction in instructions:
                 self._take(instruction)
+        self._around.heard(event, instructions)
         if isinstance(event, JobSubmitted):
             self._around.after_job(event.job)
         if isinstance(event, InstructionDone):

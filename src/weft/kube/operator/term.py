@@ -14,8 +14,9 @@ from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import HealthRecalled
+from weft.brain.event import Event, HealthRecalled
 from weft.brain.explain import Survey
+from weft.brain.instruction import Instruction
 from weft.brain.state.brain_state import BrainState
 from weft.failure.health import WELL, Health
 from weft.kube.client.api import Api
@@ -31,6 +32,7 @@ from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, Scal
 from weft.kube.operator.faults import Faults
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
+from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.reconcile.beliefs import (
@@ -54,6 +56,7 @@ from weft.model.ids import JobId
 from weft.model.reason import Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
 
 BOOKS_SECONDS = 5.0
@@ -81,6 +84,7 @@ class TermSettings:
     scale_up: ScaleUp = NO_SCALE_UP
     seed: int | None = None
     health: HealthMap | None = None
+    outbox: Outbox | None = None
 
 
 class Term:
@@ -115,6 +119,7 @@ class Term:
         self.status_writer = StatusWriter(api, self, metrics)
         self.wait_reports = WaitReports(api, self, metrics)
         self._health = HealthRecord(api, settings.health)
+        self._notices = Notices(settings.outbox, self.jobs.items)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
             self,
@@ -198,6 +203,9 @@ class Term:
 
     def tell_nodes(self) -> None:
         self.intake.tell_nodes()
+
+    def heard(self, event: Event, instructions: list[Instruction]) -> None:
+        self._notices.heard(event, instructions, self.brain.state)
 
     # --- what executor, status writer and reports need ------------------------------------------
 

@@ -12,7 +12,6 @@ from weft.failure.classes import FailureClass
 from weft.failure.diagnosis import NO_RULE, Diagnosis, diagnose, gathered
 from weft.failure.last_words import read
 from weft.failure.observed import Container, NodeCondition, Observed, Where
-from weft.failure.rulebook import shipped
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.step import Look
 from weft.model.ids import NodeId
@@ -29,7 +28,7 @@ def diagnosis_of(look: Look, pods: Iterable[ObservedPod]) -> Diagnosis | None:
     if not failed:
         return None
     seen = [one for pod in failed for one in (*_of_pod(pod), *_of_node(look, pod))]
-    return diagnose(gathered(seen), shipped())
+    return diagnose(gathered(seen), look.rules.book)
 
 
 def why_stuck(look: Look, pods: Iterable[ObservedPod]) -> Diagnosis | None:
@@ -39,7 +38,7 @@ def why_stuck(look: Look, pods: Iterable[ObservedPod]) -> Diagnosis | None:
         return None
     stuck = [pod for pod in pods if pod.stuck]
     seen = [Container(pod.stuck, message=pod.message, where=_where(pod)) for pod in stuck]
-    found = diagnose(gathered(seen), shipped()) if seen else None
+    found = diagnose(gathered(seen), look.rules.book) if seen else None
     if found is None or found.rule == NO_RULE:
         return None
     return found if found.kind in CERTAIN or found.service else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from weft.brain.event import Event
 from weft.failure.diagnosis import Diagnosis
+from weft.failure.rulebook import RuleBook, shipped
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.node import ObservedNode
 from weft.kube.operator.observation.pod import ObservedPod
@@ -22,11 +23,15 @@ from weft.reconcile.belief import Belief
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Times and habits of the operator. `pods` is False where somebody else runs the workers."""
+    """Times and habits of the operator. `pods` is False where somebody else runs the workers.
+
+    `book` says what the ends of workers mean.
+    """
 
     pods: bool = True
     default_image: str = ""
     permissions: Permissions = ALL_PERMITTED
+    book: RuleBook = field(default_factory=shipped)
     unschedulable_seconds: float = 30.0
     stuck_seconds: float = 120.0
     join_seconds: float = 300.0
