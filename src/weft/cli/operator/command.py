@@ -152,6 +152,7 @@ def _labels(
 )
 @click.option("--scale-up-class", default="", metavar="NAME", help="Their PriorityClass.")
 @click.option("--notify", default="", metavar="PATH", help="File that says who is told of what.")
+@click.option("--taint-nodes", is_flag=True, help="Taint nodes that are set aside, for others.")
 @click.option(
     "--failure-rules",
     default="",

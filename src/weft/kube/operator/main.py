@@ -317,6 +317,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
         identity=options.identity,
         health=HealthMap.of(options.namespace, options.lease),
         outbox=_outbox(options),
+        taints=options.taint_nodes,
         recipe=options.recipe,
         rules=Rules(
             pods=options.workers == "pods",

@@ -49,4 +49,5 @@ class OperatorOptions:
     scale_up_class: str = ""
     notify: str = ""
     failure_rules: str = ""
+    taint_nodes: bool = False
     log_level: str = "INFO"

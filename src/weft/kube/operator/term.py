@@ -35,6 +35,7 @@ from weft.kube.operator.intake import Intake
 from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.quarantine import Quarantine
 from weft.kube.operator.reconcile.beliefs import (
     reasons_of,
     slow_change,
@@ -85,6 +86,7 @@ class TermSettings:
     seed: int | None = None
     health: HealthMap | None = None
     outbox: Outbox | None = None
+    taints: bool = False
 
 
 class Term:
@@ -159,7 +161,8 @@ class Term:
                 self.status_writer.run,
                 self._keep_books,
             )
-            beside = (self.wait_reports.run, self._placeholders.run, self._keep_health)
+            kept = (self._keep_health, self._keep_taints)
+            beside = (self.wait_reports.run, self._placeholders.run, *kept)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})
@@ -347,6 +350,12 @@ class Term:
 
     async def _keep_health(self) -> None:
         await self._health.keep(lambda: self.brain.state.failures.health)
+
+    async def _keep_taints(self) -> None:
+        if not self._settings.taints:
+            await asyncio.Event().wait()
+        quarantine = Quarantine(self._api, self.nodes.items)
+        await quarantine.keep(lambda: self.brain.state.failures.health)
 
     # --- books --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from weft.kube.names import (
     GPU_RESOURCE,
+    GROUP,
     POOL_LABEL,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type
@@ -15,6 +16,9 @@ from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, 
 from weft.model.suit import Offering
 
 OUT_OF_REACH = "node.kubernetes.io/unreachable"
+SET_ASIDE = f"{GROUP}/set-aside"
+"""A taint of Weft's own: its brain knows better than the taint whether the node is of use."""
+
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -46,7 +50,8 @@ class ObservedNode:
     """One node as the API server knows it; what others use of it is subtracted by `foreign_use`.
 
     One that is `outside` is not Weft's to use. `taints` keep jobs away that do not bear them.
-    `out_of_service` is the word of whoever keeps it that it is off.
+    `out_of_service` is the word of whoever keeps it that it is off; `set_aside` says that it
+    carries Weft's own taint.
     """
 
     uid: str
@@ -67,6 +72,7 @@ class ObservedNode:
     devices: tuple[tuple[str, float], ...] = ()
     taints: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
+    set_aside: bool = False
 
     def beside(self, held: PodRequests = NOTHING) -> Node:
         """The node as the brain sees it when others hold so much of it."""
@@ -104,7 +110,7 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
     taints = spec.get("taints") or ()
     resource = rules.gpu_resource(room)
     kind = gpu_type(labels, resource)
-    barring = rules.barring(taints)
+    barring = rules.barring([taint for taint in taints if taint["key"] != SET_ASIDE])
     return ObservedNode(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
@@ -124,6 +130,7 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
         devices=devices(room),
         taints=(*barring, *rules.special(kind, resource)),
         troubles=_troubles(status),
+        set_aside=any(taint["key"] == SET_ASIDE for taint in taints),
     )
 
 
