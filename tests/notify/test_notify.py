@@ -20,7 +20,7 @@ from weft.notify.outbox import MOST_TRIES, Outbox
 from weft.notify.subscription import Rule, Subscriptions
 from weft.notify.target import Slack, Target, Webhook
 from weft.spec.notify_file import read_outbox
-from weft.view.failures import told_failure
+from weft.view.diagnosed import told_failure
 
 pytestmark = pytest.mark.enable_socket
 EVERYTHING = frozenset(Occasion)

@@ -20,7 +20,8 @@ from weft.model.ids import JobId
 from weft.model.state import State
 from weft.notify.notice import Notice, Occasion
 from weft.notify.outbox import Outbox
-from weft.view.failures import FailureLine, failure_line
+from weft.view.diagnosed import failure_line
+from weft.view.failures import FailureLine
 
 MAY_END: Final = (JobFailed, JobFinished, JobCancelled, InstructionDone)
 

@@ -32,7 +32,8 @@ from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.settings import NAMESPACE_VARIABLE, read_node_rules
 from weft.kube.seat_runs import seats_of
-from weft.view.node_page import NodeLine, NodePage, health_of
+from weft.view.node_health import health_of
+from weft.view.node_page import NodeLine, NodePage
 from weft.view.states import HOLDING
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing, nearest
 from weft.view.logs import LogLine, Which
-from weft.view.node_page import NodePage, health_of
+from weft.view.node_health import health_of
+from weft.view.node_page import NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use, widest_first
 
