@@ -65,15 +65,17 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that an agent keeps; the first worker listed ended the job."""
+    """All that an agent keeps; the first worker listed ended the job, unless it was `nobody`."""
 
     workers: tuple[WorkerEvidence, ...] = ()
     stall: Stall | None = None
     kills: int = 0
+    nobody: bool = False
 
     @property
-    def pids_killed(self) -> bool:
-        return any(one.was_killed for one in self.workers)
+    def was_killed(self) -> bool:
+        """Whether a process of the job may be among those that were."""
+        return self.nobody or any(one.was_killed for one in self.workers)
 
     def observed(self, node: NodeId | None = None) -> Iterator[Observed]:
         """As what it was seen to be; kills of a cgroup count beside a process that was killed."""
@@ -83,7 +85,7 @@ class Evidence:
             yield Output(one.log_end, where)
             if one.exit_code:
                 yield Exit(one.exit_code, where)
-        if self.kills and self.pids_killed:
+        if self.kills and self.was_killed:
             yield MemoryEvents(self.kills, where=Where(node=node))
         if self.stall is not None:
             stall, where = self.stall, Where(node=node, rank=self.stall.rank)
@@ -121,7 +123,8 @@ class Witness:
     def evidence(self, logs: Path, workers: Mapping[int, Worker], first: int | None) -> Evidence:
         """All there is; `first` is the worker that ended the job, if one did."""
         told = [self._told(one, workers, first) for one in gathered(logs, first)]
-        return Evidence(tuple(told), self._stall, max(memory_events.kills() - self._kills, 0))
+        kills = max(memory_events.kills() - self._kills, 0)
+        return Evidence(tuple(told), self._stall, kills, nobody=first is None)
 
     def _told(
         self, one: WorkerEvidence, workers: Mapping[int, Worker], first: int | None
@@ -130,7 +133,7 @@ class Witness:
         worker = workers.get(one.worker)
         if worker is None:
             return one
-        code = worker.exit_code if first in (None, one.worker) else None
+        code = worker.exit_code if one.worker == first else None
         return replace(one, rank=worker.rank if self._ranked else None, exit_code=code)
 
 
@@ -179,7 +182,8 @@ def parsed(text: bytes) -> Evidence:
             found = (_parsed(one) for one in workers[:MOST_WORKERS])
             stall = _parsed_stall(told.get("stall"))
             kept = tuple(one for one in found if one is not None)
-            return Evidence(kept, stall, min(max(kills, 0), MOST_CHARS))
+            nobody = told.get("nobody") is True
+            return Evidence(kept, stall, min(max(kills, 0), MOST_CHARS), nobody)
     return Evidence()
 
 

@@ -88,6 +88,7 @@ class Follower:
         self._heirs: Heirs | None = None
         self.witness = Witness(ranked=not starts_its_own(settings.command))
         self._workers: dict[int, Worker] = {}  # all that were started here
+        self._judged = False  # whether the head itself has said that it is over
         self._stand: dict[int, Brought] = {}
         self._unheard: dict[int, int] = {}  # who has ended while nobody led
 
@@ -265,6 +266,7 @@ class Follower:
             case Keep() if self._writer is not None:
                 self._writer.order(message)
             case Over():
+                self._judged = True
                 self._end(message)
             case Heirs():
                 self._heirs = message
@@ -302,7 +304,6 @@ class Follower:
 
     def _ended(self, worker: int, code: int) -> None:
         self.tell("exited", {"worker": worker, "code": code})
-        self._workers[worker].exit_code = code
         if self._line is None:
             self._unheard[worker] = code
             return
@@ -356,7 +357,7 @@ class Follower:
     def _clear_up(self, end: Over | None) -> None:
         self.processes.close()
         end_orphans()
-        if end is None or Outcome.of(end.exit_code) not in WELL:
+        if end is not None and self._judged and Outcome.of(end.exit_code) not in WELL:
             self.witness.keep(self.run_folder.path, self._workers, None)
         self.run_folder.close()
 

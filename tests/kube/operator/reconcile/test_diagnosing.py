@@ -9,7 +9,7 @@ from tests.kube.looks import NOW, a_job, a_pod, believed, kinds, step
 from weft.brain.event import InstructionRefused, JobFailed, WorkerLost
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.last_words import written
-from weft.failure.observed import MemoryEvents, Observed, Output, Where
+from weft.failure.observed import Exit, MemoryEvents, Observed, Output, Where
 from weft.failure.retry import RetryState
 from weft.failure.rulebook import shipped
 from weft.kube.operator.observation.job import ObservedJob
@@ -56,6 +56,15 @@ def test_an_agent_that_gave_up_and_tells_why_has_failed_and_was_not_lost() -> No
         belief=believed(State.RUNNING),
     )
     assert kinds(silent) == [WorkerLost]
+
+
+def test_who_only_notices_that_others_are_gone_has_not_failed() -> None:
+    for noticed in ("RuntimeError: Connection closed by peer [10.0.0.1]:29500", "step 4 loss 2.0"):
+        words = left(Output(noticed, Where(rank=0)))
+        pods = (a_failed(0, words, 75), a_pod(1))
+        done = step(RUNNING, *pods, belief=believed(State.RUNNING))
+        assert kinds(done) == [WorkerLost], noticed
+    assert failed(a_failed(0, left(Exit(-9, Where(rank=0))), 75)).rule == "bare_kill"
 
 
 def test_what_the_runtime_says_counts() -> None:

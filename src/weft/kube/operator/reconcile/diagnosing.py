@@ -6,12 +6,14 @@ cures is not waited for.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from weft.failure.classes import FailureClass
 from weft.failure.diagnosis import NO_RULE, Diagnosis, diagnose, gathered
 from weft.failure.last_words import read
 from weft.failure.observed import Container, NodeCondition, Observed, Where
+from weft.failure.rulebook import shipped
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.step import Look
 from weft.model.ids import NodeId
@@ -19,6 +21,9 @@ from weft.model.ids import NodeId
 MOST_PODS: Final = 64
 OUT_OF_REACH: Final = "NotReady"
 CERTAIN_SECONDS: Final = 10.0  # the kubelet tries twice within it
+NOTICED: Final = frozenset(
+    {FailureClass.PEER, FailureClass.START, FailureClass.NETWORK, FailureClass.NODE}
+)
 CERTAIN: Final = frozenset({FailureClass.ENVIRONMENT, FailureClass.ACCESS})
 
 
@@ -29,6 +34,19 @@ def diagnosis_of(look: Look, pods: Iterable[ObservedPod]) -> Diagnosis | None:
         return None
     seen = [one for pod in failed for one in (*_of_pod(pod), *_of_node(look, pod))]
     return diagnose(gathered(seen), look.rules.book)
+
+
+@lru_cache(maxsize=1_024)
+def names_a_cause(words: str) -> bool:
+    """Whether an agent that gave its job up tells why, and not only that others were lost to it.
+
+    Where a node is gone the agents of the others notice it first, long before anybody else.
+    """
+    left = read(words)
+    if not left.told:
+        return False
+    found = diagnose(gathered(left.observed(Where())), shipped())
+    return found.rule != NO_RULE and found.kind not in NOTICED
 
 
 def why_stuck(look: Look, pods: Iterable[ObservedPod]) -> Diagnosis | None:

@@ -12,10 +12,9 @@ from typing import Final
 from weft.brain.event import JobFailed
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
-from weft.failure.last_words import MARK
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.pod import OUT_OF_MEMORY, ObservedPod
-from weft.kube.operator.reconcile.diagnosing import diagnosis_of
+from weft.kube.operator.reconcile.diagnosing import diagnosis_of, names_a_cause
 from weft.kube.operator.reconcile.step import DeletePods, Look, Step
 from weft.kube.operator.reconcile.termination import fenced
 from weft.model.ids import NodeId
@@ -61,8 +60,8 @@ def is_guilty(pod: ObservedPod) -> bool:
         return False
     if pod.reason.startswith("OutOf"):
         return False
-    if pod.exit_code == SURROUNDINGS_FAILED and MARK in pod.words:
-        return True  # its agent gave the job up, and tells why
+    if pod.exit_code == SURROUNDINGS_FAILED:
+        return names_a_cause(pod.words)
     return pod.exit_code is not None and pod.exit_code not in KILLED_FROM_OUTSIDE
 
 
