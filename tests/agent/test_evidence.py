@@ -73,6 +73,20 @@ def test_kills_of_a_shared_cgroup_count_beside_a_process_that_was_killed() -> No
     for one, kind in ((killed, "memory"), (loader, "memory"), (ended, "unknown")):
         seen = lines_of_all(Evidence((one,), None, 1).observed())
         assert diagnose(seen, shipped()).kind == kind
+    given_up = lines_of_all(Evidence((ended,), None, 1, nobody=True).observed())
+    assert diagnose(given_up, shipped()).kind == "memory"
+
+
+def test_how_workers_ended_counts_only_of_the_one_that_ended_the_job(tmp_path: Path) -> None:
+    """When a job is given up, all that are left are killed."""
+    for worker in (0, 1):
+        (tmp_path / f"worker-{worker}.log").write_text("x\n")
+    workers = {number: Worker(number, rank=number, exit_code=-9) for number in (0, 1)}
+    codes = {
+        first: [one.exit_code for one in Witness().evidence(tmp_path, workers, first).workers]
+        for first in (None, 1)
+    }
+    assert codes == {None: [None, None], 1: [-9, None]}
 
 
 @pytest.mark.timeout(5)

@@ -19,7 +19,7 @@ from weft.failure.diagnosis import diagnose
 from weft.failure.lines import Line
 from weft.failure.rulebook import shipped
 from weft.failure.written import written
-from weft.view.failures import told_failure
+from weft.view.diagnosed import told_failure
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 OWNER = user_name(ALICE.uid)

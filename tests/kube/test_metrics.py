@@ -14,6 +14,7 @@ from weft.kube import metrics as module
 from weft.kube.dashboard import COLUMNS, dashboard
 from weft.kube.metrics import BY_NAME, MOST_VALUES, OTHER, TABLE, Kind, Metric, Metrics
 from weft.kube.metrics_page import page
+from weft.model.reason import CAUSES
 
 ROOT = Path(__file__).parents[2]
 FROZEN = {
@@ -29,6 +30,9 @@ FROZEN = {
     "weft_journal_records_total": (),
     "weft_invariant_breaches_total": (),
     "weft_job_faults_total": (),
+    "weft_failures_total": ("class",),
+    "weft_breakers_open": (),
+    "weft_nodes_aside": ("state",),
     "weft_pods_created_total": (),
     "weft_pods_deleted_total": (),
     "weft_status_writes_total": ("outcome",),
@@ -115,6 +119,8 @@ def everything_happened() -> Metrics:
     metrics.journal_grew(2)
     metrics.invariant_broken()
     metrics.job_faulted()
+    metrics.job_failed("gpu memory")
+    metrics.health_is(breakers=1, checked=2, lemons=3, people=4)
     metrics.pods_created(8)
     metrics.pods_deleted(2)
     metrics.status_written()
@@ -139,6 +145,8 @@ def test_every_happening_is_shown() -> None:
         "weft_journal_records_total": {(): 2.0},
         "weft_invariant_breaches_total": {(): 1.0},
         "weft_job_faults_total": {(): 1.0},
+        "weft_breakers_open": {(): 1.0},
+        "weft_nodes_aside": {("checked",): 2.0, ("lemon",): 3.0, ("people",): 4.0},
         "weft_pods_created_total": {(): 8.0},
         "weft_pods_deleted_total": {(): 2.0},
         "weft_api_calls_total": {("create", "ok"): 1.0},
@@ -147,6 +155,7 @@ def test_every_happening_is_shown() -> None:
     }
     assert {name: samples(metrics, name) for name in values} == values
     assert samples(metrics, "weft_decisions_total")[("started",)] == 3
+    assert samples(metrics, "weft_failures_total")[("gpu memory",)] == 1
     assert samples(metrics, "weft_waiting_seconds_total")[("capacity",)] == 12.5
     assert samples(metrics, "weft_status_writes_total")[("written",)] == 1
     assert samples(metrics, "weft_reports_total")[("accepted",)] == 1
@@ -158,7 +167,7 @@ def test_every_happening_is_shown() -> None:
 def test_counters_with_known_labels_start_at_zero() -> None:
     shown = samples(Metrics(), "weft_waiting_seconds_total")
     assert set(shown.values()) == {0.0}
-    assert len(shown) == 10
+    assert len(shown) == len(CAUSES)
 
 
 def test_two_operators_in_one_process_do_not_mix() -> None:

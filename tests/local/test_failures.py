@@ -17,9 +17,12 @@ import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
+from tests.notify.servers import a_hook
 from weft.agent.evidence import EVIDENCE, parsed
+from weft.agent.probes.probe import Result
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import read
+from weft.local.machine.fitness import Probing
 from weft.view.logs import Which
 
 ROOT: Final = Path(__file__).parents[2]
@@ -264,3 +267,58 @@ def test_a_node_shows_what_is_held_against_it(lab: Lab) -> None:
     told = json.loads(weft(lab, "nodes", "-o", "json"))
     assert told["nodes"][0]["health"]["aside_since"] is None
     assert "health" in weft(lab, "nodes")
+
+
+@pytest.mark.enable_socket
+def test_who_wants_to_hear_of_a_job_is_told(tmp_path: Path) -> None:
+    settings, own = tmp_path / "notify.yaml", tmp_path / "rules.yaml"
+    own.write_text(
+        "rules:\n- {name: our_store, says: our store is down, kind: service, service: our store,"
+        " patterns: ['OurStore: quorum lost'], examples: ['OurStore: quorum lost']}\n"
+    )
+    with a_hook() as heard:
+        settings.write_text(
+            f"targets:\n  hook: {{kind: webhook, url: '{heard.url}'}}\n"
+            f"  mine: {{kind: webhook, url: '{heard.url}?mine'}}\n"
+            "rules: [{on: [started, failed, ended], to: [hook]}]\n"
+        )
+        with a_lab(slots=2, agent=AGENT, notify=settings, failure_rules=own) as lab:
+            lab.start()
+            asked = {"to": ["mine"], "on": ["failed"]}
+            lab.submit("job", "sleep 0.3; {'a' 2>/dev/null; exit 126", notify=asked)
+            lab.wait_for("job", "Failed")
+            submit(lab, "store", "raise RuntimeError('OurStore: quorum lost')")
+            wait_until(lambda: bool(found(lab, "store")), "its end", lab.log)
+            assert found(lab, "store")[0].service == "our store"
+            wait_until(lambda: len(heard.bodies) >= 6, "all notices", lab.log)
+    told = [(one["type"].split(".")[3], one["subject"].split("/")[1]) for one in heard.bodies]
+    assert told.count(("started", "job")) == 1 and told.count(("ended", "job")) == 1
+    assert told.count(("failed", "job")) == 2, "by the rule, and by its own file"
+    first = next(one for one in heard.bodies if "failed" in one["type"])
+    assert first["data"]["failure"]["kind"] == "environment"
+
+
+def test_nothing_starts_while_a_probe_of_the_machine_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_lab(slots=2, agent=AGENT) as lab:
+        ill = lab.folder / "ill"
+        ill.touch()
+
+        def probing(_: Path) -> Probing:
+            bad = Result(probe="memory", passed=False, text="mebibyte 3 is not what was written")
+            return lambda: [bad] if ill.exists() else []
+
+        monkeypatch.setattr("weft.local.term.probing_in", probing)
+        monkeypatch.setattr("weft.local.machine.fitness.Fitness.__init__.__kwdefaults__", HASTY)
+        lab.start()
+        wait_until(lambda: "probe" in lab.log.read_text() or _closed(lab), "the probe", lab.log)
+        submit(lab, "waits", "print('ran')")
+        wait_until(lambda: "Health.Probe" in weft(lab, "why", "waits"), "its reason", lab.log)
+        ill.unlink()
+        lab.wait_for("waits", "Succeeded")
+
+
+HASTY = {"every_seconds": 0.2, "least_seconds": 0.1}
+
+
+def _closed(lab: Lab) -> bool:
+    return "is not what was written" in lab.log.read_text()

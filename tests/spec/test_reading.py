@@ -29,6 +29,7 @@ priority: -5
 preemptible: false
 duration: 2h
 retry: {limit: 0}
+notify: {to: [team], on: [failed]}
 checkpoint: {path: /ckpt/llama, every: 10m}
 grace: 10m
 env: {WANDB_PROJECT: sft}

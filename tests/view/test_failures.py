@@ -6,15 +6,8 @@ from weft.failure.diagnosis import Diagnosis, diagnose
 from weft.failure.lines import Line
 from weft.failure.rulebook import shipped
 from weft.failure.written import read, written
-from weft.view.failures import (
-    FailureLine,
-    by_kind,
-    by_owner,
-    by_queue,
-    failure_line,
-    pareto,
-    told_failure,
-)
+from weft.view.diagnosed import failure_line, told_failure
+from weft.view.failures import FailureLine, by_kind, by_owner, by_queue, pareto
 from weft.view.wire import from_json, to_json
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -6,7 +6,8 @@ from weft.failure.blame import Blame
 from weft.failure.classes import NodeAction
 from weft.failure.health import WELL, blame, checked
 from weft.model.ids import JobId, NodeId, TenantId
-from weft.view.node_page import NodeHealth, health_of
+from weft.view.node_health import health_of
+from weft.view.node_page import NodeHealth
 from weft.view.wire import from_json, to_json
 
 POOL = [NodeId(f"n{number}") for number in range(40)]

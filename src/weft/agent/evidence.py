@@ -65,15 +65,17 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that an agent keeps; the first worker listed ended the job."""
+    """All that an agent keeps; the first worker listed ended the job, unless it was `nobody`."""
 
     workers: tuple[WorkerEvidence, ...] = ()
     stall: Stall | None = None
     kills: int = 0
+    nobody: bool = False
 
     @property
-    def pids_killed(self) -> bool:
-        return any(one.was_killed for one in self.workers)
+    def was_killed(self) -> bool:
+        """Whether a process of the job may be among those that were."""
+        return self.nobody or any(one.was_killed for one in self.workers)
 
     def observed(self, node: NodeId | None = None) -> Iterator[Observed]:
         """As what it was seen to be; kills of a cgroup count beside a process that was killed."""
@@ -83,7 +85,7 @@ class Evidence:
             yield Output(one.log_end, where)
             if one.exit_code:
                 yield Exit(one.exit_code, where)
-        if self.kills and self.pids_killed:
+        if self.kills and self.was_killed:
             yield MemoryEvents(self.kills, where=Where(node=node))
         if self.stall is not None:
             stall, where = self.stall, Where(node=node, rank=self.stall.rank)
@@ -100,6 +102,7 @@ class Witness:
         self._ranked = ranked
         self._kills = memory_events.kills()
         self._stall: Stall | None = None
+        self.kept: Evidence | None = None
 
     def heard(self, event: str, facts: Mapping[str, Any]) -> None:
         """Of all that is noted, what tells of a failure."""
@@ -109,7 +112,8 @@ class Witness:
     def keep(self, folder: Path, workers: Mapping[int, Worker], first: int | None) -> None:
         """Write it into a run's folder; a full disk must not hide how the job ended."""
         unfinished = folder / f"{EVIDENCE}.tmp"
-        told = asdict(self.evidence(folder / LOGS, workers, first))
+        self.kept = self.evidence(folder / LOGS, workers, first)
+        told = asdict(self.kept)
         try:
             unfinished.write_text(json.dumps(told))
             unfinished.replace(folder / EVIDENCE)
@@ -119,7 +123,8 @@ class Witness:
     def evidence(self, logs: Path, workers: Mapping[int, Worker], first: int | None) -> Evidence:
         """All there is; `first` is the worker that ended the job, if one did."""
         told = [self._told(one, workers, first) for one in gathered(logs, first)]
-        return Evidence(tuple(told), self._stall, max(memory_events.kills() - self._kills, 0))
+        kills = max(memory_events.kills() - self._kills, 0)
+        return Evidence(tuple(told), self._stall, kills, nobody=first is None)
 
     def _told(
         self, one: WorkerEvidence, workers: Mapping[int, Worker], first: int | None
@@ -128,7 +133,7 @@ class Witness:
         worker = workers.get(one.worker)
         if worker is None:
             return one
-        code = worker.exit_code if first in (None, one.worker) else None
+        code = worker.exit_code if one.worker == first else None
         return replace(one, rank=worker.rank if self._ranked else None, exit_code=code)
 
 
@@ -177,20 +182,21 @@ def parsed(text: bytes) -> Evidence:
             found = (_parsed(one) for one in workers[:MOST_WORKERS])
             stall = _parsed_stall(told.get("stall"))
             kept = tuple(one for one in found if one is not None)
-            return Evidence(kept, stall, min(max(kills, 0), MOST_CHARS))
+            nobody = told.get("nobody") is True
+            return Evidence(kept, stall, min(max(kills, 0), MOST_CHARS), nobody)
     return Evidence()
 
 
 def _parsed(told: object) -> WorkerEvidence | None:
     match told:
-        case {"worker": int(worker), "error_file": str(error), "log_end": str(end)}:
-            stacks = told.get("stacks")
+        case {"worker": int(worker), "error_file": str(error), "log_end": str(end), **rest}:
+            stacks = rest.get("stacks")
             return WorkerEvidence(
                 worker,
                 error[:MOST_ERROR_BYTES],
                 end[-MOST_LOG_BYTES:],
-                _small(told.get("rank")),
-                _small(told.get("exit_code")),
+                _small(rest.get("rank")),
+                _small(rest.get("exit_code")),
                 stacks[-MOST_STACK_BYTES:] if isinstance(stacks, str) else "",
             )
     return None
@@ -202,8 +208,9 @@ def _parsed_stall(told: object) -> Stall | None:
             "worker": int(worker),
             "seconds": int(seconds) | float(seconds),
             "limit_seconds": int(limit) | float(limit),
+            **rest,
         }:
-            return Stall(worker, _small(told.get("rank")), float(seconds), float(limit))
+            return Stall(worker, _small(rest.get("rank")), float(seconds), float(limit))
     return None
 
 

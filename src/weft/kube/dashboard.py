@@ -129,6 +129,30 @@ ROWS: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
+        "Failures",
+        (
+            Panel(
+                "Failures by class",
+                "What tries of jobs failed of; weft failures tells what that cost.",
+                (Line(rate("weft_failures_total", "class"), "{{class}}"),),
+                stacked=True,
+                width=12,
+            ),
+            Panel(
+                "Services held open",
+                "Many jobs failed on them, so others wait until they answer.",
+                (Line(total("weft_breakers_open"), "services"),),
+                width=6,
+            ),
+            Panel(
+                "Nodes set aside",
+                "Until a check has passed, until they are repaired, or too many for Weft alone.",
+                (Line(total("weft_nodes_aside", "state"), "{{state}}"),),
+                width=6,
+            ),
+        ),
+    ),
+    Row(
         "Jobs and GPUs",
         (
             Panel(

@@ -23,6 +23,7 @@ from prometheus_client import (
 )
 
 from weft import __version__
+from weft.failure.classes import FailureClass
 from weft.model.reason import CAUSES
 from weft.model.state import State
 
@@ -73,6 +74,7 @@ RESULTS: Final = (
     "unavailable",
     "failed",
 )
+ASIDE: Final = ("checked", "lemon", "people")
 REVIEWS: Final = ("remembered", "accepted", "refused", "failed")
 WRITES: Final = ("written", "conflict", "failed")
 
@@ -160,6 +162,26 @@ TABLE: Final[tuple[Metric, ...]] = (
         Kind.COUNTER,
         "faults",
         "Times a job was set aside because the operator could not look after it.",
+    ),
+    Metric(
+        "weft_failures_total",
+        Kind.COUNTER,
+        "failures",
+        "Tries of jobs that failed, by class; what each is stands in docs/failures.md.",
+        (Label("class", tuple(kind.value for kind in FailureClass)),),
+    ),
+    Metric(
+        "weft_breakers_open",
+        Kind.GAUGE,
+        "services",
+        "Shared services that jobs are held back from, because many failed on them.",
+    ),
+    Metric(
+        "weft_nodes_aside",
+        Kind.GAUGE,
+        "nodes",
+        "Nodes where nothing starts because jobs failed there, or that people should look at.",
+        (Label("state", ASIDE),),
     ),
     Metric(
         "weft_pods_created_total",
@@ -280,6 +302,16 @@ class Metrics:
 
     def job_faulted(self) -> None:
         self._count("weft_job_faults_total")
+
+    def job_failed(self, kind: str) -> None:
+        """With a failure of this class."""
+        self._count("weft_failures_total", kind)
+
+    def health_is(self, *, breakers: int, checked: int, lemons: int, people: int) -> None:
+        """Services that are held open, and nodes by what brings them back."""
+        self._gauges["weft_breakers_open"].set(breakers)
+        counts = dict(zip(ASIDE, (checked, lemons, people), strict=True))
+        self._replace("weft_nodes_aside", [((state,), number) for state, number in counts.items()])
 
     def pods_created(self, count: int = 1) -> None:
         self._count("weft_pods_created_total", by=count)

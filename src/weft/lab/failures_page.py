@@ -71,14 +71,69 @@ rules:
     # retry, node, advice    # where they differ from the class
 ```
 
-`weft.spec.failure_rules.read_rules(path)` reads such a file. What a program prints can make a node
+`weft local up --failure-rules FILE` reads such a file, and the chart `failures.rulesConfigMap`
+(with the file as `rules.yaml`). What a program prints can make a node
 suspect and nothing more, whatever a rule says: otherwise whoever prints a line could take machines
 away from everybody.
 """
 
 
+EVIDENCE = """\
+## What is looked at
+
+| what | on one machine | on Kubernetes |
+|---|---|---|
+| exit code or signal of the worker that ended the job | the agent | the agent, the container |
+| torch's error file, the end of each rank's log | `evidence.json` beside the run's logs | the pod's termination message: the lines that rules name, at most 4 kB |
+| a hang: stacks of every thread of every rank, taken before the kill; NCCL's record of collectives where there is one | `worker-N.stacks`, `worker-N.nccl-RANK` beside the logs | that there was one |
+| processes killed for want of memory | the cgroup's count, the kernel's log | the cgroup's count, `OOMKilled` |
+| the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, and about the whole machine | what the Node Problem Detector makes of it |
+| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end |
+| an image, a command, a configuration that keeps pods from starting | | what the kubelet says; what no wait cures is final after 10 s |
+
+Stacks are taken from programs that `import weft`, and from Python scripts that an agent forks. What
+an agent says counts as its job's own word, because it runs as the job's owner: it cannot make a
+node suspect.
+
+Probes are `python -m weft.agent.probes` (or `weft doctor --probes`): disk, memory, processors,
+loopback, a sum between two ranks over gloo (`pair`), and `dcgmi` where it is installed. The daemon
+of a machine runs the quick ones every five minutes and after failures that a machine may be at
+fault for, and starts nothing while one fails (`Health.Probe`).
+
+## Where to see it
+
+`weft why JOB` and `weft show JOB` tell of a failed job the class, the line, what was done, what to
+do, and how to see the rank's log. `weft failures` ranks the causes by the GPU time that was lost to
+them (`--by class|queue|owner`, `--everyone`, `--run DIR` for a recorded run); GPU time counts as
+lost where nothing was saved of it. `weft nodes` shows what is held against each node. All have JSON
+twins. On Kubernetes a TrainingJob keeps its last five failures in `status.failures`; metrics are
+`weft_failures_total`, `weft_breakers_open` and `weft_nodes_aside`, and the chart brings alerts.
+
+## Who is told
+
+Whoever runs a world writes a file that names targets and rules, and gives it to
+`weft local up --notify FILE`, or puts it as `notify.yaml` into a Secret that the chart is told
+(`failures.notifySecret`; it lies below `/etc/weft/notify`). Secrets lie in files of their own.
+
+```yaml
+targets:
+  team: {kind: slack, url_file: /etc/weft/notify/slack-url}
+  hook: {kind: webhook, url: https://hooks.example.org/weft, token_file: /etc/weft/notify/token}
+  mail: {kind: mail, host: smtp.example.org, sender: weft@example.org, to: [ml@example.org]}
+rules:
+  - {on: [failed, preempted], to: [team], queue: research}
+  - {on: [started, ended], to: [hook], owner: anna}
+```
+
+A job file names targets too: `notify: {on: [failed, ended], to: [team]}`. A webhook gets
+CloudEvents (`dev.weft.job.failed.v1`) whose id stays the same if they are told again. A notice is
+sent up to five times within two minutes and then dropped; nobody waits for it, and no more than
+1,000 wait at a time.
+"""  # noqa: E501 - rows of a table
+
+
 def page() -> str:
-    return "\n".join([ABOUT, *_classes(), *_cures(), OWN, *_rules()])
+    return "\n".join([ABOUT, *_classes(), *_cures(), EVIDENCE, OWN, *_rules()])
 
 
 def _classes() -> Iterator[str]:

@@ -21,6 +21,7 @@ from weft.api.backend import Farewell
 from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, GROUP, OWNER, SocketFile, listen_at
 from weft.brain.brain import Settings
+from weft.failure.rulebook import shipped
 from weft.local.agents.cgroups import cgroups_of
 from weft.local.agents.launch import AGENT, Launcher
 from weft.local.answers.backend import LocalBackend, News
@@ -32,11 +33,14 @@ from weft.local.record.retention import Retention
 from weft.local.record.store import Store
 from weft.local.term import RULES, OpenJournal, Term, TermSettings
 from weft.model.errors import NotLeading, SpecError, WeftError, WorldError
+from weft.spec.failure_rules import read_rules
+from weft.spec.notify_file import read_outbox
 from weft.spec.recipe import make_recipe
 
 log = logging.getLogger(__name__)
 
 INSTANCE: Final = "instance"
+PARTING_SECONDS: Final = 2.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 60.0
 
@@ -66,8 +70,13 @@ class Daemon:
         machine = this_machine(options.slots)
         paths = tuple(path for path in sys.path if os.path.isabs(path))
         self.cgroups = cgroups_of(instance)
-        self._launcher = Launcher(self.folders, machine, instance, agent, paths, self.cgroups)
+        book = None if options.failure_rules is None else read_rules(options.failure_rules)
+        self._launcher = Launcher(
+            self.folders, machine, instance, agent, paths, self.cgroups, book or shipped()
+        )
         self.news = News()
+        notify = options.notify
+        self._outbox = None if notify is None else read_outbox(notify, f"weft/{machine.name}")
         self._term: Term | None = None
         self._farewell: asyncio.Future[Farewell] | None = None
 
@@ -102,6 +111,8 @@ class Daemon:
         finally:
             answered.set()
             await self._end(tasks)
+            if self._outbox is not None:
+                await asyncio.to_thread(self._outbox.close, PARTING_SECONDS)
             file.close()
             if self.cgroups is not None:
                 self.cgroups.remove()
@@ -149,6 +160,7 @@ class Daemon:
             ),
             open_journal=self._open_journal,
             told=self.news.tell,
+            outbox=self._outbox,
         )
         try:
             await self._term.run()

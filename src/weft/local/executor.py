@@ -64,6 +64,7 @@ class Context(Protocol):
     def now(self) -> float: ...
     def slots(self) -> Sequence[int]: ...
     def broke(self, error: Exception) -> None: ...
+    def happened(self, entry: Entry, happening: Happening) -> None: ...
 
 
 class Executor:
@@ -329,7 +330,9 @@ class Executor:
         """With what a later brain could not know by itself."""
         changes["past"] = self._context.past(entry) or entry.past or NO_PAST
         told = [replace(one, at=self._context.now()) for one in happenings]
-        await self._book.change(entry.uid, *told, **changes)
+        changed = await self._book.change(entry.uid, *told, **changes)
+        for one in told:
+            self._context.happened(changed, one)
 
     def _happening(self, what: str, message: str, epoch: int, seats: tuple[Seat, ...]) -> Happening:
         gpus = sum(seat.gpus for seat in seats)

@@ -19,7 +19,8 @@ class LocalOptions:
     jobs leave behind is removed `keep_days` after their end, and earlier where it is more than
     `keep_gib`. A job that may not be interrupted keeps its slots for `protect_hours` of each run.
     One user has at most `user_slots` at a time. Logs of a job have at most `log_gib`, and nothing
-    is started while less than `floor_gib` are free.
+    is started while less than `floor_gib` are free. `notify` is a file that says who is told of
+    what, `failure_rules` one with rules for failures that go before Weft's own.
     """
 
     folder: Path
@@ -37,6 +38,8 @@ class LocalOptions:
     floor_gib: float = 1.0
     log_gib: float = 1.0
     log_level: str = "INFO"
+    notify: Path | None = None
+    failure_rules: Path | None = None
 
     @property
     def limits(self) -> MachineLimits:

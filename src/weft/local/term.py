@@ -24,6 +24,7 @@ from weft.brain.event import (
     JobSubmitted,
     NodeAdded,
     NodeChanged,
+    NodeChecked,
     NodeLost,
     Past,
     Phase,
@@ -31,7 +32,7 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
-from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
+from weft.brain.instruction import CheckNode, Instruction, Preempt, Probe, Resize, Start, Stop, Wake
 from weft.brain.journal import Journal
 from weft.failure.health import WELL
 from weft.local import crash
@@ -39,8 +40,10 @@ from weft.local.agents.launch import Launcher
 from weft.local.agents.supervisor import Agents
 from weft.local.executor import Executor
 from weft.local.machine.disk_space import Room
+from weft.local.machine.fitness import Fitness, probing_in
 from weft.local.machine.foreign_use import ForeignWatch
 from weft.local.machine.machine import Machine
+from weft.local.notices import asked_of, notice_of
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.observation import ObservedAgent
 from weft.local.reconcile.parsed_request import (
@@ -51,7 +54,7 @@ from weft.local.reconcile.parsed_request import (
 )
 from weft.local.reconcile.step import NOTHING, Look, Note, Rules, Step
 from weft.local.record.book import Book
-from weft.local.record.entry import Entry
+from weft.local.record.entry import Entry, Happening
 from weft.local.record.health import HealthRecord
 from weft.local.record.store import Store
 from weft.local.record.usage import Ledger, demands_of
@@ -60,6 +63,7 @@ from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
+from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, past_of
 from weft.spec.recipe import make_recipe
 
@@ -92,10 +96,12 @@ class Term:
         *,
         open_journal: OpenJournal,
         told: Told,
+        outbox: Outbox | None = None,
     ) -> None:
         self._settings = settings
         self._began = time.time() - time.monotonic()
         self._told = told
+        self._outbox = outbox
         self._open_journal = open_journal
         self._launcher = launcher
         self.brain = Brain(make_recipe(settings.recipe), settings=settings.brain)
@@ -114,12 +120,14 @@ class Term:
             floor_gib=self.limits.floor_gib,
             log_gib=self.limits.log_gib,
         )
+        self.fitness = Fitness(probing_in(launcher.folders.root), self._node_changed)
         self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
         self._asked: dict[str, tuple[ParsedRequest | None, str]] = {}
         self._whys: dict[JobId, str] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._leaving: float | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._changes = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -134,7 +142,10 @@ class Term:
     async def run(self) -> None:
         """Until cancelled, or until something breaks."""
         status_writer = asyncio.create_task(self.status_writer.run(), name="status-writer")
-        watching = [asyncio.create_task(each.run()) for each in (self.foreign_watch, self.room)]
+        watching = [
+            asyncio.create_task(each.run())
+            for each in (self.foreign_watch, self.room, self.fitness)
+        ]
         try:
             self._begin()
             awaited = {status_writer, self._broken, *watching}
@@ -199,6 +210,8 @@ class Term:
         """One event into the brain; its instructions touch the jobs that they speak of."""
         if isinstance(event, JobSubmitted):
             self._open_queue(event.job.queue)
+        if isinstance(event, JobFailed) and event.diagnosis and event.diagnosis.node_action:
+            self.fitness.ask()
         instructions = self.brain.handle(event)
         self._journal.record(event, instructions)
         if self.brain.decision is not None:
@@ -221,11 +234,19 @@ class Term:
             self._wake_at(instruction.at)
         elif isinstance(instruction, Probe):
             asyncio.get_running_loop().call_soon(self._answer, instruction)
+        elif isinstance(instruction, CheckNode):
+            self._checking = asyncio.get_running_loop().create_task(self._check(instruction))
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             log.info("%s", instruction.id)
             if isinstance(instruction, Stop | Preempt):
                 self._whys[instruction.job] = _why(instruction)
             self._touch(instruction.job)
+
+    async def _check(self, asked: CheckNode) -> None:
+        """The node is set aside: probes say whether it may come back."""
+        passed = await self.fitness.look()
+        words = self.fitness.unfit or "all probes pass"
+        self.report(NodeChecked(self.now(), asked.node, passed, words))
 
     def _touch(self, job: JobId) -> None:
         entry = self.book.named(job)
@@ -320,6 +341,12 @@ class Term:
     def _belief(self, job: JobId) -> Belief:
         return belief_of(self.brain.state, job, self._whys.get(job, ""), self.now())
 
+    def happened(self, entry: Entry, happening: Happening) -> None:
+        """It is on record: whoever wants to hear of it is told."""
+        notice = None if self._outbox is None else notice_of(entry, happening)
+        if self._outbox is not None and notice is not None:
+            self._outbox.put(notice, asked_of(entry))
+
     # --- changes --------------------------------------------------------------------------------
 
     def _entry_changed(self, entry: Entry) -> None:
@@ -333,7 +360,8 @@ class Term:
 
     def _node_changed(self) -> None:
         """It is as large as what others leave of it, and takes nobody while the disk is low."""
-        node = self.machine.node_without(self.foreign_watch.free()).with_cordon(bool(self.room.low))
+        closed = bool(self.room.low or self.fitness.unfit)
+        node = self.machine.node_without(self.foreign_watch.free()).with_cordon(closed)
         if self._leaving is None:
             self.report(NodeChanged(self.now(), node))
 

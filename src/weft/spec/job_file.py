@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from weft.model.errors import SpecError
+from weft.spec.notify_fields import Notify
 from weft.spec.pod_fields import (
     MAX_ANNOTATIONS,
     MAX_DEVICES,
@@ -304,6 +305,9 @@ class JobSpec(Strict):
         example="2h",
     )
     retry: Retry = told(Retry(), "What happens after a failure.", allowed="", example={"limit": 3})
+    notify: Notify | None = told(
+        None, "Who is told of the job, and when.", allowed="", example={"to": ["team"]}
+    )
     checkpoint: Checkpoint | None = told(
         None,
         "Where the job saves, and how often.",

@@ -4,10 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
-
-from weft.failure.diagnosis import Diagnosis
-from weft.failure.written import read
+from typing import Final
 
 HOUR_SECONDS: Final = 3_600.0
 
@@ -58,29 +55,6 @@ class Cause:
     lost_gpu_hours: float
     share: float
     so_far: float
-
-
-def failure_line(found: Diagnosis, **given: Any) -> FailureLine:
-    """What was found, with what its world knows besides."""
-    rank = "" if found.rank is None else f" --rank {found.rank}"
-    return FailureLine(
-        kind=found.kind,
-        rule=found.rule,
-        says=found.says,
-        line=found.line,
-        fault=found.kind.facts.fault,
-        advice=found.advice,
-        rank=found.rank,
-        node=found.node,
-        log=f"weft logs {given['job']} --epoch {given['epoch']}{rank}",
-        **given,
-    )
-
-
-def told_failure(told: object, **given: Any) -> FailureLine | None:
-    """The same of what is on record; None where that is no diagnosis."""
-    found = read(told)
-    return None if found is None else failure_line(found, **given)
 
 
 def by_rule(line: FailureLine) -> str:

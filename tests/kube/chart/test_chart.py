@@ -170,7 +170,9 @@ def test_the_operator_runs_without_privileges(values: Mapping[str, Any]) -> None
     }
     assert pod["securityContext"]["runAsNonRoot"]
     assert "cpu" not in container["resources"]["limits"]
-    assert {"emptyDir", "secret"} >= {key for v in pod["volumes"] for key in v} - {"name"}
+    assert {"configMap", "emptyDir", "secret"} >= {key for v in pod["volumes"] for key in v} - {
+        "name"
+    }
 
 
 def test_arguments_by_default() -> None:

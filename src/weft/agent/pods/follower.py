@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from weft.agent.agent import Told
 from weft.agent.checkpoint.seat_writers import SeatWriter
+from weft.agent.coordination.worker import Worker
+from weft.agent.evidence import WELL, Witness
 from weft.agent.messages import (
     MOST_LINE_BYTES,
     Beat,
@@ -38,7 +40,7 @@ from weft.agent.messages import (
     Started,
     Withdraw,
 )
-from weft.agent.outcome import DRAINED, INFRASTRUCTURE
+from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
 from weft.agent.pods.discovery import Head, address_of, host_and_port, present, tell
 from weft.agent.pods.mandate import BACKLOG, Mandate, Search
 from weft.agent.run_folder import RunFolder
@@ -84,6 +86,9 @@ class Follower:
         self._claiming = False
         self._leading: asyncio.Task[None] | None = None
         self._heirs: Heirs | None = None
+        self.witness = Witness(ranked=not starts_its_own(settings.command))
+        self._workers: dict[int, Worker] = {}  # all that were started here
+        self._judged = False  # whether the head itself has said that it is over
         self._stand: dict[int, Brought] = {}
         self._unheard: dict[int, int] = {}  # who has ended while nobody led
 
@@ -105,7 +110,7 @@ class Follower:
         finally:
             self._close_line()
             if not isinstance(end, Mandate):
-                self._clear_up()
+                self._clear_up(end)
 
     async def _connect_unless(self, over: "asyncio.Future[End]") -> None:
         """Find the way to the head, unless this seat is given back meanwhile."""
@@ -261,6 +266,7 @@ class Follower:
             case Keep() if self._writer is not None:
                 self._writer.order(message)
             case Over():
+                self._judged = True
                 self._end(message)
             case Heirs():
                 self._heirs = message
@@ -280,6 +286,7 @@ class Follower:
 
     def _start(self, order: Start) -> None:
         self._stand[order.worker] = Brought(order.worker, order.rank, order.index, 0)
+        self._workers[order.worker] = Worker(order.worker, rank=order.rank)
         names = [field.name for field in fields(Standing)]
         standing = Standing(**{name: getattr(order, name) for name in names})
         try:
@@ -347,9 +354,11 @@ class Follower:
             self._line.close()
             self._line = None
 
-    def _clear_up(self) -> None:
+    def _clear_up(self, end: Over | None) -> None:
         self.processes.close()
         end_orphans()
+        if end is not None and self._judged and Outcome.of(end.exit_code) not in WELL:
+            self.witness.keep(self.run_folder.path, self._workers, None)
         self.run_folder.close()
 
     def _launch(self) -> Launch:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.agent import Told, exit_code_of
+from weft.agent.evidence import Evidence
 from weft.agent.messages import Over
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE
 from weft.agent.pods.discovery import find
@@ -24,36 +25,45 @@ from weft.agent.pods.head import HeadAgent
 from weft.agent.settings import Pod, Settings, from_environment
 from weft.agent.workers.output import Echo
 from weft.agent.workers.program import starts_its_own
+from weft.failure.last_words import written
+from weft.failure.rulebook import shipped
 from weft.model.errors import WeftError, WorldError
 
 TERMINATION_LOG: Final = "/dev/termination-log"
-MOST_WORDS: Final = 2048
+MOST_WORDS: Final = 4000
 STDOUT: Final = 1
+
+End = tuple[int, str, Evidence | None]  # exit code, why, and what workers left if they failed
 
 
 def run_pod(command: tuple[str, ...], variables: Mapping[str, str], tell: Told) -> int:
     """Until this seat is not needed any more; gives the exit code."""
+    kept: Evidence | None = None
     try:
-        code, why = _run(from_environment(command, variables), tell)
+        code, why, kept = _run(from_environment(command, variables), tell)
     except (WeftError, OSError) as error:
         hint = getattr(error, "hint", "")
         code, why = INFRASTRUCTURE, f"{error} (hint: {hint})" if hint else str(error)
     tell("over", {"exit_code": code, "why": why})
-    _last_words(variables, f"{why}\n")
+    _last_words(variables, f"{why}\n" if kept is None else written(why, kept.observed(), shipped()))
     return code
 
 
-def _run(settings: Settings, tell: Told) -> tuple[int, str]:
+def _run(settings: Settings, tell: Told) -> End:
     pod = settings.pod
     assert pod is not None
     echo = Echo(STDOUT, ranks=pod.gpus > 1 and not starts_its_own(settings.command))
     if pod.is_head:
-        conclusion = asyncio.run(HeadAgent(settings, pod, tell, echo).run())
-        return exit_code_of(conclusion), conclusion.why
+        return asyncio.run(_led(HeadAgent(settings, pod, tell, echo)))
     return asyncio.run(_follower(settings, pod, tell, echo))
 
 
-async def _follower(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tuple[int, str]:
+async def _led(head: HeadAgent) -> End:
+    conclusion = await head.run()
+    return exit_code_of(conclusion), conclusion.why, head.witness.kept
+
+
+async def _follower(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> End:
     """Find the head, then serve it; SIGTERM while it is looked for ends the search."""
     assert pod.destination is not None
     stopped = threading.Event()
@@ -63,13 +73,13 @@ async def _follower(settings: Settings, pod: Pod, tell: Told, echo: Echo) -> tup
         head = await asyncio.to_thread(find, pod.destination, limit, wait=stopped.wait)
     except WorldError:
         if stopped.is_set():
-            return DRAINED, "ended before it had met its head"
+            return DRAINED, "ended before it had met its head", None
         raise
-    end = await Follower(settings, pod, head, tell, echo).run()
+    follower = Follower(settings, pod, head, tell, echo)
+    end = await follower.run()
     if isinstance(end, Over):
-        return end.exit_code, end.why
-    conclusion = await HeadAgent(settings, pod, tell, echo, end).run()
-    return exit_code_of(conclusion), conclusion.why
+        return end.exit_code, end.why, follower.witness.kept
+    return await _led(HeadAgent(settings, pod, tell, echo, end))
 
 
 def _last_words(variables: Mapping[str, str], text: str) -> None:

@@ -26,6 +26,7 @@ START_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.05
 SHOWN_LINES: Final = 12
 LOG: Final = "daemon.log"
+PATHS: Final = frozenset({"folder", "journal", "notify", "failure_rules"})
 
 
 @click.command()
@@ -83,6 +84,16 @@ LOG: Final = "daemon.log"
     help="Record events and instructions for weft replay.",
 )
 @click.option(
+    "--notify",
+    type=click.Path(path_type=Path),
+    help="File that says who is told of what; see docs/failures.md.",
+)
+@click.option(
+    "--failure-rules",
+    type=click.Path(path_type=Path),
+    help="File with rules for failures that go before Weft's own.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     help="What to log.  [default: INFO]",
@@ -97,7 +108,12 @@ def up(*, foreground: bool, output: str, socket: Path | None, **given: Any) -> N
     path = (socket or _default_socket()).absolute()
     options = {name: value for name, value in given.items() if value is not None}
     options["folder"] = given["folder"] or own_folder()
-    for name in {"folder", "journal"} & options.keys():  # the daemon starts in another folder
+    for name in {
+        "folder",
+        "journal",
+        "notify",
+        "failure_rules",
+    } & options.keys():  # the daemon starts in another folder
         options[name] = options[name].absolute()
     _extra_is_there()
     if foreground:

@@ -151,6 +151,14 @@ def _labels(
     help="Most pods that stand for missing nodes; 0: none.",
 )
 @click.option("--scale-up-class", default="", metavar="NAME", help="Their PriorityClass.")
+@click.option("--notify", default="", metavar="PATH", help="File that says who is told of what.")
+@click.option("--taint-nodes", is_flag=True, help="Taint nodes that are set aside, for others.")
+@click.option(
+    "--failure-rules",
+    default="",
+    metavar="PATH",
+    help="File with rules for failures that go before Weft's own.",
+)
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),

@@ -11,6 +11,8 @@ from weft.cli.terminal.screen import cell, coloured, new_table, print_json, stdo
 from weft.cli.worlds.place import Place, place_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.table import Table
 
     from weft.view.health import Finding
@@ -22,9 +24,10 @@ SCHEMA = "weft-doctor/1"
 @click.option(
     "--operator-namespace", help="Where the operator runs.  [default: looked for everywhere]"
 )
+@click.option("--probes", is_flag=True, help="Try this machine's disk, memory, CPUs and network.")
 @place_options
 @output_option()
-def doctor(*, operator_namespace: str | None, place: Place, output: str) -> None:
+def doctor(*, operator_namespace: str | None, probes: bool, place: Place, output: str) -> None:
     """Check what has to be in place before a job can run, and tell what to do where it is not.
 
     In a cluster: the server, the clock, Weft's resources, your rights, GPUs on nodes, an operator
@@ -32,12 +35,25 @@ def doctor(*, operator_namespace: str | None, place: Place, output: str) -> None
     fails; a warning does not count.
     """
     findings = place.run(lambda world: world.health(operator_namespace))
+    if probes:
+        findings = (*findings, *_probed())
     if output == "json":
         print_json(as_dict(findings))
     else:
         stdout().print(table_of(findings))
     if _failed(findings):
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _probed() -> "Iterator[Finding]":
+    """What probes of this machine find, within a minute."""
+    from weft.agent.probes.suite import QUICK, run_apart
+    from weft.view.health import Finding, Verdict
+
+    for found in run_apart((*QUICK, "dcgm")):
+        verdict = Verdict.OK if found.passed else Verdict.FAIL
+        remedy = "" if found.passed else "look at that part of the machine, and at its kernel's log"
+        yield Finding(f"probe: {found.probe}", verdict, found.words, remedy)
 
 
 def table_of(findings: "Sequence[Finding]") -> "Table":

@@ -60,11 +60,12 @@ def failures(
 
 def grid_of(causes: "Sequence[Cause]", heading: str) -> Grid:
     """One row for each, the dearest first; `so far` is its share with all that stand above it."""
-    grid = Grid([heading, *TITLES, "what happened"], frozenset(TITLES))
+    told = ["what happened"] if heading == HEADINGS["cause"] else []
+    grid = Grid([heading, *TITLES, *told], frozenset(TITLES))
     for cause in causes:
-        said = cause.says if heading == HEADINGS["cause"] else ""
         counts = (cause.failures, cause.jobs, cause.owners, f"{cause.lost_gpu_hours:,.2f}")
-        grid.add(cause.name, *counts, f"{cause.share:.0%}", f"{cause.so_far:.0%}", said)
+        shares = (f"{cause.share:.0%}", f"{cause.so_far:.0%}")
+        grid.add(cause.name, *counts, *shares, *([cause.says] if told else []))
     return grid
 
 

@@ -16,6 +16,7 @@ from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
     Event,
     InstructionDone,
+    JobFailed,
     JobReported,
     JobSubmitted,
     Phase,
@@ -66,6 +67,7 @@ class Surroundings(Protocol):
     def before_job(self, job: JobRequest) -> JobRequest: ...
     def after_job(self, job: JobRequest) -> None: ...
     def tell_nodes(self) -> None: ...
+    def heard(self, event: Event, instructions: list[Instruction]) -> None: ...
 
 
 class Decider:
@@ -155,12 +157,15 @@ class Decider:
         instructions = self.brain.handle(event)
         self._journal.record(event, instructions)
         self._metrics.event_handled(type(event).__name__)
+        if isinstance(event, JobFailed):
+            self._metrics.job_failed(event.failure.kind)
         self._metrics.journal_grew()
         with in_round(f"{self._around.leader}-{self.brain.rounds}"):
             if self.brain.decision is not None:
                 self._decided(time.perf_counter() - began)
             for instruction in instructions:
                 self._take(instruction)
+        self._around.heard(event, instructions)
         if isinstance(event, JobSubmitted):
             self._around.after_job(event.job)
         if isinstance(event, InstructionDone):

@@ -13,9 +13,11 @@ from random import Random
 
 from weft.brain.brain import Settings
 from weft.brain.event import JobReported, Phase
+from weft.failure.rulebook import shipped
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.lease import Leadership
+from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log, write_logs
 from weft.kube.metrics import Metrics
 from weft.kube.names import HEAD_SEAT
@@ -47,6 +49,9 @@ from weft.kube.reports.tokens import Tokens
 from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.state import State
+from weft.notify.outbox import Outbox
+from weft.spec.failure_rules import read_rules
+from weft.spec.notify_file import read_outbox
 
 FORGET_SECONDS = 5.0
 DAY_SECONDS = 86_400.0
@@ -298,11 +303,21 @@ def _anywhere(port: int) -> Address | None:
     return ("", port) if port else None
 
 
+def _outbox(options: OperatorOptions) -> Outbox | None:
+    """Of those who are told, where a file says who is."""
+    if not options.notify:
+        return None
+    return read_outbox(Path(options.notify), f"weft/{options.namespace}/{options.lease}")
+
+
 def settings_of(options: OperatorOptions) -> TermSettings:
     """What the options say, in the words of a term."""
     nodes = node_rules(options)
     return TermSettings(
         identity=options.identity,
+        health=HealthMap.of(options.namespace, options.lease),
+        outbox=_outbox(options),
+        taints=options.taint_nodes,
         recipe=options.recipe,
         rules=Rules(
             pods=options.workers == "pods",
@@ -312,6 +327,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
                 priority_classes=options.priority_class,
                 tolerations=nodes.job_tolerations,
             ),
+            book=read_rules(Path(options.failure_rules)) if options.failure_rules else shipped(),
             fence_seconds=options.fence_seconds,
             keep_seconds=options.keep_days * DAY_SECONDS or None,
         ),

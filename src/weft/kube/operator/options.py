@@ -47,4 +47,7 @@ class OperatorOptions:
     reached_from: tuple[str, ...] = ()
     scale_up_pods: int = 0
     scale_up_class: str = ""
+    notify: str = ""
+    failure_rules: str = ""
+    taint_nodes: bool = False
     log_level: str = "INFO"

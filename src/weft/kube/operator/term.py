@@ -14,10 +14,14 @@ from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
+from weft.brain.event import Event, HealthRecalled
 from weft.brain.explain import Survey
+from weft.brain.instruction import Instruction
 from weft.brain.state.brain_state import BrainState
+from weft.failure.health import WELL, Health
 from weft.kube.client.api import Api
 from weft.kube.client.lease import Leadership
+from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
@@ -26,9 +30,12 @@ from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.faults import Faults
+from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
+from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.quarantine import Quarantine
 from weft.kube.operator.reconcile.beliefs import (
     reasons_of,
     slow_change,
@@ -41,7 +48,7 @@ from weft.kube.operator.status.progress import Progress, Told
 from weft.kube.operator.status.queue_status import QueueStatusWriter
 from weft.kube.operator.status.speeds import Speeds
 from weft.kube.operator.status.status_writer import StatusWriter
-from weft.kube.operator.status.term_metrics import measure, tell_lags, tell_waits
+from weft.kube.operator.status.term_metrics import measure, tell_health, tell_lags, tell_waits
 from weft.kube.operator.status.wait_reports import WaitReports
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
@@ -50,6 +57,7 @@ from weft.model.ids import JobId
 from weft.model.reason import Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
 
 BOOKS_SECONDS = 5.0
@@ -76,6 +84,9 @@ class TermSettings:
     brain: Settings
     scale_up: ScaleUp = NO_SCALE_UP
     seed: int | None = None
+    health: HealthMap | None = None
+    outbox: Outbox | None = None
+    taints: bool = False
 
 
 class Term:
@@ -109,6 +120,8 @@ class Term:
         self.queue_status = QueueStatusWriter(api, self.queues)
         self.status_writer = StatusWriter(api, self, metrics)
         self.wait_reports = WaitReports(api, self, metrics)
+        self._health = HealthRecord(api, settings.health)
+        self._notices = Notices(settings.outbox, self.jobs.items)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
             self,
@@ -141,14 +154,15 @@ class Term:
             await _first_of(tasks)
             if lost.done():
                 return Ending.LOST
-            self._begin()
+            self._begin(await self._health.recalled())
             working = (
                 self.decider.serial_queue.run,
                 self.executor.run,
                 self.status_writer.run,
                 self._keep_books,
             )
-            beside = (self.wait_reports.run, self._placeholders.run)
+            kept = (self._keep_health, self._keep_taints)
+            beside = (self.wait_reports.run, self._placeholders.run, *kept)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})
@@ -169,9 +183,11 @@ class Term:
         """For how long something that was due has not been done."""
         return self.decider.serial_queue.late_seconds
 
-    def _begin(self) -> None:
+    def _begin(self, health: Health = WELL) -> None:
         began = time.monotonic()
         self.intake.begin()
+        if health is not WELL:
+            self.decider.deliver(HealthRecalled(self.now(), health))
         log.info(
             "term_begun",
             jobs=len(self.jobs.items),
@@ -190,6 +206,9 @@ class Term:
 
     def tell_nodes(self) -> None:
         self.intake.tell_nodes()
+
+    def heard(self, event: Event, instructions: list[Instruction]) -> None:
+        self._notices.heard(event, instructions, self.brain.state)
 
     # --- what executor, status writer and reports need ------------------------------------------
 
@@ -224,6 +243,7 @@ class Term:
             dead=self.intake.inventory.dead,
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
+            nodes=self.nodes.items,
         )
 
     def outlook(self, key: str) -> Outlook:
@@ -328,6 +348,15 @@ class Term:
     def slow_change(self, key: str) -> str:
         return slow_change(self.decider.belief(JobId(key)), self._pods.of_job.get(key, {}).values())
 
+    async def _keep_health(self) -> None:
+        await self._health.keep(lambda: self.brain.state.failures.health)
+
+    async def _keep_taints(self) -> None:
+        if not self._settings.taints:
+            await asyncio.Event().wait()
+        quarantine = Quarantine(self._api, self.nodes.items)
+        await quarantine.keep(lambda: self.brain.state.failures.health)
+
     # --- books --------------------------------------------------------------------------------
 
     async def _keep_books(self) -> None:
@@ -338,6 +367,7 @@ class Term:
             now = self.now()
             await self.queue_status.write(self.brain.state, now)
             measure(self.brain.state, self.intake.inventory, self._metrics)
+            tell_health(self.brain.state.failures.health, self._metrics)
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)

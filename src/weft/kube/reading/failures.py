@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weft.kube.names import jobs_path
 from weft.kube.reading.fields import Plain, moment, part
 from weft.kube.reading.paging import list_all
-from weft.view.failures import FailureLine, FailurePage, told_failure
+from weft.view.failures import FailureLine, FailurePage
 
 if TYPE_CHECKING:
     from weft.kube.client.api import Api
@@ -26,7 +26,11 @@ async def list_failures(api: "Api", namespace: str | None, days: float) -> Failu
 def failures_of(thing: Plain) -> Iterator[FailureLine]:
     """All that its status remembers, the oldest first."""
     meta, spec, status = part(thing, "metadata"), part(thing, "spec"), part(thing, "status")
-    for told in status.get("failures") or ():
+    if not status.get("failures"):
+        return
+    from weft.view.diagnosed import told_failure  # whoever lists jobs need not load rules
+
+    for told in status["failures"]:
         line = told_failure(
             _plain(told),
             namespace=meta.get("namespace", ""),

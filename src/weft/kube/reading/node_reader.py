@@ -5,16 +5,22 @@ small; only pods that are not Weft's are read. Who may not read something gets t
 told what is missing.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from os import environ
 from typing import TYPE_CHECKING, Any
 
-from weft.kube.client.errors import Forbidden
+from weft.failure.health import Health
+from weft.kube.client.errors import Forbidden, NotFound
+from weft.kube.health_map import HealthMap, health_in
 from weft.kube.names import (
     GPU_RESOURCE,
     GPU_TYPE_LABEL,
     JOB_LABEL,
+    LEASE,
+    NAMESPACE,
     POOL_LABEL,
     jobs_path,
     pods_path,
@@ -24,8 +30,9 @@ from weft.kube.pod_requests import pod_requests
 from weft.kube.reading.fields import Plain, condition, count, part
 from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
-from weft.kube.reading.settings import read_node_rules
+from weft.kube.reading.settings import NAMESPACE_VARIABLE, read_node_rules
 from weft.kube.seat_runs import seats_of
+from weft.view.node_health import health_of
 from weft.view.node_page import NodeLine, NodePage
 from weft.view.states import HOLDING
 
@@ -65,8 +72,24 @@ async def list_nodes(api: "Api", namespace: str) -> NodePage:
     held = held_by(await _jobs(api, namespace, notes))
     names = {thing["metadata"]["name"]: gpu_resource(thing, rules) for thing in things}
     foreign = await _foreign(api, names, notes)
-    lines = (node_line(thing, held, foreign, rules) for thing in things)
-    return NodePage(tuple(lines), tuple(notes))
+    health = await read_health(api)
+    lines = [node_line(thing, held, foreign, rules) for thing in things]
+    return NodePage(tuple(with_health(line, health) for line in lines), tuple(notes))
+
+
+async def read_health(api: "Api") -> Health | None:
+    """What the operator remembers of nodes; None where the reader may not see it."""
+    place = HealthMap.of(environ.get(NAMESPACE_VARIABLE, NAMESPACE), LEASE)
+    try:
+        return health_in(await api.get(place.path))
+    except (NotFound, Forbidden):
+        return None
+
+
+def with_health(line: NodeLine, health: Health | None) -> NodeLine:
+    """Who may read what is remembered may read the names of jobs in it."""
+    known = None if health is None else health_of(health, line.name, time.time())
+    return replace(line, health=known)
 
 
 def selected(rules: NodeRules) -> dict[str, str]:

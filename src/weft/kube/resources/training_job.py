@@ -146,6 +146,31 @@ class Past(Status):
     refusals: Count = Field(0, description="Times the cluster refused its placement.")
     preemptions: Count = Field(0, description="Times it was stopped for others.")
     losses: Count = Field(0, description="Times in a row that its surroundings failed a worker.")
+    retry: Text | None = Field(None, description="What its retries depend on, as JSON.")
+
+
+class FailureStatus(Status):
+    """A try that failed: what was found, the line that decided, and what became of the job."""
+
+    epoch: Count = Field(description="Placement that failed.")
+    at: Moment | None = Field(None, description="When it failed.")
+    kind: Word = Field("unknown", alias="class", description="Class of the failure.")
+    rule: Word = Field("", description="Rule that named the line.")
+    says: Text = Field("", description="What happened.")
+    line: Text = Field("", description="The line that decided.")
+    cure: Word = Field("", description="What a retry can do about it.")
+    advice: Text = Field("", description="What its owner can do.")
+    did: Text = Field("", description="What was done.")
+    fingerprint: Word = Field("", description="Failures that share it are the same one.")
+    stream: Word | None = Field(None, description="Who said the line: app, kernel or platform.")
+    rank: Count | None = Field(None, description="Rank that showed it.")
+    node: Word | None = Field(None, description="Node that is blamed, if one is.")
+    node_action: Word | None = Field(None, description="What follows for that node.")
+    service: Word | None = Field(None, description="Service that did not answer.")
+    others: Annotated[list[Word], Field(max_length=8)] = Field(
+        [], description="Other rules that named lines."
+    )
+    lost_gpu_seconds: Amount = Field(0.0, description="GPU time that nobody can go on from.")
 
 
 class Execution(Status):
@@ -178,6 +203,9 @@ class TrainingJobStatus(Status):
         {}, description="Figures that it reported last."
     )
     past: Past | None = Field(None, description="What it has been through.")
+    failures: Annotated[list[FailureStatus], Field(max_length=5)] = Field(
+        [], description="Its last failed tries, the latest last."
+    )
     execution: Execution | None = Field(None, description="What an external executor tells.")
     queued_at: Moment | None = Field(None, description="When it was queued.")
     started_at: Moment | None = Field(None, description="When its workers first ran.")

@@ -12,7 +12,8 @@ from weft.failure.evidence import Failure
 from weft.lab.journals.journal_file import JournalFile
 from weft.model.ids import JobId
 from weft.reconcile.belief import work_done
-from weft.view.failures import FailureLine, failure_line
+from weft.view.diagnosed import failure_line
+from weft.view.failures import FailureLine
 
 
 @dataclass(frozen=True, slots=True)

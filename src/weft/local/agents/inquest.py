@@ -11,11 +11,11 @@ from typing import Final
 from weft.agent.evidence import Evidence, parsed
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.failure.classes import FailureClass
-from weft.failure.diagnosis import NOWHERE, Diagnosis, diagnose, gathered
+from weft.failure.diagnosis import Diagnosis, diagnose, gathered
 from weft.failure.fingerprint import fingerprint
 from weft.failure.lines import Line, Stream, shown
 from weft.failure.observed import Exit, MemoryEvents, Observed, Where
-from weft.failure.rulebook import RuleBook, shipped
+from weft.failure.rulebook import RuleBook
 from weft.local.agents.job_processes import age_seconds, this_boot
 from weft.local.machine.kernel_log import Concern, said
 from weft.local.reconcile.observation import LastWords
@@ -38,13 +38,13 @@ class Scene:
     kills: int = 0
 
 
-def look_into(scene: Scene, book: RuleBook | None = None) -> Diagnosis:
+def look_into(scene: Scene, book: RuleBook) -> Diagnosis:
     """What all of it says."""
     if not scene.words.retryable:
         return _not_started(scene.words.why)
     evidence = parsed(scene.kept)
     lines = [*_kernel(scene), *gathered(_seen(scene, evidence))]
-    return diagnose(lines, book or shipped(), NOWHERE)
+    return diagnose(lines, book)
 
 
 def _seen(scene: Scene, evidence: Evidence) -> list[Observed]:

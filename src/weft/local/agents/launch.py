@@ -12,12 +12,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from weft.agent.settings import VAULT
 from weft.agent.workers.spawn_pool import PYTHON
+from weft.failure.rulebook import RuleBook, shipped
 from weft.local.agents import bootstrap as birth
 from weft.local.agents.cgroups import Cgroups
 from weft.local.agents.job_processes import MARK, Sign
@@ -58,6 +59,7 @@ class Launcher:
     """Starts agents of one daemon; `daemon` tells its processes from those of another one.
 
     `agent` is the module that becomes the agent, and `paths` is where its interpreter finds it.
+    `rules` say what the ends of its processes mean.
     """
 
     folders: Folders
@@ -66,6 +68,7 @@ class Launcher:
     agent: str = AGENT
     paths: tuple[str, ...] = (str(BIRTH.parents[2]),)
     cgroups: Cgroups | None = None
+    rules: RuleBook = field(default_factory=shipped)
 
     def sign(self, entry: Entry) -> Sign:
         name = f"{entry.uid}:{entry.epoch}"

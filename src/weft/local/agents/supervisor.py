@@ -198,7 +198,7 @@ class Watch:
             concern=Concern(frozenset(filter(None, pids)), cgroup.path.name if cgroup else ""),
             kills=kills,
         )
-        return inquest.look_into(scene)
+        return inquest.look_into(scene, self._launcher.rules)
 
     def look_again(self) -> None:
         self._look()

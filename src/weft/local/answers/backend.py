@@ -24,6 +24,7 @@ from weft.local.answers.health import findings
 from weft.local.answers.logs import LogReader
 from weft.local.folders import Folders
 from weft.local.machine import disk_space as room
+from weft.local.machine import fitness
 from weft.local.machine.foreign_use import reason_of
 from weft.local.reconcile.parsed_request import parse_request, refuse_impossible
 from weft.local.record.entry import Entry, Happening, Owner
@@ -35,7 +36,8 @@ from weft.view.failures import FailurePage
 from weft.view.health import Finding
 from weft.view.jobs import JobDetail, JobLine, JobPage, JobPicture, Standing, nearest
 from weft.view.logs import LogLine, Which
-from weft.view.node_page import NodePage, health_of
+from weft.view.node_health import health_of
+from weft.view.node_page import NodePage
 from weft.view.queues import QueueLine
 from weft.view.use import Use, widest_first
 
@@ -185,6 +187,9 @@ class LocalBackend:
         if detail.reasons and term.foreign_watch.free():
             told = reason_of(term.foreign_watch.found, len(term.machine.slots))
             detail = replace(detail, reasons=(*detail.reasons, told))
+        if detail.reasons and term.fitness.unfit:
+            told = fitness.reason_of(term.fitness.unfit)
+            detail = replace(detail, reasons=(told, *detail.reasons))
         if detail.reasons and term.room.low:
             detail = replace(detail, reasons=(room.reason_of(term.room.low), *detail.reasons))
         return Standing(detail, self._queue(), views.growth_of(entry, term.brain))

@@ -15,7 +15,8 @@ from weft.local.record.entry import Entry, Happening
 from weft.local.record.usage import Usage
 from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
-from weft.view.failures import FailureLine, failure_line, told_failure
+from weft.view.diagnosed import failure_line, told_failure
+from weft.view.failures import FailureLine
 from weft.view.jobs import Growth, JobDetail, JobLine, ReasonLine, SeatLine
 from weft.view.node_page import NodeHealth, NodeLine
 from weft.view.queues import QueueLine

@@ -1,8 +1,10 @@
 """One training job: what was asked, what is on record, and what its owner wishes."""
 
+import json
 from dataclasses import dataclass, field
 
 from weft.brain.event import Past
+from weft.failure.retry import RetryState
 from weft.kube.names import (
     CANCEL_ANNOTATION,
     FINALIZER,
@@ -138,7 +140,21 @@ class ObservedJob:
             int(found.get("refusals", 0)),
             int(found.get("preemptions", 0)),
             int(found.get("losses", 0)),
+            _retry(found.get("retry")),
         )
+
+    def gpu_seconds(self, now: float) -> float:
+        """What its present incarnation has had by then."""
+        told = self.status.get("decision") or {}
+        since = parse_time(told["at"]) if told.get("at") else now
+        return float(told.get("width") or 0) * max(now - since, 0.0)
+
+    @property
+    def lost_share(self) -> float:
+        """Of what it has computed, the part that no later incarnation can go on from."""
+        work = self.status.get("work") or {}
+        done, saved = float(work.get("done") or 0.0), float(work.get("saved") or 0.0)
+        return min(max((done - saved) / done, 0.0), 1.0) if done > 0.0 else 1.0
 
     @property
     def work_saved(self) -> float:
@@ -166,6 +182,16 @@ class ObservedJob:
     def check(self) -> None:
         """Whatever will be asked of its status can be answered; else this raises, here and now."""
         hash((self.held_up, self.past, self.work_saved, self.execution, self.ended))
+
+
+def _retry(text: object) -> RetryState | None:
+    """What is on record of its retries; nothing of what another version wrote."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return RetryState.read(json.loads(text))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 class JobReader:

@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 from weft.kube.names import (
     GPU_RESOURCE,
+    GROUP,
     POOL_LABEL,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type
-from weft.kube.operator.observation.metadata import Raw
+from weft.kube.operator.observation.metadata import Raw, parse_time
 from weft.kube.pod_requests import NOTHING, PodRequests
 from weft.kube.quantity import gib, parse_quantity
 from weft.model.cluster import Gpu, Node
@@ -15,7 +16,33 @@ from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, 
 from weft.model.suit import Offering
 
 OUT_OF_REACH = "node.kubernetes.io/unreachable"
+SET_ASIDE = f"{GROUP}/set-aside"
+"""A taint of Weft's own: its brain knows better than the taint whether the node is of use."""
+
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+BAD_WHEN_TRUE = frozenset(
+    {
+        *("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
+        # what the Node Problem Detector says with the rules that it comes with
+        *("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2"),
+        *("FrequentKubeletRestart", "FrequentDockerRestart", "FrequentContainerdRestart"),
+        *("FrequentUnregisterNetDevice", "XfsShutdown", "CperHardwareErrorFatal"),
+    }
+)
+"""Conditions of a node that say that something is wrong with it."""
+
+MOST_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A condition that is not as it should be, and since when."""
+
+    kind: str
+    message: str
+    since: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +50,8 @@ class ObservedNode:
     """One node as the API server knows it; what others use of it is subtracted by `foreign_use`.
 
     One that is `outside` is not Weft's to use. `taints` keep jobs away that do not bear them.
-    `out_of_service` is the word of whoever keeps it that it is off.
+    `out_of_service` is the word of whoever keeps it that it is off; `set_aside` says that it
+    carries Weft's own taint.
     """
 
     uid: str
@@ -43,6 +71,8 @@ class ObservedNode:
     gpu_resource: str = GPU_RESOURCE
     devices: tuple[tuple[str, float], ...] = ()
     taints: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    set_aside: bool = False
 
     def beside(self, held: PodRequests = NOTHING) -> Node:
         """The node as the brain sees it when others hold so much of it."""
@@ -80,7 +110,7 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
     taints = spec.get("taints") or ()
     resource = rules.gpu_resource(room)
     kind = gpu_type(labels, resource)
-    barring = rules.barring(taints)
+    barring = rules.barring([taint for taint in taints if taint["key"] != SET_ASIDE])
     return ObservedNode(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
@@ -99,7 +129,22 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
         gpu_resource=resource,
         devices=devices(room),
         taints=(*barring, *rules.special(kind, resource)),
+        troubles=_troubles(status),
+        set_aside=any(taint["key"] == SET_ASIDE for taint in taints),
     )
+
+
+def _troubles(status: Raw) -> tuple[Trouble, ...]:
+    return tuple(
+        Trouble(one["type"], str(one.get("message", ""))[:MOST_MESSAGE], _since(one))
+        for one in status.get("conditions") or ()
+        if one["type"] in BAD_WHEN_TRUE and one.get("status") == "True"
+    )
+
+
+def _since(condition: Raw) -> float | None:
+    at = condition.get("lastTransitionTime")
+    return parse_time(at) if at else None
 
 
 def _is_ready(status: Raw) -> bool:

@@ -13,13 +13,16 @@ from weft.kube.pod_requests import PodRequests, pod_requests
 
 LIVE_PHASES = frozenset({"", "Pending", "Running", "Unknown"})
 OUT_OF_MEMORY = "OOMKilled"
+MOST_WORDS = 4096
+MOST_MESSAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
     """One pod. `job` is empty for a pod that is not of Weft's making.
 
-    `leaves_by` is when one that was asked to leave has to be gone.
+    `leaves_by` is when one that was asked to leave has to be gone. `words` is what its container
+    left to be read, `message` what the kubelet or the runtime says, `ended` in one word.
     """
 
     uid: str
@@ -39,6 +42,10 @@ class ObservedPod:
     unschedulable: str
     takes: PodRequests
     leaves_by: float | None = None
+    ended: str = ""
+    ended_at: float | None = None
+    words: str = ""
+    message: str = ""
 
     @property
     def key(self) -> str:
@@ -73,6 +80,7 @@ def read_pod(raw: Raw) -> ObservedPod:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     labels = meta.get("labels") or {}
     worker = _worker(status)
+    ended, waiting = worker.get("terminated") or {}, worker.get("waiting") or {}
     return ObservedPod(
         uid=meta["uid"],
         version=int(meta["resourceVersion"]),
@@ -87,8 +95,12 @@ def read_pod(raw: Raw) -> ObservedPod:
         reason=status.get("reason", "") or _out_of_memory(worker),
         deleting="deletionTimestamp" in meta,
         leaves_by=parse_time(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
-        exit_code=worker.get("terminated", {}).get("exitCode"),
-        stuck=worker.get("waiting", {}).get("reason", ""),
+        exit_code=ended.get("exitCode"),
+        stuck=waiting.get("reason", ""),
+        ended=ended.get("reason", ""),
+        ended_at=parse_time(ended["finishedAt"]) if ended.get("finishedAt") else None,
+        words=str(ended.get("message", ""))[:MOST_WORDS],
+        message=str(waiting.get("message") or status.get("message") or "")[:MOST_MESSAGE],
         unschedulable=_unschedulable(status),
         takes=pod_requests(spec),
     )

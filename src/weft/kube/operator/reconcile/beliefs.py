@@ -75,6 +75,8 @@ def standing_of(
     """All there is to tell of a job that stands so."""
     slot = brain.state.slot_of.get(job)
     epoch = None if slot is None else int(brain.state.jobs.epoch[slot])
+    closed = brain.state.closed.get(job) if slot is None else None
+    failure = brain.state.failures.last.get(slot) if slot is not None else None
     return Standing(
         state=state,
         gpus=0 if slot is None or state in WAITING else int(brain.state.jobs.width[slot]),
@@ -85,6 +87,8 @@ def standing_of(
         work=told.work if told else None,
         metrics=told.metrics if told else None,
         live=told.live if told and told.epoch == epoch else None,
+        failure=failure if closed is None else closed.diagnosis,
+        did="" if closed is None else closed.why,
     )
 
 

@@ -29,6 +29,7 @@ from weft.brain.event import (
 from weft.kube.operator.observation.job import NO_PAST, ObservedJob
 from weft.kube.operator.observation.parsed_request import parse_request
 from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS, why_stuck
 from weft.kube.operator.reconcile.running import run
 from weft.kube.operator.reconcile.start_deadline import start_deadline
 from weft.kube.operator.reconcile.step import (
@@ -193,6 +194,8 @@ def _final_message(look: Look, state: State) -> str:
     """Why a job failed, as far as its last pods tell."""
     if state is not State.FAILED:
         return ""
+    if look.belief.why:
+        return look.belief.why
     guilty = [pod for pod in look.pods if is_guilty(pod)]
     if not guilty:
         return "its workers failed"
@@ -394,16 +397,25 @@ def hindrance(look: Look, job: ObservedJob) -> str:
 
 def _refuse(look: Look, mine: Mapping[int, ObservedPod], why: str) -> Step:
     """Undo what was begun; refused means that nothing of it is left."""
-    look = replace(look, note=Note(refusal=(look.belief.epoch, 0, why)))
+    hopeless = look.note.hopeless
+    look = replace(look, note=Note(refusal=(look.belief.epoch, 0, why), hopeless=hopeless))
     live = [pod for pod in mine.values() if pod.live]
     if (leaving := to_delete(live)) is not None:
         return look.actions(leaving)
     if live:
         return fenced(look, live)
-    refused = InstructionRefused(look.now, look.id, look.belief.epoch, Verb.START, why)
-    return Step(events=(refused,))
+    epoch = look.belief.epoch
+    if hopeless is not None:
+        failed = JobFailed(look.now, look.id, epoch, 0.0, hopeless.failure, hopeless)
+        return Step(events=(failed,))
+    return Step(events=(InstructionRefused(look.now, look.id, epoch, Verb.START, why),))
 
 
 def _not_yet(look: Look, mine: Mapping[int, ObservedPod]) -> Step:
     note, again, why = start_deadline(look, tuple(mine.values()))
+    hopeless = why_stuck(replace(look, note=note), mine.values())
+    if hopeless is not None:
+        return _refuse(replace(look, note=replace(note, hopeless=hopeless)), mine, str(hopeless))
+    if note.stuck_since is not None and again is not None:
+        again = min(again, max(note.stuck_since + CERTAIN_SECONDS, look.now + 1.0))
     return _refuse(look, mine, why) if why else Step(note=note, look_at=again)

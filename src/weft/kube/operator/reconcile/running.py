@@ -35,6 +35,7 @@ from weft.kube.operator.reconcile.workers import (
     failure_of,
     have_finished,
     is_guilty,
+    loss_of,
     to_delete,
 )
 from weft.model.errors import ProtocolError
@@ -230,7 +231,8 @@ def _worker_lost(look: Look, crew: _Crew, numbers: Collection[int]) -> Step:
     pod = crew.settled.get(number)
     (seat,) = crew.seats.only({number}).seats
     node = NodeId(pod.node) if pod is not None and pod.node else seat.node
-    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node, failure_of(pod)))
+    failure, found = failure_of(pod), loss_of(look, pod)
+    return look.events(WorkerLost(look.now, look.id, look.belief.epoch, node, failure, found))
 
 
 def _named(look: Look, crew: _Crew, numbers: Collection[int]) -> str:

@@ -5,10 +5,13 @@ surprises.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.brain.event import Event
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.rulebook import RuleBook, shipped
 from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.node import ObservedNode
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.permissions import ALL_PERMITTED, Permissions
 from weft.model.decision import Assignment
@@ -20,11 +23,15 @@ from weft.reconcile.belief import Belief
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Times and habits of the operator. `pods` is False where somebody else runs the workers."""
+    """Times and habits of the operator. `pods` is False where somebody else runs the workers.
+
+    `book` says what the ends of workers mean.
+    """
 
     pods: bool = True
     default_image: str = ""
     permissions: Permissions = ALL_PERMITTED
+    book: RuleBook = field(default_factory=shipped)
     unschedulable_seconds: float = 30.0
     stuck_seconds: float = 120.0
     join_seconds: float = 300.0
@@ -37,7 +44,8 @@ class Rules:
 class Note:
     """What is remembered of a job between two looks. Losing it costs time and nothing else.
 
-    `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why.
+    `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why,
+    and `hopeless` that no other start would go better.
     """
 
     refusal: tuple[int, int, str] | None = None
@@ -45,6 +53,7 @@ class Note:
     stuck_since: float | None = None
     joining_since: float | None = None
     headless_since: float | None = None
+    hopeless: Diagnosis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,7 @@ class Look:
     said_live: bool | None = None
     said_paused_seconds: float | None = None
     unreadable: bool = False
+    nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
 
     @property
     def id(self) -> JobId:

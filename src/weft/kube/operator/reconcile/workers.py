@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from weft.brain.event import JobFailed
+from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.pod import OUT_OF_MEMORY, ObservedPod
+from weft.kube.operator.reconcile.diagnosing import diagnosis_of, names_a_cause
 from weft.kube.operator.reconcile.step import DeletePods, Look, Step
 from weft.kube.operator.reconcile.termination import fenced
 from weft.model.ids import NodeId
@@ -58,6 +60,8 @@ def is_guilty(pod: ObservedPod) -> bool:
         return False
     if pod.reason.startswith("OutOf"):
         return False
+    if pod.exit_code == SURROUNDINGS_FAILED:
+        return names_a_cause(pod.words)
     return pod.exit_code is not None and pod.exit_code not in KILLED_FROM_OUTSIDE
 
 
@@ -77,8 +81,17 @@ def failed(look: Look, job: ObservedJob, pods: Collection[ObservedPod]) -> Step:
     if live:
         return fenced(look, live)
     kept = work_kept(look, job, drained=False)
-    guilty = next((pod for pod in pods if is_guilty(pod)), None)
-    return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept, failure_of(guilty)))
+    guilty = [pod for pod in pods if is_guilty(pod)]
+    found = diagnosis_of(look, guilty)
+    failure = failure_of(next(iter(guilty), None)) if found is None else found.failure
+    return look.events(JobFailed(look.now, look.id, look.belief.epoch, kept, failure, found))
+
+
+def loss_of(look: Look, pod: ObservedPod | None) -> Diagnosis | None:
+    """Why a worker was lost, where somebody knows; one that was asked to leave has not failed."""
+    if pod is None or pod.deleting or pod.exit_code == DRAINED:
+        return None
+    return diagnosis_of(look, (pod,))
 
 
 def failure_of(pod: ObservedPod | None) -> Failure:

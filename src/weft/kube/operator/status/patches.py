@@ -4,12 +4,15 @@ All are merge patches that carry the version they were made from, so a patch mad
 is refused by the API server and never undoes a newer one.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from weft.brain.event import Past
+from weft.failure.diagnosis import Diagnosis
+from weft.failure.written import written
 from weft.kube.operator.observation.job import HELD_UP, SET_ASIDE, ObservedJob
 from weft.kube.reports.headship import Headship
 from weft.kube.seat_runs import runs_of, seats_of
@@ -22,13 +25,17 @@ from weft.view.reasons import as_json, counted
 
 Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
+MOST_FAILURES = 5
 # What is said of a decision after it was made, and does not hold for the next one.
 OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is to be told of a job beside its decision."""
+    """What is to be told of a job beside its decision.
+
+    `failure` is its last one, where it had one, and `did` why it is not tried again if it is not.
+    """
 
     state: State
     gpus: int = 0
@@ -40,6 +47,8 @@ class Standing:
     metrics: Mapping[str, float] | None = None
     live: bool | None = None
     held_up: str = ""
+    failure: Diagnosis | None = None
+    did: str = ""
 
 
 def decision_patch(
@@ -169,6 +178,8 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
     }
     if standing.past is not None:
         status["past"] = _past(standing.past)
+    if standing.failure is not None and not state.holds_seats:
+        status |= _failures(job, standing.failure, standing, now)
     for name, value in (("progress", standing.progress), ("work", standing.work)):
         if value is not None:
             status[name] = value
@@ -198,7 +209,28 @@ def _past(past: Past) -> Patch:
         "refusals": past.refusals,
         "preemptions": past.preemptions,
         "losses": past.losses,
+        "retry": None if past.retry is None else json.dumps(past.retry.told()),
     }
+
+
+def _failures(job: ObservedJob, found: Diagnosis, standing: Standing, now: float) -> Patch:
+    """The last few, each told once; the last one with what became of the job."""
+    before = list(job.status.get("failures") or ())
+    told = before[-1] if before and before[-1].get("epoch") == job.epoch else None
+    did = standing.did.removeprefix(f"{found}; ")[:MESSAGE_LIMIT] or "it is tried again"
+    if told is not None and told.get("did") == did:
+        return {}
+    new = _failure(job, found, now) if told is None else dict(told)
+    kept = before if told is None else before[:-1]
+    return {"failures": [*kept, new | {"did": did}][-MOST_FAILURES:]}
+
+
+def _failure(job: ObservedJob, found: Diagnosis, now: float) -> Patch:
+    plain = written(found)
+    names = {"kind": "class", "node_action": "nodeAction"}
+    told = {names.get(name, name): value for name, value in plain.items()}
+    lost = {"lostGpuSeconds": round(job.gpu_seconds(now) * job.lost_share, 3)}
+    return told | {"epoch": job.epoch, "at": stamp(now)} | lost
 
 
 def _plan(plan: ExecutionPlan) -> Patch:

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.waits import REASONS
+from weft.failure.health import Health
 from weft.kube.client.cache import Cache
 from weft.kube.metrics import Metrics
 from weft.kube.operator.observation.node_inventory import NodeInventory
@@ -46,6 +47,17 @@ def measure(state: BrainState, inventory: NodeInventory, metrics: Metrics) -> No
         held=held,
         foreign=inventory.foreign_gpus(),
         lost=inventory.lost_gpus(),
+    )
+
+
+def tell_health(health: Health, metrics: Metrics) -> None:
+    """Services that are held open, and nodes that are set aside."""
+    lemons = sum(one.lemon for one in health.aside)
+    metrics.health_is(
+        breakers=sum(one.is_open for one in health.breakers),
+        checked=len(health.aside) - lemons,
+        lemons=lemons,
+        people=len(health.for_people),
     )
 
 

@@ -1,0 +1,100 @@
+"""Probes find what is broken, end in time, and leave nothing behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from weft.agent.probes import suite
+from weft.agent.probes.cpu import Cpu
+from weft.agent.probes.dcgm import Dcgm
+from weft.agent.probes.disk import Disk
+from weft.agent.probes.loopback import Loopback
+from weft.agent.probes.memory import Memory
+from weft.agent.probes.pair import Pair
+from weft.agent.probes.probe import Probe, Result
+from weft.agent.probes.suite import probes_of, ran, run_apart
+
+pytestmark = pytest.mark.enable_socket
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_machine_that_is_well_passes(tmp_path: Path) -> None:
+    small: list[Probe] = [Disk(tmp_path, 2), Memory(4), Cpu(), Loopback(4)]
+    found = [ran(probe) for probe in small]
+    assert all(one.passed and one.value > one.least for one in found), found
+    assert [one.probe for one in found] == list(suite.QUICK)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_too_slow_fails_and_says_how_slow(tmp_path: Path) -> None:
+    found = ran(Disk(tmp_path, 1, least_mb_per_second=1e9))
+    assert not found.passed and "are expected at least" in found.words
+
+
+def test_a_disk_that_takes_nothing_is_a_finding() -> None:
+    found = ran(Disk(Path("/proc")))
+    assert not found.passed and "Error" in found.text
+
+
+def test_one_that_hangs_is_ended_and_the_others_are_told(tmp_path: Path) -> None:
+    fifo = tmp_path / "python"  # a disk that hangs: opening a pipe waits for ever
+    os.mkfifo(fifo)
+    program = (
+        "import time\nfrom weft.agent.probes import suite\n"
+        "class Hangs:\n    name = 'disk'\n    def run(self): time.sleep(60)\n"
+        "suite.Disk = lambda folder: Hangs()\n"
+        "from weft.agent.probes.__main__ import main\nmain()\n"
+    )
+    (tmp_path / "hanging.py").write_text(program)
+    before, suite_module = suite.MODULE, suite
+    path = os.environ.get("PYTHONPATH", "")
+    try:
+        suite_module.MODULE = "hanging"  # type: ignore[misc]
+        sys.path.insert(0, str(tmp_path))
+        began = time.monotonic()
+        found = run_apart(("memory", "disk", "cpu"), tmp_path, 3.0)
+    finally:
+        suite_module.MODULE = before  # type: ignore[misc]
+        sys.path.remove(str(tmp_path))
+        os.environ["PYTHONPATH"] = path
+    assert time.monotonic() - began < 10.0
+    assert [(one.probe, one.passed) for one in found] == [
+        ("memory", True),
+        ("disk", False),
+        ("cpu", False),
+    ]
+    assert "did not end within 3 s" in found[1].words
+
+
+def test_as_a_program_it_says_so_by_its_status(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "weft.agent.probes", "--folder", "/proc", "disk", "cpu"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+    told = [Result(**json.loads(line)) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and [one.passed for one in told] == [False, True]
+
+
+def test_nvidias_own_diagnostics_are_asked_where_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not Dcgm.is_here() and probes_of(["dcgm"], tmp_path) == []
+    program = tmp_path / "dcgmi"
+    program.write_text("#!/bin/sh\necho '|  PCIe   |  Fail - GPU 3 |'\n")
+    program.chmod(0o755)
+    (probe,) = probes_of(["dcgm"], tmp_path)
+    found = ran(probe)
+    assert not found.passed and "Fail - GPU 3" in found.words
+    program.write_text("#!/bin/sh\necho '|  PCIe   |  Pass |'\n")
+    assert ran(probe).passed
+
+
+@pytest.mark.slow
+def test_two_ranks_sum_together() -> None:
+    found = ran(Pair())
+    assert found.passed and found.value > found.least, found
