@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from weft.brain.brain import Brain
+from weft.brain.brain import Brain, Settings
 from weft.brain.event import JobSubmitted, NodeAdded
 from weft.model.cluster import Cluster, Gpu
-from weft.model.ids import JobId, QueueId
+from weft.model.errors import SpecError
+from weft.model.ids import JobId, QueueId, TenantId
 from weft.model.job import Job
 from weft.model.queue import Queue, QueueTree
 from weft.model.request import INDIFFERENT, Width
@@ -219,6 +220,62 @@ def test_a_member_that_is_slowed_far_beyond_its_cap_is_released() -> None:
     while there.now < 2000.0:
         there.step()
     assert not there.brain.state.seating.company
+
+
+def shares(tree: QueueTree, queue: str) -> bool:
+    """Whether a second job, which would be slowed 2 times, joins the first."""
+    brain = Brain(recipe(), tree=tree)
+    half = StageProfile(iteration_seconds=1.0, storage_seconds=0.5, gpu_seconds=0.5)
+    jobs = [
+        job("a", half, queue=queue),
+        job("b", replace(half, iteration_seconds=0.55), queue=queue),
+    ]
+    there = World(Cluster.uniform(1, 1), jobs, brain, checks=Checks.FULL)
+    return meets(there)
+
+
+def meets(there: World) -> bool:
+    """Whether anybody ever takes turns."""
+    while there.pending:
+        there.step()
+        if there.brain.state.seating.company:
+            return True
+    return False
+
+
+def test_how_much_a_job_may_be_slowed_is_for_its_queue_to_say() -> None:
+    """The nearest one above that says something."""
+
+    def tree(*caps: float | None) -> QueueTree:
+        names = ("root", "team", "people")
+        return QueueTree(
+            tuple(
+                Queue(id=QueueId(name), parent=QueueId(above) if above else None, max_slowdown=cap)
+                for name, above, cap in zip(names, ("", *names[:-1]), caps, strict=True)
+            )
+        )
+
+    assert shares(tree(None, None, None), "people")
+    assert not shares(tree(1.05, None, None), "people")
+    assert shares(tree(1.05, 4.0, None), "people")
+    assert not shares(tree(9.0, 4.0, 1.05), "people")
+    with pytest.raises(SpecError, match=r"0\.5 times"):
+        tree(0.5, None, None)
+
+
+def test_tenants_meet_only_where_their_world_lets_them() -> None:
+    def meet(*, mixes: bool, tenants: tuple[str, str]) -> bool:
+        brain = Brain(recipe(), settings=Settings(mixes_tenants=mixes))
+        jobs = [
+            Job(replace(one.request, tenant=TenantId(tenant)), one.truth)
+            for one, tenant in zip([job("a", LOADS), job("b", COMPUTES)], tenants, strict=True)
+        ]
+        there = World(Cluster.uniform(1, 1), jobs, brain, checks=Checks.FULL)
+        return meets(there)
+
+    assert meet(mixes=True, tenants=("ann", "bob"))
+    assert not meet(mixes=False, tenants=("ann", "bob"))
+    assert meet(mixes=False, tenants=("ann", "ann"))
 
 
 def test_what_was_measured_corrects_what_is_foretold() -> None:

@@ -1,4 +1,4 @@
-"""Times that the brain keeps, apart from what the recipe says."""
+"""What a world tells its brain, apart from the recipe: times to keep, and who may meet whom."""
 
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ class Settings:
     `breaker_seconds` is how long nobody may answer for a service before jobs try it themselves,
     `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
     a failure can be switched off one by one: retries, breakers of services, nodes set aside.
+    Where it does not `mixes_tenants`, only jobs of one tenant take turns on the same GPUs.
     """
 
     answer_seconds: float = 120.0
@@ -24,6 +25,7 @@ class Settings:
     retry_by_class: bool = True
     breakers: bool = True
     quarantine: bool = True
+    mixes_tenants: bool = True
 
     @property
     def backoff(self) -> Backoff:

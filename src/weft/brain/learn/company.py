@@ -9,6 +9,7 @@ from weft.brain.context import Context
 from weft.brain.event import JobMeasured
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.slowdown_cap import slowdown_cap
 from weft.brain.state.turns import Looked, signature
 from weft.model.state import State
 from weft.perf.interleaving.watch import Course, Shown, Watch
@@ -50,9 +51,8 @@ class CompanyWatch:
             self._judge(looked)
 
     def _watch_over(self, members: tuple[int, ...]) -> Watch:
-        sharing = self._context.recipe.sharing
-        cap = float("inf") if sharing is None else sharing.cap
-        return Watch.over([cap] * len(members))
+        state, sharing = self._context.state, self._context.recipe.sharing
+        return Watch.over([slowdown_cap(state, slot, sharing) for slot in members])
 
     def _judge(self, looked: Looked) -> None:
         state, members = self._context.state, looked.members

@@ -326,7 +326,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             reached_from=tuple(_pair(text) for text in options.reached_from),
             nodes=nodes,
         ),
-        brain=Settings(backoff_seconds=options.backoff_seconds),
+        brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
         scale_up=ScaleUp(options.scale_up_pods, options.scale_up_class),
     )
 

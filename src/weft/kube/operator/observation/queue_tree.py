@@ -56,6 +56,7 @@ def to_queue(queue: ObservedQueue) -> Queue:
         limit_gpus=spec.limit,
         borrowing=spec.borrowing,
         weight=spec.weight,
+        max_slowdown=spec.max_slowdown,
     )
 
 
