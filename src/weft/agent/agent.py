@@ -202,7 +202,8 @@ class Agent:
                 self.progress.pulse(worker, message)
             case Staged(report):
                 self.tell("stages", {"worker": worker, **report})
-                self.progress.staged(worker, report)
+                company = self.leases.company is not None
+                self.progress.staged(worker, report, in_company=company)
             case Saved():
                 self.writer.saved(message, self._seat_of(worker))
                 self._sweep()

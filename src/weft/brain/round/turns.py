@@ -17,12 +17,12 @@ from weft.brain.round.session import Session
 from weft.brain.round.worth import restart_seconds
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.slowdown_cap import slowdown_cap
-from weft.brain.state.turns import signature
+from weft.brain.state.turns import Refused, signature
 from weft.model.ids import TenantId
 from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
 from weft.policy.place.room import ROUNDING, host_cpus, host_memory_gib
-from weft.policy.share.joining import Guest, Parties
+from weft.policy.share.joining import Guest, Parties, Refusal
 from weft.policy.share.sharing import Sharing
 
 NO_TENANT = TenantId("")
@@ -48,6 +48,7 @@ class _Turns:
         }
 
     def settle(self) -> None:
+        self._state.turns.refused.clear()
         self._part()
         waiting = self._waiting()
         if not waiting:
@@ -126,11 +127,17 @@ class _Turns:
             while row is not None and self._rests(slot, leads[row]):
                 possible[row] = False
                 row = parties.best(guest, possible)
-            if row is not None:
+            if row is None:
+                self._note_refusal(slot, leads, parties.refusal(guest, possible))
+            else:
                 forecast = parties.forecast(row, guest)
                 self._outcome.joins.append(Joined(slot, leads[row], forecast, guest.cap))
                 parties.join(row, guest)
                 self._take_host(slot, int(nodes[row]))
+
+    def _note_refusal(self, slot: int, leads: list[int], refusal: Refusal | None) -> None:
+        if refusal is not None:
+            self._state.turns.refused[slot] = Refused(leads[refusal.party], refusal.guard)
 
     def _guest(self, slot: int) -> Guest:
         claim = self._state.spec(slot).stages
