@@ -73,8 +73,9 @@ def _alike(spec: JobRequest, profile: StageProfile) -> bool:
 
 
 def _believe(state: BrainState, slot: int, profile: StageProfile) -> None:
-    claim = StageClaim(profile, ClaimSource.MEASURED)
-    state.specs[slot] = replace(state.spec(slot), stages=claim)
+    spec = replace(state.spec(slot), stages=StageClaim(profile, ClaimSource.MEASURED))
+    state.specs[slot] = spec
+    state.jobs.shareable[slot] = spec.shareable and spec.width.asked_gpus > 0
 
 
 def _rounded(profile: StageProfile) -> StageProfile:
