@@ -173,6 +173,7 @@ class Agent:
         await self.server.open(self.run_folder.socket)
         self._furnish()
         self.leases.keep(self.settings.company)
+        self.leases.attend(self.settings.meeting)
         self.progress.reporter.start()
         self._source = await asyncio.to_thread(self.writer.resume)
 
