@@ -340,6 +340,7 @@ def node_rules(options: OperatorOptions) -> NodeRules:
         rack_labels=options.rack_label or usual.rack_labels,
         tolerations=options.toleration,
         job_tolerations=options.job_toleration,
+        gpu_class=options.gpu_class,
     )
 
 

@@ -22,6 +22,7 @@ from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
 from weft.kube.operator.decider import Decider, OpenJournal
+from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
@@ -109,6 +110,7 @@ class Term:
         self.queue_status = QueueStatusWriter(api, self.queues)
         self.status_writer = StatusWriter(api, self, metrics)
         self.wait_reports = WaitReports(api, self, metrics)
+        self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
             self,
@@ -148,7 +150,7 @@ class Term:
                 self.status_writer.run,
                 self._keep_books,
             )
-            beside = (self.wait_reports.run, self._placeholders.run)
+            beside = (self.wait_reports.run, self._placeholders.run, self._claims.run)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})

@@ -18,12 +18,13 @@ from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
+from weft.view.company import Company
 from weft.view.reasons import as_json, counted
 
 Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
 # What is said of a decision after it was made, and does not hold for the next one.
-OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head")
+OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head", "party")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Standing:
     metrics: Mapping[str, float] | None = None
     live: bool | None = None
     held_up: str = ""
+    company: Company | None = None
 
 
 def decision_patch(
@@ -56,6 +58,7 @@ def decision_patch(
         "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
         **_seats(job, assignment.placement),
         **{name: None for name in OF_AN_EPOCH if name in job.status.get("decision", {})},
+        **({"party": assignment.party} if assignment.party else {}),
     }
     return _guarded(job, status)
 
@@ -174,6 +177,8 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
             status[name] = value
     if standing.metrics:
         status["metrics"] = dict(standing.metrics)
+    if standing.company is not None or "company" in job.status:
+        status["company"] = _company(standing.company)
     if standing.live is not None and state.holds_seats:
         status["decision"] = {"live": standing.live}
     return status | _times(job, state, now)
@@ -198,6 +203,23 @@ def _past(past: Past) -> Patch:
         "refusals": past.refusals,
         "preemptions": past.preemptions,
         "losses": past.losses,
+    }
+
+
+def _company(company: Company | None) -> Patch | None:
+    """In whose company it is; rounded, so that it changes only with them."""
+    if company is None:
+        return None
+    return {
+        "others": list(company.others),
+        "cycleSeconds": float(f"{company.cycle_seconds:.3g}"),
+        "aggregate": round(company.aggregate, 2),
+        "slowdown": round(company.slowdown, 2),
+        "memoryGib": None if company.memory_gib is None else round(company.memory_gib, 2),
+        "matcher": company.matcher,
+        "members": [
+            {"job": one.job, "slowdown": round(one.slowdown, 2)} for one in company.members
+        ],
     }
 
 
