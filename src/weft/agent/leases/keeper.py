@@ -39,6 +39,17 @@ class LeaseKeeper:
     def pids(self) -> tuple[int, ...]:
         return (self._process.pid,) if self._process else ()
 
+    @property
+    def shared(self) -> bool:
+        """Whether there is company now."""
+        return self.company is not None
+
+    def open(self, company: Company | None, place: Company | None) -> None:
+        """Company from the start, or a place where others may come."""
+        self.keep(company)
+        if place is not None:
+            self._attend(place)
+
     def introduce(self, worker: int) -> None:
         """A worker has come; where there is no company it is told nothing."""
         place = self._places.of(worker)
@@ -64,10 +75,8 @@ class LeaseKeeper:
         self._end()
         self._start()
 
-    def attend(self, place: Company | None) -> None:
+    def _attend(self, place: Company) -> None:
         """Look now and then whether others have come to this place, and take turns with them."""
-        if place is None:
-            return
         meeting = Meeting(place)
         try:
             meeting.enter()
