@@ -46,7 +46,7 @@ LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LE
 class Site:
     """`times` are rows of a table: the phase, what took time, and how long."""
 
-    def __init__(self, plane: ControlPlane, nodes: RealNodes, **values: Any) -> None:
+    def __init__(self, plane: ControlPlane, nodes: RealNodes, /, **values: Any) -> None:
         self.plane, self.nodes = plane, nodes
         self._values = {**VALUES, **values}
         self.lab = Lab(plane, TEAM, RESTRICTED)
