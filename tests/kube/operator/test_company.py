@@ -138,6 +138,9 @@ def test_who_does_not_fit_or_is_of_another_namespace_waits(
     submit(other, "computes", COMPUTES)
     for where, name in ((lab, "large"), (other, "computes")):
         where.wait_for(name, "Queued")
+    wait_until(lambda: "noCompany" in lab.job("large")["status"], "a word on what kept it out")
+    told = lab.job("large")["status"]["noCompany"]
+    assert (told["closest"], told["guard"]) == (["lab/loads"], "memory")
     submit(lab, "small", COMPUTES)
     in_company(lab, "loads", "small")
     assert (lab.state("large"), other.state("computes")) == ("Queued", "Queued")

@@ -14,7 +14,7 @@ from weft.kube.reading.paging import PAGE, list_all
 from weft.kube.reading.waits import Waits, detail_with, get_wait, line_with, list_waits
 from weft.kube.seat_runs import seats_of
 from weft.model.errors import UnknownName
-from weft.view.company import Company, Member
+from weft.view.company import Company, Member, NoCompany
 from weft.view.jobs import JobDetail, JobLine, JobPage, ReasonLine, SeatLine, nearest
 from weft.view.states import HOLDING, STATES, WAITING
 
@@ -154,7 +154,14 @@ def job_detail(thing: Plain) -> JobDetail:
         conditions=tuple(status.get("conditions") or ()),
         failure=last_failure(thing),
         company=_company(part(status, "company")),
+        no_company=_no_company(part(status, "noCompany")),
     )
+
+
+def _no_company(told: Plain) -> NoCompany | None:
+    if not told:
+        return None
+    return NoCompany(tuple(told.get("closest") or ()), told["guard"], told.get("meaning") or "")
 
 
 def _company(told: Plain) -> Company | None:

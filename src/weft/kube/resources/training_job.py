@@ -149,6 +149,14 @@ class CompanyStatus(Status):
     )
 
 
+class NoCompanyStatus(Status):
+    """What kept a job that waits from the party with which most would have been gained."""
+
+    closest: Annotated[list[Word], Field(max_length=8)] = Field([], description="Its members.")
+    guard: Word = Field(description="Name of what spoke against it.")
+    meaning: Text = Field("", description="The same as a sentence.")
+
+
 class WorkStatus(Status):
     """How far the job has come, by its own reports."""
 
@@ -199,6 +207,9 @@ class TrainingJobStatus(Status):
     decision: Decision | None = Field(None, description="The recorded decision.")
     company: CompanyStatus | None = Field(
         None, description="With whom it takes turns on its GPUs; absent where with nobody."
+    )
+    no_company: NoCompanyStatus | None = Field(
+        None, description="Why it takes turns with nobody while it waits, if it would."
     )
     work: WorkStatus | None = Field(None, description="How far it has come.")
     metrics: Annotated[dict[str, float], Field(max_length=MAX_METRICS)] = Field(

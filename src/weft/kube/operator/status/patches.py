@@ -5,7 +5,7 @@ is refused by the API server and never undoes a newer one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
-from weft.view.company import Company
+from weft.view.company import Company, NoCompany
 from weft.view.reasons import as_json, counted
 
 Patch = dict[str, Any]
@@ -42,6 +42,7 @@ class Standing:
     live: bool | None = None
     held_up: str = ""
     company: Company | None = None
+    no_company: NoCompany | None = None
 
 
 def decision_patch(
@@ -179,6 +180,9 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
         status["metrics"] = dict(standing.metrics)
     if standing.company is not None or "company" in job.status:
         status["company"] = _company(standing.company)
+    if standing.no_company is not None or "noCompany" in job.status:
+        told = standing.no_company
+        status["noCompany"] = None if told is None else asdict(told)
     if standing.live is not None and state.holds_seats:
         status["decision"] = {"live": standing.live}
     return status | _times(job, state, now)
