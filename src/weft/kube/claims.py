@@ -13,6 +13,7 @@ from weft.kube.names import HEAD_SEAT, JOB_LABEL, pod_name
 Manifest = dict[str, Any]
 
 API: Final = "resource.k8s.io/v1"
+SLICES: Final = f"/apis/{API}/resourceslices"
 CLAIMED: Final = "gpus"
 """The claim within a pod, and the request within a claim."""
 

@@ -1,5 +1,6 @@
 """Jobs that share GPUs through one claim, on a real control plane: API server, controllers, DRA."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,9 @@ import pytest
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
+from weft.kube.client.api import Api
+from weft.kube.reading.node_reader import list_nodes
+from weft.view.node_page import NodeLine, NodePage
 
 DRIVER: Final = "gpu.weft.test"
 API: Final = "/apis/resource.k8s.io/v1"
@@ -71,6 +75,19 @@ def others(lab: Lab, name: str) -> list[str]:
     return list(company.get("others") or [])
 
 
+def listed_nodes(lab: Lab) -> tuple[NodeLine, ...]:
+    """As `weft nodes` shows them."""
+
+    async def asked() -> NodePage:
+        api = await Api.connect(kubeconfig=str(lab.cluster.kubeconfig("admin")))
+        try:
+            return await list_nodes(api, lab.namespace)
+        finally:
+            await api.close()
+
+    return asyncio.run(asked()).nodes
+
+
 def in_company(lab: Lab, *names: str) -> None:
     for name in names:
         lab.await_workers(name)
@@ -95,6 +112,8 @@ def test_members_share_one_claim_that_goes_with_the_last(
     assert 1.5 < told["company"]["aggregate"] < 2.0
     assert [one["job"] for one in told["company"]["members"]] == ["lab/loads", "lab/computes"]
     assert told["decision"]["party"] == "lab/loads/1"
+    (node,) = listed_nodes(lab)
+    assert (node.gpus, node.used_gpus, node.jobs) == (1, 1, ("lab/computes", "lab/loads"))
     lab.finish("loads", 1)
     lab.wait_for("loads", "Succeeded")
     wait_until(lambda: not others(lab, "computes"), "the other to be alone")

@@ -96,7 +96,9 @@ class Turns:
         """The job is over; its row may be another one's."""
         self.changed.pop(slot, None)
         self.looked.pop(slot, None)
-        self.refused.pop(slot, None)
+        gone = [one for one, refused in self.refused.items() if slot in (one, refused.lead)]
+        for one in gone:
+            del self.refused[one]
 
 
 def signature(claims: Sequence[StageClaim | None]) -> Signature:

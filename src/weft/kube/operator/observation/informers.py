@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from weft.kube.claims import API
+from weft.kube.claims import SLICES
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
@@ -37,8 +37,6 @@ FOREIGN_PODS = {
     "labelSelector": f"!{JOB_LABEL}",
     "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
 }
-
-SLICES = f"/apis/{API}/resourceslices"
 
 log = Log("informers")
 
