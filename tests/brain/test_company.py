@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from weft.brain.brain import Brain
-from weft.brain.event import JobSubmitted, NodeAdded
+from weft.brain.brain import Brain, Settings
+from weft.brain.event import JobMeasured, JobSubmitted, NodeAdded, Tick
+from weft.model.claim import ClaimSource
 from weft.model.cluster import Cluster, Gpu
-from weft.model.ids import JobId, QueueId
+from weft.model.errors import SpecError
+from weft.model.ids import JobId, QueueId, TenantId
 from weft.model.job import Job
 from weft.model.queue import Queue, QueueTree
 from weft.model.request import INDIFFERENT, Width
@@ -17,10 +19,13 @@ from weft.model.truth import Work
 from weft.perf.interleaving.group import CycleModel
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import RECIPES
+from weft.policy.share.guards import Guard
 from weft.policy.share.sharing import Sharing
+from weft.reconcile.company import company_seen, no_company_seen
 from weft.sim.costs import COSTS
 from weft.sim.record import Record
 from weft.sim.world import Checks, World
+from weft.view.company import NoCompany
 
 GIB = 2**30
 LOADS = StageProfile(iteration_seconds=1.0, storage_seconds=0.8, gpu_seconds=0.2)
@@ -221,6 +226,62 @@ def test_a_member_that_is_slowed_far_beyond_its_cap_is_released() -> None:
     assert not there.brain.state.seating.company
 
 
+def shares(tree: QueueTree, queue: str) -> bool:
+    """Whether a second job, which would be slowed 2 times, joins the first."""
+    brain = Brain(recipe(), tree=tree)
+    half = StageProfile(iteration_seconds=1.0, storage_seconds=0.5, gpu_seconds=0.5)
+    jobs = [
+        job("a", half, queue=queue),
+        job("b", replace(half, iteration_seconds=0.55), queue=queue),
+    ]
+    there = World(Cluster.uniform(1, 1), jobs, brain, checks=Checks.FULL)
+    return meets(there)
+
+
+def meets(there: World) -> bool:
+    """Whether anybody ever takes turns."""
+    while there.pending:
+        there.step()
+        if there.brain.state.seating.company:
+            return True
+    return False
+
+
+def test_how_much_a_job_may_be_slowed_is_for_its_queue_to_say() -> None:
+    """The nearest one above that says something."""
+
+    def tree(*caps: float | None) -> QueueTree:
+        names = ("root", "team", "people")
+        return QueueTree(
+            tuple(
+                Queue(id=QueueId(name), parent=QueueId(above) if above else None, max_slowdown=cap)
+                for name, above, cap in zip(names, ("", *names[:-1]), caps, strict=True)
+            )
+        )
+
+    assert shares(tree(None, None, None), "people")
+    assert not shares(tree(1.05, None, None), "people")
+    assert shares(tree(1.05, 4.0, None), "people")
+    assert not shares(tree(9.0, 4.0, 1.05), "people")
+    with pytest.raises(SpecError, match=r"0\.5 times"):
+        tree(0.5, None, None)
+
+
+def test_tenants_meet_only_where_their_world_lets_them() -> None:
+    def meet(*, mixes: bool, tenants: tuple[str, str]) -> bool:
+        brain = Brain(recipe(), settings=Settings(mixes_tenants=mixes))
+        jobs = [
+            Job(replace(one.request, tenant=TenantId(tenant)), one.truth)
+            for one, tenant in zip([job("a", LOADS), job("b", COMPUTES)], tenants, strict=True)
+        ]
+        there = World(Cluster.uniform(1, 1), jobs, brain, checks=Checks.FULL)
+        return meets(there)
+
+    assert meet(mixes=True, tenants=("ann", "bob"))
+    assert not meet(mixes=False, tenants=("ann", "bob"))
+    assert meet(mixes=False, tenants=("ann", "ann"))
+
+
 def test_what_was_measured_corrects_what_is_foretold() -> None:
     slower = CycleModel(overhead={1: 1.0, 2: 1.3})
     jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
@@ -244,3 +305,90 @@ def test_speeds_in_company_say_nothing_of_a_curve() -> None:
     assert brain.state.seating.company.shares(slot)
     lesson = brain.learning.lessons.get(slot)
     assert lesson is None or all(point.units_per_second > 0.9 for point in lesson.points)
+
+
+# --- what is learnt of steps ----------------------------------------------------------------------
+
+
+def measured(brain: Brain, name: str, stages: StageProfile, **said: float) -> None:
+    slot = brain.state.slot_of[JobId(name)]
+    epoch = int(brain.state.jobs.epoch[slot])
+    given = {"gpus": 1, "units_per_second": 1.0, "seconds": 10.0, "work_done": 10.0} | said
+    event = JobMeasured(brain.now + 1.0, JobId(name), epoch, nodes=1, stages=stages, **given)  # type: ignore[arg-type]
+    brain.handle(event)
+
+
+def started(*jobs: Job) -> Brain:
+    there = world(list(jobs))
+    while there.pending and there.now < 100.0:
+        there.step()
+    return there.brain
+
+
+def test_one_of_whom_nobody_knows_has_company_once_it_is_measured() -> None:
+    brain = started(job("a", None), job("b", COMPUTES, at=1.0))
+    assert not brain.state.seating.company
+    measured(brain, "a", LOADS)
+    brain.handle(Tick(brain.now + 60.0))
+    assert brain.state.seating.company.shares(brain.state.slot_of[JobId("a")])
+
+
+def test_what_is_measured_goes_before_what_was_claimed_unless_it_is_the_same() -> None:
+    brain = started(job("a", COMPUTES))
+    measured(brain, "a", replace(COMPUTES, gpu_seconds=0.85))
+    spec = brain.state.spec(0)
+    assert spec.stages is not None and spec.stages.profile == COMPUTES, "within its noise"
+    measured(brain, "a", LOADS)
+    spec = brain.state.spec(0)
+    assert spec.stages is not None and spec.stages.profile == LOADS
+    assert spec.stages.source is ClaimSource.MEASURED
+
+
+def test_memory_that_was_measured_higher_counts() -> None:
+    brain = started(job("a", replace(COMPUTES, gpu_memory_bytes=GIB)))
+    measured(brain, "a", replace(COMPUTES, gpu_memory_bytes=2 * GIB + 1))
+    stages = brain.state.spec(0).stages
+    assert stages is not None
+    assert stages.profile.gpu_memory_bytes == 2 * GIB + (64 << 20), "in blocks of 64 MiB"
+    measured(brain, "a", replace(COMPUTES, gpu_memory_bytes=GIB))
+    assert brain.state.spec(0).stages == stages
+
+
+def test_what_another_width_does_is_not_learnt() -> None:
+    brain = started(job("a", None))
+    measured(brain, "a", LOADS, gpus=2)
+    assert brain.state.spec(0).stages is None
+
+
+def test_a_slowdown_is_of_steps_where_they_were_counted_in_company() -> None:
+    """Work is counted in steps here, and the believed speed in seconds: they do not compare."""
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    brain = started(*jobs)
+    assert brain.state.seating.company
+    for name, stages in (("a", LOADS), ("b", COMPUTES)):
+        measured(brain, name, stages, units_per_second=40.0, shared_steps_per_second=0.8)
+    (looked,) = brain.state.turns.looked.values()
+    assert list(looked.measured.values()) == [pytest.approx(1.25)] * 2
+    told = company_seen(brain, JobId("a"))
+    assert told is not None
+    assert [member.measured for member in told.members] == [pytest.approx(1.25)] * 2
+
+
+def test_names_of_other_tenants_are_not_shown() -> None:
+    pair = [job("a", LOADS), job("b", COMPUTES)]
+    jobs = [
+        Job(replace(one.request, tenant=TenantId(tenant)), one.truth)
+        for one, tenant in zip(pair, ("ann", "bob"), strict=True)
+    ]
+    brain = started(*jobs)
+    told, all_of_it = (company_seen(brain, JobId("a"), by_all=by_all) for by_all in (False, True))
+    assert told is not None and told.others == ("a job of another tenant",)
+    assert all_of_it is not None and all_of_it.others == ("b",)
+
+
+def test_the_closest_pair_names_its_guard() -> None:
+    full = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
+    brain = started(job("a", full), job("b", full))
+    refused = no_company_seen(brain, JobId("b"), by_all=True)
+    assert refused == NoCompany(("a",), "gain", Guard.GAIN.meaning)
+    assert no_company_seen(brain, JobId("a"), by_all=True) is None

@@ -9,7 +9,8 @@ A step is committed every `step` seconds divided by the width, to the power of `
 given; a live job says how fast that is. Growing takes `join` seconds. The step is saved at a
 drain, and every `save` steps, in the folder for checkpoints, where the next incarnation goes on
 from it; a file `enough` there ends it early. `fail` ends it there with code 3, once; `deaf` never
-drains; `stay` never grows.
+drains; `stay` never grows. With `storage`, `cpu`, `gpu` or `network`, seconds of a step, it tells
+what its steps do. Company changes nothing for it; it says where it would meet others.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Status
+from weft.agent.messages import Accompany, Answer, Drain, Kill, Message, Resize, Status
 from weft.agent.outcome import DRAINED, Ending, Outcome
 from weft.agent.run_folder import RunFolder
 from weft.agent.wire.control_store import ControlStore
@@ -43,7 +44,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int)
     for name in ("every", "grace"):
         parser.add_argument(f"--{name}", type=float)
-    for name in ("devices", "cpus"):
+    for name in ("devices", "cpus", "company"):
         parser.add_argument(f"--{name}", default="")
     cut = sys.argv.index("--")
     given = parser.parse_args(sys.argv[1:cut])
@@ -72,6 +73,7 @@ class ModelAgent:
         self.switched_at, self.steps_since = time.monotonic(), 0
         self.speed: dict[str, Any] | None = None
         self.paused_seconds: float | None = None
+        self.company = given.company.partition(":")[0]
         self.history: list[str] = []
 
     async def run(self) -> int:
@@ -131,7 +133,7 @@ class ModelAgent:
         number = self.speed["number"] + 1 if self.speed else 1
         rate = self.width ** self.knobs.get("scale", 1.0) / self.knobs.get("step", 0.05)
         told = {"number": number, "width": self.width, "steps_per_second": rate}
-        self.speed = {**told, "seconds": seconds}
+        self.speed = {**told, "seconds": seconds, "shared": bool(self.company)}
         self.switched_at, self.steps_since = time.monotonic(), 0
 
     def must_fail(self) -> bool:
@@ -205,6 +207,8 @@ class ModelAgent:
                 os._exit(1)  # a second order to leave is one to leave at once
             case Drain():
                 self.drain()
+            case Accompany(folder, _):
+                self.company = folder
             case Kill():
                 pass
             case Status():
@@ -221,7 +225,8 @@ class ModelAgent:
             "epoch": 1,
             "live": True if "live" in self.knobs else None,
             "draining": self.draining,
-            "company": None,
+            "company": {"folder": self.company} if self.company else None,
+            "profile": self.profile(),
             "width": self.width if "live" in self.knobs else 0,
             "target": self.target,
             "unreached": None,
@@ -247,6 +252,13 @@ class ModelAgent:
                 for rank, (number, (process, device)) in enumerate(self.workers.items())
             },
         }
+
+    def profile(self) -> dict[str, Any] | None:
+        stages = {name: self.knobs.get(name, 0.0) for name in ("storage", "cpu", "gpu", "network")}
+        if not any(stages.values()):
+            return None
+        told = {f"{name}_seconds": seconds for name, seconds in stages.items()}
+        return {"width": self.width, "step_seconds": self.knobs.get("step", 0.05), **told}
 
     def worker_said(self, worker: int, message: Message) -> None: ...
     def worker_silent(self, worker: int) -> None: ...

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,26 @@ from weft.local.record.book import Book
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.store import Store
 from weft.model.errors import WorldError
+from weft.model.ids import JobId, PartyId
 from weft.model.state import State
 
 SUBMITTED = Happening(1.0, "Submitted")
 
 
 class Context:
-    """A world that has nothing to say."""
+    """A world that has nothing to say, but who shares whose slots."""
+
+    def __init__(self, *company: str) -> None:
+        self._company = company
 
     def look(self, entry: Entry, note: Any) -> Any: ...  # noqa: ANN401
     def deliver(self, step: Any) -> None: ...  # noqa: ANN401
     def past(self, entry: Entry) -> None: ...
     def broke(self, error: Exception) -> None: ...
     def happened(self, entry: Entry, happening: Happening) -> None: ...
+
+    def company(self, entry: Entry) -> tuple[JobId, ...]:
+        return tuple(map(JobId, self._company))
 
     def slots(self) -> tuple[int, ...]:
         return a_machine().slots
@@ -36,7 +44,7 @@ class Context:
         return NOW
 
 
-def perform(folder: Path, action: Any, *entries: Entry) -> Entry:  # noqa: ANN401
+def perform(folder: Path, action: Any, *entries: Entry, company: tuple[str, ...] = ()) -> Entry:  # noqa: ANN401
     """What the first entry has become; the others stand beside it on record."""
 
     async def scene() -> Entry:
@@ -45,7 +53,7 @@ def perform(folder: Path, action: Any, *entries: Entry) -> Entry:  # noqa: ANN40
             store.add(entry, SUBMITTED)
         book = Book(store, lambda _: None)
         agents: Any = None
-        executor = Executor(Context(), book, agents, a_machine(slots=4))
+        executor = Executor(Context(*company), book, agents, a_machine(slots=4))
         await executor._perform(entries[0], action)
         found = store.get(entries[0].uid)
         assert found is not None
@@ -67,6 +75,31 @@ def test_a_decision_for_which_there_is_no_device_is_not_recorded(tmp_path: Path)
     other = a_started(State.RUNNING, 0, 1, 2, 3, uid="b", name="other")
     entry = perform(tmp_path, Record(1, an_assignment(0)), an_entry(uid="a"), other)
     assert (entry.state, entry.epoch) == (State.QUEUED, 0)
+
+
+def joined(*slots: int) -> Record:
+    return Record(1, replace(an_assignment(*slots), party=PartyId("alice/lead/1")))
+
+
+def test_who_joins_others_gets_their_devices_and_the_name_of_the_party(tmp_path: Path) -> None:
+    lead = a_started(State.RUNNING, 1, 3, uid="b", name="lead")
+    entry = perform(tmp_path, joined(0, 1), an_entry(uid="a"), lead, company=(str(lead.id),))
+    assert entry.devices == {1, 3} == lead.devices
+    assert (entry.party, entry.party_name) == ("alice/lead/1", "alice/lead/1")
+    assert lead.party_name == f"{lead.id}/1"
+
+
+def test_who_joins_somebody_without_devices_waits_for_them(tmp_path: Path) -> None:
+    """Both were decided at once, and the other is not on record yet: nothing is refused."""
+    lead = an_entry(uid="b", name="lead")
+    with pytest.raises(WorldError, match="no slot yet"):
+        perform(tmp_path, joined(0), an_entry(uid="a"), lead, company=(str(lead.id),))
+
+
+def test_who_joins_fewer_devices_than_it_needs_is_refused(tmp_path: Path) -> None:
+    lead = a_started(State.RUNNING, 1, uid="b", name="lead")
+    entry = perform(tmp_path, joined(0, 1), an_entry(uid="a"), lead, company=(str(lead.id),))
+    assert entry.state is State.QUEUED
 
 
 def test_a_newer_target_lets_go_of_nothing_that_an_older_one_took(tmp_path: Path) -> None:

@@ -30,16 +30,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """Two real nodes of two GPUs with the chart installed; the times are told at the end.
 
-    A module's own `VALUES` are values of the chart beside the usual ones.
+    A module's own `VALUES` are values of the chart beside the usual ones. In one that has `DRIVERS`
+    a driver hands out a GPU of each node.
     """
-    if lacking := unmet():
-        reason = f"not found: {', '.join(lacking)}; run tools/testcluster/build"
+    drivers = bool(getattr(request.module, "DRIVERS", False))
+    if lacking := unmet(drivers=drivers):
+        reason = (
+            f"not found: {', '.join(lacking)}; run tools/testcluster/build and build_containerd"
+        )
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
     with (
         ControlPlane(real=True) as plane,
-        RealNodes(plane, count=2, gpus=2) as nodes,
+        RealNodes(plane, count=2, gpus=1 if drivers else 2, drivers=drivers) as nodes,
         Site(plane, nodes, **getattr(request.module, "VALUES", {})) as made,
     ):
         yield made

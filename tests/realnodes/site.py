@@ -46,7 +46,7 @@ LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LE
 class Site:
     """`times` are rows of a table: the phase, what took time, and how long."""
 
-    def __init__(self, plane: ControlPlane, nodes: RealNodes, **values: Any) -> None:
+    def __init__(self, plane: ControlPlane, nodes: RealNodes, /, **values: Any) -> None:
         self.plane, self.nodes = plane, nodes
         self._values = {**VALUES, **values}
         self.lab = Lab(plane, TEAM, RESTRICTED)
@@ -74,7 +74,9 @@ class Site:
     def upgrade(self, change: Mapping[str, Any]) -> None:
         self._helm("upgrade", {**self._values, **change})
 
-    def submit(self, name: str, gpus: int | str, *, total: int, knobs: str = "") -> None:
+    def submit(
+        self, name: str, gpus: int | str, *, total: int, knobs: str = "", **spec: Any
+    ) -> None:
         """A job that trains, and leaves its checkpoints and steps on the shared volume."""
         own = self._folder / name
         own.mkdir()
@@ -86,6 +88,7 @@ class Site:
             checkpoint={"path": f"{MOUNT}/{name}", "every": f"{CHECKPOINT_SECONDS}s"},
             volumes=[{"claim": CLAIM, "path": MOUNT}],
             grace="20s",
+            **spec,
         )
 
     def hurry(self, name: str) -> None:
@@ -107,6 +110,11 @@ class Site:
 
     def steps(self, name: str, since: float = 0.0) -> list[Step]:
         return [step for step in steps.read(self._folder / name / "steps.txt") if step.at >= since]
+
+    def gpus(self, name: str) -> str:
+        """The devices that its container was given, as it wrote them down."""
+        file = self._folder / name / "gpus.txt"
+        return file.read_text() if file.exists() else ""
 
     def decision(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.lab.job(name).get("status", {}).get("decision", {})

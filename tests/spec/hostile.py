@@ -23,6 +23,8 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
             "queue",
             "priority",
             "preemptible",
+            "shareable",
+            "stages",
             "duration",
             "retry",
             "checkpoint",
@@ -40,6 +42,16 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     ),
     "resources": frozenset(
         ("gpus", "gpu_type", "cpus_per_gpu", "memory_per_gpu", "devices_per_gpu", "cpus", "memory")
+    ),
+    "stages": frozenset(
+        (
+            "storage_seconds",
+            "cpu_seconds",
+            "gpu_seconds",
+            "network_seconds",
+            "step_seconds",
+            "gpu_memory",
+        )
     ),
     "retry": frozenset(("limit",)),
     "checkpoint": frozenset(("path", "every")),
@@ -244,6 +256,7 @@ def a_spec(random: Random) -> Spec:
         "queue": random.choice(("default", "research.vision")),
         "priority": random.randint(-1000, 1000),
         "preemptible": random.random() < 0.5,
+        "stages": {"storage_seconds": 0.1, "gpu_seconds": 1, "gpu_memory": "9GB"},
         "duration": random.choice(("90s", "2h", "1d12h")),
         "retry": {"limit": random.randint(0, 100)},
         "checkpoint": {"path": "/ckpt/a", "every": "10m"},
@@ -294,7 +307,7 @@ def unknown_fields(spec: object) -> list[str]:
     if not isinstance(spec, dict):
         return ["."]
     found = [str(name) for name in spec if name not in KNOWN[""]]
-    for part in ("resources", "retry", "checkpoint"):
+    for part in ("resources", "stages", "retry", "checkpoint"):
         inner = spec.get(part)
         found += [f"{part}.{name}" for name in inner or () if name not in KNOWN[part]]
     for part in ("volumes", "env_from"):

@@ -27,6 +27,8 @@ nodes: 2
 queue: research
 priority: -5
 preemptible: false
+shareable: true
+stages: {gpu_seconds: 0.2}
 duration: 2h
 retry: {limit: 0}
 notify: {to: [team], on: [failed]}

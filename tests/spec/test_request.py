@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from weft.model.claim import ClaimSource, CurveClaim, HostClaim, WorkClaim
+from weft.model.claim import ClaimSource, CurveClaim, HostClaim, StageClaim, WorkClaim
+from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId, TenantId
 from weft.model.request import GpuSpeed, JobRequest, Width
+from weft.model.stages import StageProfile
 from weft.spec.reading import parse_job_file
 from weft.spec.request import to_request
 
@@ -27,8 +29,13 @@ def test_everything_that_was_written_is_known() -> None:
     duration: 2h
     retry: {limit: 1}
     checkpoint: {every: 10m}
+    shareable: true
+    stages: {storage_seconds: 0.5, gpu_seconds: 1, step_seconds: 1.2, gpu_memory: 9GiB}
     """
     job = job_of(text)
+    stages = StageProfile(
+        iteration_seconds=1.2, storage_seconds=0.5, gpu_seconds=1.0, gpu_memory_bytes=9 * 2**30
+    )
     assert replace(job, program="") == JobRequest(
         id=JobId("lab/vit"),
         tenant=TenantId("lab"),
@@ -47,6 +54,8 @@ def test_everything_that_was_written_is_known() -> None:
         curve=None,
         host=HostClaim.indifferent(),
         saves_on_demand=True,
+        stages=StageClaim(stages, ClaimSource.USER),
+        shareable=True,
     )
     assert job.program
 
@@ -56,6 +65,7 @@ def test_what_was_not_written_is_usual() -> None:
     assert job.width == Width.fixed(1)
     assert job.work is None
     assert not job.saves_on_demand
+    assert (job.shareable, job.stages) == (False, None)
     assert (job.max_nodes, job.gpu_types, job.checkpoint_interval_seconds) == (None, (), 1800.0)
 
 
@@ -113,3 +123,34 @@ def test_another_command_image_or_folder_is_another_program() -> None:
 def test_a_fingerprint_is_the_same_tomorrow() -> None:
     """It is compared between runs of Weft: no salt may be in it."""
     assert program("run: x") == "7dee234d0bf46478"
+
+
+# --- in whose company -----------------------------------------------------------------------------
+
+
+def test_a_step_without_a_length_is_as_long_as_its_stages() -> None:
+    job = job_of("run: x\nstages: {storage_seconds: 0.25, network_seconds: 0.5}")
+    assert job.stages is not None
+    assert job.stages.profile.iteration_seconds == 0.75
+    assert job.stages.profile.gpu_memory_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("stages: {}", "no time"),
+        ("stages: {gpu_seconds: 0}", "no time"),
+        ("stages: {gpu_seconds: -1}", "gpu_seconds"),
+        ("stages: {gpu_seconds: .nan}", "gpu_seconds"),
+        ("stages: {gpu_seconds: 90000}", "gpu_seconds"),
+        ("stages: {gpu_seconds: 2, step_seconds: 1}", "longer than the step of 1 s"),
+        ("stages: {gpu_seconds: 1, gpu_memory: 9}", "gpu_memory"),
+        ("stages: {gpu: 1}", "gpu"),
+        ("shareable: 1", "shareable"),
+        ("shareable: true\nresources: {gpus: 0, cpus: 1}", "none to share"),
+    ],
+)
+def test_stages_that_cannot_be_are_refused_with_a_hint(text: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said) as raised:
+        job_of(f"run: x\n{text}")
+    assert raised.value.hint

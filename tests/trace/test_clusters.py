@@ -36,7 +36,7 @@ queues:
   - name: research
     guaranteed: 32
     queues:
-      - {name: vision, guaranteed: 16, limit: 40, weight: 2}
+      - {name: vision, guaranteed: 16, limit: 40, weight: 2, max_slowdown: 3}
       - {name: speech, guaranteed: 8, borrowing: false}
   - name: spare
 """
@@ -148,7 +148,7 @@ class TestSpec:
         tree = parse_spec(SPEC).queues
         vision = tree.get(QueueId("vision"))
         assert (vision.parent, vision.guaranteed_gpus) == ("research", 16)
-        assert (vision.limit_gpus, vision.weight) == (40, 2.0)
+        assert (vision.limit_gpus, vision.weight, vision.max_slowdown) == (40, 2.0, 3.0)
         assert not tree.get(QueueId("speech")).borrowing
         assert tree.get(QueueId("spare")).guaranteed_gpus is None
 

@@ -5,6 +5,7 @@ what `tools/testcluster/build` has made. etcd may also be the distribution's, fr
 others may not, because their version is part of what the tests promise.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -27,7 +28,11 @@ REAL_PROGRAMS: Final = (
 )
 """With these pods run in containers, on nodes that are machines of their own."""
 
+CDI_PROGRAMS: Final = ("containerd-2", "ctr-2", "gpu-driver")
+"""With these a driver hands GPUs to containers."""
+
 _BUILD: Final = Path(__file__).with_name("build")
+_BUILD_CONTAINERD: Final = Path(__file__).with_name("build_containerd")
 _FROM_PATH: Final = {
     "etcd": "apt-get install etcd-server",
     "openssl": "apt-get install openssl",
@@ -54,6 +59,8 @@ def find(program: str) -> Path:
     found = _search(program)
     if found is None:
         hint = _FROM_PATH.get(program, f"run {_BUILD} {program}, or set KUBEBUILDER_ASSETS")
+        if program.endswith("-2"):
+            hint = f"run {_BUILD_CONTAINERD}"
         raise MissingProgram(f"{program} was not found", hint=hint)
     return found
 
@@ -64,6 +71,9 @@ def missing(programs: Iterable[str]) -> list[str]:
 
 
 def _search(program: str) -> Path | None:
+    if program.endswith("-2"):
+        newer = containerd_folder() / program.removesuffix("-2")
+        return newer if os.access(newer, os.X_OK) else None
     for folder in (os.environ.get("KUBEBUILDER_ASSETS"), _built()):
         if folder and os.access(Path(folder, _file(program)), os.X_OK):
             return Path(folder, _file(program))
@@ -74,13 +84,25 @@ def _search(program: str) -> Path | None:
 
 @cache
 def _file(program: str) -> str:
-    """CoreDNS alone carries its version in its name."""
+    """CoreDNS carries its version in its name, and the driver a digest of its source."""
+    if program == "gpu-driver":
+        source = _BUILD.with_name("gpu_driver").joinpath("main.go").read_bytes()
+        return f"gpu-driver-{hashlib.sha256(source).hexdigest()[:12]}"
     if program != "coredns":
         return program
     pinned = re.search(
         r"/coredns (v[\d.]+)", _BUILD.with_name("coredns").joinpath("go.mod").read_text()
     )
     return f"coredns-{pinned[1]}" if pinned else program
+
+
+@cache
+def containerd_folder() -> Path:
+    """Where a containerd is that knows CDI, with its shim."""
+    done = subprocess.run(
+        [_BUILD_CONTAINERD, "--where"], capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip())
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from tools.testcluster.binaries import find
+from tools.testcluster.binaries import containerd_folder, find
 from tools.testcluster.machine import Machine
 from tools.testcluster.oci import Image, Layer, write_archive
 from weft.model.errors import WorldError
@@ -31,6 +31,33 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     bin_dir = "{plugins}"
     conf_dir = "{networks}"
 """
+# The same for the version that knows CDI; a shim of the older one would be found before its own.
+_CDI_SETTINGS: Final = """\
+version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri"]
+
+[grpc]
+  address = "{socket}"
+
+[ttrpc]
+  address = "{socket}.ttrpc"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{pause}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  cdi_spec_dirs = ["{cdi}"]
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{plugins}"]
+    conf_dir = "{networks}"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "{shim}"
+"""
+CDI: Final = "/run/cdi"
 _PATIENCE_SECONDS: Final = 30.0
 _IMPORT_SECONDS: Final = "600"
 _POLL_SECONDS: Final = 0.02
@@ -40,15 +67,19 @@ class Containerd:
     """What it holds lies in `root` until the machine is lost.
 
     `pause` is the image that holds a pod's namespaces, `networks` the folder that tells how pods
-    are connected.
+    are connected. With `cdi` it is one that gives containers what a driver of devices says.
     """
 
-    def __init__(self, machine: Machine, pause: str, networks: Path) -> None:
+    def __init__(self, machine: Machine, pause: str, networks: Path, *, cdi: bool = False) -> None:
         self._machine = machine
+        self._version = "-2" if cdi else ""
         self._settings = machine.logs / "containerd.toml"
-        self._settings.write_text(
-            _SETTINGS.format(socket=SOCKET, pause=pause, plugins=PLUGINS, networks=networks)
-        )
+        told = {"socket": SOCKET, "pause": pause, "plugins": PLUGINS, "networks": networks}
+        if cdi:
+            shim = containerd_folder() / "containerd-shim-runc-v2"
+            self._settings.write_text(_CDI_SETTINGS.format(**told, cdi=CDI, shim=shim))
+        else:
+            self._settings.write_text(_SETTINGS.format(**told))
 
     @property
     def root(self) -> Path:
@@ -56,7 +87,7 @@ class Containerd:
 
     def start(self) -> None:
         """Return before it is ready."""
-        self._machine.run("containerd", [f"--config={self._settings}"])
+        self._machine.run(f"containerd{self._version}", [f"--config={self._settings}"])
 
     def wait(self) -> None:
         """Until it answers."""
@@ -77,7 +108,7 @@ class Containerd:
             *self._machine.enter(),
             "timeout",
             _IMPORT_SECONDS,
-            *_ctr("images", "import", "-"),
+            *self._ctr("images", "import", *(["--local"] if self._version else []), "-"),
         ]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -92,6 +123,6 @@ class Containerd:
         if importing.returncode:
             raise WorldError(f"containerd took no image: {said.strip()}")
 
-
-def _ctr(*words: str) -> tuple[str, ...]:
-    return (str(find("ctr")), f"--address={SOCKET}", "--namespace=k8s.io", *words)
+    def _ctr(self, *words: str) -> tuple[str, ...]:
+        program = str(find(f"ctr{self._version}"))
+        return (program, f"--address={SOCKET}", "--namespace=k8s.io", *words)

@@ -15,13 +15,14 @@ from tools.testcluster.oci import Image
 class RealNode:
     """Not running until its runtime, kubelet and proxy are started."""
 
-    def __init__(self, plane: ControlPlane, index: int) -> None:
+    def __init__(self, plane: ControlPlane, index: int, *, cdi: bool = False) -> None:
         self.name = node_name(index)
         self._index = index
         self._plane = plane
         self._settings = NodeSettings(plane.layout, index)
         self.machine = Machine(self.name, cache() / self.name, self._settings.folder)
-        self._runtime = Containerd(self.machine, images.PAUSE, self._settings.pod_networks)
+        networks = self._settings.pod_networks
+        self._runtime = Containerd(self.machine, images.PAUSE, networks, cdi=cdi)
 
     def start_runtime(self, store: ImageStore) -> None:
         """Boot the machine and its containerd; return before that is ready."""
@@ -38,6 +39,11 @@ class RealNode:
 
     def start_kubelet(self) -> None:
         self.machine.run("kubelet", self._settings.kubelet())
+
+    def start_driver(self, gpus: int) -> None:
+        """It publishes GPUs that are not there, and hands them to pods by CDI."""
+        where = f"--kubeconfig={self._plane.kubeconfig()}"
+        self.machine.run("gpu-driver", [f"--node={self.name}", where, f"--gpus={gpus}"])
 
     def start_proxy(self) -> None:
         self.machine.run("kube-proxy", self._settings.kube_proxy())

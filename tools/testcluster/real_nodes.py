@@ -20,7 +20,7 @@ from http import HTTPStatus
 from typing import Any, Final, Self
 
 from tools.testcluster import images
-from tools.testcluster.binaries import REAL_PROGRAMS, missing
+from tools.testcluster.binaries import CDI_PROGRAMS, REAL_PROGRAMS, missing
 from tools.testcluster.containerd import PLUGINS
 from tools.testcluster.control_plane import ControlPlane
 from tools.testcluster.dns import Dns
@@ -44,14 +44,19 @@ _NEEDED_PLUGINS: Final = ("ptp", "host-local", "loopback")
 class RealNodes:
     """`node-0`, `node-1` and so on, and the names of their services and pods."""
 
-    def __init__(self, plane: ControlPlane, *, count: int = 2, gpus: int = 2) -> None:
+    def __init__(
+        self, plane: ControlPlane, *, count: int = 2, gpus: int = 2, drivers: bool = False
+    ) -> None:
+        """With `drivers`, GPUs are devices that a driver on each node hands out."""
         if not 0 < count <= MAX_REAL_NODES:
             raise WorldError(f"{count} real nodes", hint=f"from 1 to {MAX_REAL_NODES}")
         self.names = tuple(node_name(index) for index in range(count))
         self._plane = plane
-        self._gpus = gpus
+        self._gpus, self._drivers = gpus, drivers
         self._dns = Dns(plane.layout.folder, plane.kubeconfig())
-        self._nodes = {name: RealNode(plane, index) for index, name in enumerate(self.names)}
+        self._nodes = {
+            name: RealNode(plane, index, cdi=drivers) for index, name in enumerate(self.names)
+        }
         self._store: ImageStore | None = None
         self._images: tuple[Image, ...] = ()
 
@@ -123,12 +128,16 @@ class RealNodes:
             node.load(self._images, self._store)
             node.start_kubelet()
             node.start_proxy()
+            if self._drivers:
+                node.start_driver(self._gpus)
         for node in nodes:
             self._settle(node.name, began)
 
     def _settle(self, name: str, began: float) -> None:
         """Only then set GPUs: a kubelet takes them from a node that it does not remember."""
         self._wait(name, "ready", lambda: _is_ready(self._get(name), since=began))
+        if self._drivers:
+            return
         held = {GPU: str(self._gpus)}
         body = {"status": {"capacity": held, "allocatable": held}}
         self._plane.api.must("PATCH", f"/api/v1/nodes/{name}/status", body, MERGE_PATCH)
@@ -147,9 +156,9 @@ class RealNodes:
             time.sleep(_POLL_SECONDS)
 
 
-def unmet() -> list[str]:
-    """What this machine lacks for real nodes; empty if nothing."""
-    lacking = missing(REAL_PROGRAMS)
+def unmet(*, drivers: bool = False) -> list[str]:
+    """What this machine lacks for real nodes, and for drivers there; empty if nothing."""
+    lacking = missing((*REAL_PROGRAMS, *(CDI_PROGRAMS if drivers else ())))
     lacking += [f"CNI plugin {each}" for each in _NEEDED_PLUGINS if not (PLUGINS / each).exists()]
     if os.geteuid() != 0:
         lacking.append("root")

@@ -172,7 +172,7 @@ class Agent:
         """Everything is there that workers look for."""
         await self.server.open(self.run_folder.socket)
         self._furnish()
-        self.leases.keep(self.settings.company)
+        self.leases.open(self.settings.company, self.settings.meeting)
         self.progress.reporter.start()
         self._source = await asyncio.to_thread(self.writer.resume)
 
@@ -202,7 +202,7 @@ class Agent:
                 self.progress.pulse(worker, message)
             case Staged(report):
                 self.tell("stages", {"worker": worker, **report})
-                self.progress.staged(worker, report)
+                self.progress.staged(worker, report, in_company=self.leases.shared)
             case Saved():
                 self.writer.saved(message, self._seat_of(worker))
                 self._sweep()

@@ -55,6 +55,7 @@ class Settings:
     attended: bool = False  # somebody sits at its terminal, and it ends with that
     pod: Pod | None = None
     company: Company | None = None
+    meeting: Company | None = None  # where others come and go, as a claim of shared GPUs has it
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -91,6 +92,7 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
         grace_seconds=told.seconds("WEFT_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
         threads=told.count("OMP_NUM_THREADS", 1),
         company=parse_company(variables.get("WEFT_COMPANY", ""), tuple(range(gpus))),
+        meeting=parse_company(variables.get("WEFT_MEETING", ""), tuple(range(gpus))),
         pod=Pod(
             seat=seat,
             gpus=gpus,

@@ -7,6 +7,7 @@ late message costs time and nothing else.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from weft.brain import door
@@ -68,7 +69,9 @@ class Brain:
     def __init__(
         self, recipe: Recipe, *, tree: QueueTree | None = None, settings: Settings | None = None
     ) -> None:
-        context = Context(BrainState(tree or QueueTree()), recipe, settings or Settings())
+        settings = settings or Settings()
+        recipe = _among(recipe, mixes_tenants=settings.mixes_tenants)
+        context = Context(BrainState(tree or QueueTree()), recipe, settings)
         replays = recipe.yielding is not None and recipe.yielding.regrouping is not None
         context.state.turns.charges_all = replays
         self._wire(context, Pace(context), Outbox(context), Learning())
@@ -228,3 +231,10 @@ def _both(first: Handler, then: Handler) -> Handler:
         then(event)
 
     return handle
+
+
+def _among(recipe: Recipe, *, mixes_tenants: bool) -> Recipe:
+    """Where the world cannot let tenants meet, no recipe does."""
+    if mixes_tenants or recipe.sharing is None:
+        return recipe
+    return replace(recipe, sharing=replace(recipe.sharing, mixes_tenants=False))

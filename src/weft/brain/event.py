@@ -14,6 +14,7 @@ from weft.model.placement import Placement
 from weft.model.plan import ExecutionPlan
 from weft.model.queue import Queue
 from weft.model.request import JobRequest
+from weft.model.stages import StageProfile
 
 
 class Phase(StrEnum):
@@ -118,7 +119,9 @@ class JobMeasured:
     `cpus` cores in all (0: not known), in the units that `work_done` counts. No second of training
     is in two measurements, so that they can be averaged by time. `work_total` is the
     total that the script states, for a job that was submitted without one; `loss` is where it
-    stands. Old news and news of another incarnation do no harm: a speed is a fact of its width.
+    stands. `stages` is what one step does alone, as measured; `shared_steps_per_second` is the
+    speed where the job took turns with others meanwhile, which tells nothing of its width. Old news
+    and news of another incarnation do no harm: a speed is a fact of its width.
     """
 
     at: float
@@ -132,6 +135,8 @@ class JobMeasured:
     cpus: float = 0.0
     work_total: float | None = None
     loss: float | None = None
+    stages: StageProfile | None = None
+    shared_steps_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

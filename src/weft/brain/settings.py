@@ -1,4 +1,4 @@
-"""Times that the brain keeps, apart from what the recipe says."""
+"""What a world tells its brain, apart from the recipe: times to keep, and who may meet whom."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ class Settings:
     `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
     a failure can be switched off one by one: retries, breakers of services, nodes set aside.
     `trial_seconds` is how long a waiting gang is tried on one GPU (0: not at all).
+    Where it does not `mixes_tenants`, only jobs of one tenant take turns on the same GPUs.
     """
 
     answer_seconds: float = 120.0
@@ -26,6 +27,7 @@ class Settings:
     breakers: bool = True
     quarantine: bool = True
     trial_seconds: float = 0.0
+    mixes_tenants: bool = True
 
     @property
     def backoff(self) -> Backoff:

@@ -27,13 +27,18 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRules:
-    """`tolerations` are taints that every worker bears, `job_tolerations` those that a job may."""
+    """`tolerations` are taints that every worker bears, `job_tolerations` those that a job may.
+
+    With a `gpu_class` GPUs are what the driver of that name publishes, and are claimed by that
+    class of devices; they can be shared then.
+    """
 
     selector: tuple[tuple[str, str], ...] = ()
     gpu_resources: tuple[str, ...] = (GPU_RESOURCE, AMD_RESOURCE)
     rack_labels: tuple[str, ...] = (RACK_LABEL,)
     tolerations: tuple[str, ...] = ()
     job_tolerations: tuple[str, ...] = ()
+    gpu_class: str = ""
 
     def select(self, labels: Labels) -> bool:
         return all(labels.get(key) == value for key, value in self.selector)

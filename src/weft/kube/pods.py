@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weft.kube.claims import CLAIMED, in_pod
 from weft.kube.names import (
     API_VERSION,
     EPOCH_LABEL,
@@ -160,10 +161,11 @@ class PodMaker:
         number: int,
         leader: int,
         gpu_resource: str = GPU_RESOURCE,
+        claim: str = "",
     ) -> Manifest:
         """The pod of the seat with this number; its rank is the seat's place in the list.
 
-        `gpu_resource` is what GPUs are called on the seat's node.
+        `gpu_resource` is what GPUs are called on its node; with a `claim` they come from there.
         """
         gang = self._gang_of(epoch, seats)
         rank = gang.place[number]
@@ -172,7 +174,7 @@ class PodMaker:
         container = {
             **self._container,
             "env": [*self._env, *gang.env, *_seat_env(seat, rank)],
-            "resources": seat_resources(seat, gpu_resource, self._devices),
+            "resources": seat_resources(seat, "" if claim else gpu_resource, self._devices),
         }
         return {
             "apiVersion": "v1",
@@ -187,6 +189,7 @@ class PodMaker:
             "spec": {
                 **self._pod_spec,
                 **(self._address(name) if self.is_named(seats) else {}),
+                **(in_pod(claim) if claim else {}),
                 "affinity": _pinned(seat.node),
                 "containers": [container],
             },
@@ -479,10 +482,10 @@ def _pinned(node: str) -> Manifest:
 
 
 def seat_resources(seat: Seat, gpu_resource: str, devices: Mapping[str, float]) -> Manifest:
-    """Rounded down, so that a pod never asks for more than was counted for it."""
+    """Rounded down, so that a pod never asks for more than was counted; GPUs may be claimed."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
-    if seat.gpus:
+    if seat.gpus and gpu_resource:
         requests[gpu_resource] = limits[gpu_resource] = str(seat.gpus)
     for name, amount in devices.items():
         if whole := int(amount * seat.gpus + ROUNDING):
@@ -492,4 +495,5 @@ def seat_resources(seat: Seat, gpu_resource: str, devices: Mapping[str, float]) 
         requests["cpu"] = f"{milli}m" if milli % 1000 else str(milli // 1000)
     if seat.memory_gib:
         requests["memory"] = limits["memory"] = str(int(seat.memory_gib * GIB + 1e-3))
-    return {"requests": requests, "limits": limits}
+    claims = {"claims": [{"name": CLAIMED}]} if seat.gpus and not gpu_resource else {}
+    return {"requests": requests, "limits": limits, **claims}

@@ -154,7 +154,7 @@ class Daemon:
             self._launcher,
             TermSettings(
                 recipe=options.recipe,
-                brain=Settings(backoff_seconds=options.backoff_seconds),
+                brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
                 rules=self._rules,
                 limits=options.limits,
             ),

@@ -17,7 +17,7 @@ from weft.brain.event import Past
 from weft.local import crash
 from weft.local.agents.supervisor import Agents
 from weft.local.machine.machine import Machine
-from weft.local.reconcile.devices import bind, free_devices, rebind
+from weft.local.reconcile.devices import bind, free_devices, rebind, shared_devices
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.step import (
     NOTHING,
@@ -26,6 +26,7 @@ from weft.local.reconcile.step import (
     Launch,
     Look,
     Note,
+    OrderCompany,
     OrderDrain,
     OrderResize,
     Record,
@@ -43,6 +44,7 @@ from weft.local.reconcile.step import (
 from weft.local.record.book import Book
 from weft.local.record.entry import NO_PAST, End, Entry, Happening
 from weft.model.errors import WorldError
+from weft.model.ids import JobId
 from weft.model.placement import Seat
 from weft.model.state import State
 from weft.reconcile.delays import Delays
@@ -63,6 +65,7 @@ class Context(Protocol):
     def past(self, entry: Entry) -> Past | None: ...
     def now(self) -> float: ...
     def slots(self) -> Sequence[int]: ...
+    def company(self, entry: Entry) -> tuple[JobId, ...]: ...
     def broke(self, error: Exception) -> None: ...
     def happened(self, entry: Entry, happening: Happening) -> None: ...
 
@@ -168,7 +171,12 @@ class Executor:
             ) from error
 
     async def _record(self, entry: Entry, action: Record) -> None:
-        free = free_devices(self._context.slots(), self._book)
+        company = self._context.company(entry)
+        free = (
+            shared_devices(self._book, company)
+            if company
+            else free_devices(self._context.slots(), self._book)
+        )
         try:
             seats = bind(action.assignment.placement.numbered().seats, free)
         except WorldError as error:
@@ -187,6 +195,7 @@ class Executor:
             target=(),
             target_serial=0,
             top_seat=max((seat.number for seat in seats), default=0),
+            party=action.assignment.party,
             agent=None,
             end=None,
             reasons=(),
@@ -238,6 +247,10 @@ class Executor:
         if await self._agents.order(entry, order) is not None:
             self._note(entry, ordered=(entry.epoch, entry.target_serial))
         crash.passing("resize-ordered")
+
+    async def _order_company(self, entry: Entry, action: OrderCompany) -> None:
+        await self._agents.order(entry, self._agents.company(entry, action.party))
+        crash.passing("company-ordered")
 
     async def _record_seats(self, entry: Entry, action: RecordSeats) -> None:
         crash.passing("before-seats")
@@ -302,6 +315,7 @@ class Executor:
             state=State.QUEUED,
             seats=(),
             target=(),
+            party="",
             agent=None,
             end=None,
             waiting_since=self._context.now(),
@@ -317,6 +331,7 @@ class Executor:
             state=action.state,
             seats=(),
             target=(),
+            party="",
             agent=None,
             reasons=(),
             message=action.message,
@@ -358,6 +373,7 @@ _ACTIONS: Final[dict[type, Callable[[Executor, Entry, Any], Awaitable[None]]]] =
     RecordRunning: Executor._record_running,
     RecordTarget: Executor._record_target,
     OrderResize: Executor._order_resize,
+    OrderCompany: Executor._order_company,
     RecordSeats: Executor._record_seats,
     RecordStopping: Executor._record_stopping,
     OrderDrain: Executor._order_drain,

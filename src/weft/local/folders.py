@@ -7,6 +7,8 @@
         <uid>/           the owner's, 0700
           checkpoints/   where the job file names no other place
           epoch-<n>/     card, socket, key, logs and last words of one agent
+      parties/           0711
+        <digest>/        where jobs of one owner that share slots meet, 0700
 
 Below `jobs/<uid>` everything belongs to the job's owner, who may put anything there: a link to a
 file of root's, a pipe that blocks, a terabyte. So the daemon writes nothing there as root, but to
@@ -16,8 +18,9 @@ cut logs, and opens only plain files of the owner's, without following links, up
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Final
 
@@ -47,6 +50,7 @@ class Folders:
         self.store = root / "weft.db"
         self.lock = root / "lock"
         self.jobs = root / "jobs"
+        self.parties = root / "parties"
 
     def check_depth(self) -> None:
         """Refuse a folder so deep that no agent could listen in it."""
@@ -62,8 +66,9 @@ class Folders:
         """Make what is missing."""
         self.root.mkdir(mode=0o755 if for_all else 0o700, parents=True, exist_ok=True)
         self.root.chmod(0o755 if for_all else 0o700)
-        self.jobs.mkdir(mode=0o711, exist_ok=True)
-        self.jobs.chmod(0o711 if for_all else 0o700)
+        for place in (self.jobs, self.parties):
+            place.mkdir(mode=0o711, exist_ok=True)
+            place.chmod(0o711 if for_all else 0o700)
 
     def job(self, uid: str) -> Path:
         return self.jobs / uid
@@ -77,14 +82,34 @@ class Folders:
 
     def make_job(self, uid: str, owner: Owner) -> None:
         """The owner's folder, in a place where only the daemon can make one."""
-        path = self.job(uid)
-        path.mkdir(mode=0o700, exist_ok=True)
-        if os.geteuid() == 0:
-            os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
+        _make_for(owner, self.job(uid))
+
+    def party(self, name: str) -> Path:
+        """Where the members of a party meet."""
+        return self.parties / blake2b(name.encode(), digest_size=8).hexdigest()
+
+    def make_party(self, name: str, owner: Owner) -> Path:
+        """All of its members are jobs of one owner."""
+        path = self.party(name)
+        _make_for(owner, path)
+        return path
+
+    def keep_parties(self, names: Iterable[str]) -> None:
+        """Of others nothing is left."""
+        kept = {self.party(name) for name in names}
+        for path in self.parties.iterdir():
+            if path not in kept:
+                remove_tree(path)
 
     def remove_job(self, uid: str) -> None:
         """With everything below it."""
         remove_tree(self.job(uid))
+
+
+def _make_for(owner: Owner, path: Path) -> None:
+    path.mkdir(mode=0o700, exist_ok=True)
+    if os.geteuid() == 0:
+        os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
 
 
 def remove_tree(path: Path) -> None:

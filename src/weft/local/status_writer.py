@@ -28,6 +28,7 @@ from weft.model.ids import JobId
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 from weft.reconcile.belief import work_done
+from weft.reconcile.measured_stages import stages_of
 from weft.spec.counted import stated_by_script, work_in_steps
 from weft.view.reasons import as_json
 
@@ -163,7 +164,7 @@ class StatusWriter:
         found, _ = self._source.asked(entry)
         if found is None:
             return
-        event = measured(entry, found.job.work, status.progress, speed, self._source.now())
+        event = measured(entry, found.job.work, status, speed, self._source.now())
         if event is not None:
             self._source.report(event)
 
@@ -202,9 +203,10 @@ class StatusWriter:
 
 
 def measured(
-    entry: Entry, work: WorkClaim | None, progress: Progress, speed: Measured, now: float
+    entry: Entry, work: WorkClaim | None, status: Status, speed: Measured, now: float
 ) -> JobMeasured | None:
     """A speed in the unit of the job's work; None where the job does not say what that is."""
+    progress = status.progress
     rate = work_in_steps(work, speed.steps_per_second, progress.total)
     done = progress.done(work)
     if rate is None or done is None:
@@ -223,6 +225,8 @@ def measured(
         cpus=cpus if speed.width == entry.width or not has_gpus else 0.0,
         work_total=stated_by_script(work, progress.total),
         loss=progress.metrics.get(LOSS),
+        stages=stages_of(status.profile, speed.width, on_gpus=bool(status.devices_in_use)),
+        shared_steps_per_second=speed.steps_per_second if speed.shared else None,
     )
 
 

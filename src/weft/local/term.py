@@ -64,7 +64,7 @@ from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
 from weft.notify.outbox import Outbox
-from weft.reconcile.belief import Belief, belief_of, past_of
+from weft.reconcile.belief import Belief, belief_of, company_of, past_of
 from weft.spec.recipe import make_recipe
 
 log = logging.getLogger(__name__)
@@ -178,6 +178,7 @@ class Term:
         self._deliver(NodeAdded(self.now(), self.machine.node))
         if self._health.recalled is not WELL:
             self._deliver(HealthRecalled(self.now(), self._health.recalled))
+        self._forget_parties()
         entries = sorted(self.book, key=lambda entry: entry.end is None)
         for entry in entries:
             self._meet(entry)
@@ -282,16 +283,18 @@ class Term:
         if self._leaving is not None:
             grace = min(grace, self._leaving)
             rules = rules if self._leaving else Rules(kill_after_seconds=0.0)
+        belief = self._belief(entry.id)
         return Look(
             entry=entry,
             job=found.job if found else None,
             fault=fault,
             agent=self.observe(entry),
-            belief=self._belief(entry.id),
+            belief=belief,
             note=note,
             now=self.now(),
             rules=rules,
             grace_seconds=grace,
+            meeting=str(self._launcher.folders.party(belief.party)) if belief.party else "",
         )
 
     def asked(self, entry: Entry) -> tuple[ParsedRequest | None, str]:
@@ -316,6 +319,10 @@ class Term:
 
     def past(self, entry: Entry) -> Past | None:
         return past_of(self.brain, entry.id)
+
+    def company(self, entry: Entry) -> tuple[JobId, ...]:
+        """Who is to share its slots."""
+        return company_of(self.brain.state, entry.id)
 
     def slots(self) -> tuple[int, ...]:
         """Those that nobody else uses."""
@@ -356,7 +363,14 @@ class Term:
             self._asked.pop(entry.uid, None)
             self._whys.pop(entry.id, None)
             self.status_writer.forget(entry.uid)
+        if entry.end is not None:
+            self._forget_parties()
         self.executor.touch(entry.uid)
+
+    def _forget_parties(self) -> None:
+        """Where nobody meets any more."""
+        present = (entry.party_name for entry in self.book if entry.held)
+        self._launcher.folders.keep_parties(present)
 
     def _node_changed(self) -> None:
         """It is as large as what others leave of it, and takes nobody while the disk is low."""

@@ -20,6 +20,8 @@ class ClaimSource(StrEnum):
     """The owner, in the job file: an estimate, and often a generous one."""
     TRACE = "trace"
     """A row of a workload, which tells what was recorded: as right as the record."""
+    MEASURED = "measured"
+    """Workers of the job, or of an earlier run of its program."""
 
 
 @dataclass(frozen=True, slots=True)

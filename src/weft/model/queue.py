@@ -13,7 +13,11 @@ from weft.model.ids import DEFAULT_QUEUE, QueueId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """One node of the tree. `guaranteed_gpus` None: 0 for a leaf, the children's sum inside."""
+    """One node of the tree. `guaranteed_gpus` None: 0 for a leaf, the children's sum inside.
+
+    No job of it is slowed more than `max_slowdown` times by others on its GPUs; None: as in the
+    queue above, and at the top as the recipe has it.
+    """
 
     id: QueueId
     parent: QueueId | None = None
@@ -21,11 +25,17 @@ class Queue:
     limit_gpus: int | None = None
     borrowing: bool = True
     weight: float = 1.0
+    max_slowdown: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("guaranteed", self.guaranteed_gpus), ("limit", self.limit_gpus)):
             if value is not None and value < 0:
                 raise SpecError(f"queue {self.id}: {name} is {value}", hint="write 0 or more")
+        if self.max_slowdown is not None and not self.max_slowdown >= 1.0:
+            raise SpecError(
+                f"queue {self.id}: jobs cannot be slowed {self.max_slowdown:g} times",
+                hint="write 1 or more; with 1 nobody is slowed",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,13 @@ class QueueTree:
         if stated is not None:
             return stated
         return sum(self.guaranteed(child.id) for child in self.children(queue_id))
+
+    def max_slowdown(self, queue_id: QueueId, otherwise: float) -> float:
+        """How many times slower company may make its jobs, as the nearest queue above says."""
+        if queue_id not in self:
+            return otherwise
+        said = (queue.max_slowdown for queue in self.path(queue_id))
+        return next((cap for cap in said if cap is not None), otherwise)
 
     def with_queue(self, queue: Queue) -> "QueueTree":
         """The tree with that queue added or replaced."""

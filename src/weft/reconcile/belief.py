@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from weft.brain.brain import Brain
 from weft.brain.event import Past
 from weft.brain.state.brain_state import BrainState
-from weft.model.decision import Assignment
-from weft.model.ids import JobId
+from weft.brain.state.party_name import party_of
+from weft.model.decision import NO_PARTY, Assignment
+from weft.model.ids import JobId, PartyId
 from weft.model.placement import Placement
 from weft.model.state import State
 
@@ -25,7 +26,8 @@ class Belief:
     """What the brain thinks of a job; `state` is None where it has never heard of it.
 
     The assignment of a job that is being resized holds both what it had and what it is to get.
-    `serial` is the number of the last resize that was asked for in this epoch.
+    `serial` is the number of the last resize that was asked for in this epoch, and `party` the name
+    of those who take turns with it; empty where it has its GPUs to itself.
     """
 
     state: State | None = None
@@ -37,6 +39,7 @@ class Belief:
     live: bool = False
     serial: int = 0
     resizing: Resizing | None = None
+    party: PartyId = NO_PARTY
 
     @property
     def seats(self) -> frozenset[int]:
@@ -60,7 +63,17 @@ def belief_of(state: BrainState, job: JobId, why: str, now: float) -> Belief:
         live=bool(state.jobs.live[slot]),
         serial=int(state.jobs.serial[slot]),
         resizing=_resizing(state, slot),
+        party=party_of(state, slot) if state.seating.company.shares(slot) else NO_PARTY,
     )
+
+
+def company_of(state: BrainState, job: JobId) -> tuple[JobId, ...]:
+    """Who else is to be on its GPUs."""
+    slot = state.slot_of.get(job)
+    if slot is None:
+        return ()
+    members = state.seating.company.members(slot)
+    return tuple(state.spec(member).id for member in members if member != slot)
 
 
 def work_done(state: BrainState, slot: int, now: float) -> float:

@@ -7,7 +7,8 @@ from weft.brain.brain import Brain
 from weft.brain.event import JobFailed, Verb
 from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
-from weft.model.ids import JobId, NodeId, TenantId
+from weft.model.decision import NO_PARTY
+from weft.model.ids import JobId, NodeId, PartyId, TenantId
 from weft.model.job import Job
 from weft.model.state import State
 from weft.model.trial import is_trial
@@ -72,7 +73,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Sitting:
-    """A job on a node, for a Gantt chart."""
+    """A job on a node, for a Gantt chart; jobs of one `party` take turns on the same GPUs."""
 
     job: JobId
     tenant: TenantId
@@ -80,6 +81,7 @@ class Sitting:
     gpus: int
     begin: float
     end: float
+    party: PartyId = NO_PARTY
 
 
 @dataclass(slots=True)

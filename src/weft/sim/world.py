@@ -378,7 +378,7 @@ class World:
             begun = run.seated.pop(seat.number)
             if self.keep_sittings:
                 who = (run.job.id, run.job.tenant, seat.node, seat.gpus)
-                self.record.sittings.append(Sitting(*who, begun, self.now))
+                self.record.sittings.append(Sitting(*who, begun, self.now, run.party))
 
     def _charge(self) -> None:
         """Muri's rule: every running job loses its overhead at every event."""

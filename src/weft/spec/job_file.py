@@ -51,6 +51,7 @@ from weft.spec.quantity import (
     gpu_range,
     memory_gib,
 )
+from weft.spec.stage_claims import StageClaims
 from weft.spec.strict import Strict, told
 from weft.spec.strict import wrong as _wrong
 
@@ -297,6 +298,20 @@ class JobSpec(Strict):
         allowed="true or false",
         example=False,
     )
+    shareable: bool = told(
+        False,
+        "Whether it may take turns with other jobs of its owner's on the same GPUs while GPUs are "
+        "short. Each is slowed, at most as its queue allows, and together they do more.",
+        allowed="true or false",
+        example=True,
+    )
+    stages: StageClaims | None = told(
+        None,
+        "Where the time of one step goes, for a job that is shareable; without it, it runs alone "
+        "until that is measured.",
+        allowed="",
+        example={"storage_seconds": 0.12, "gpu_seconds": 0.2},
+    )
     duration: Duration | None = told(
         None,
         "How long it would run on the GPUs it asks for, if that is known: an estimate, not a "
@@ -420,6 +435,16 @@ class JobSpec(Strict):
         named = [entry.config_map for entry in self.env_from]
         named += [volume.config_map for volume in self.volumes]
         return list(dict.fromkeys(filter(None, named)))
+
+    @model_validator(mode="after")
+    def _shares_what_it_has(self) -> "JobSpec":
+        if self.shareable and self.resources.width.most == 0:
+            raise _wrong(
+                "a job without GPUs has none to share",
+                hint="remove shareable, or ask for gpus",
+                field="shareable",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_value_per_variable(self) -> "JobSpec":

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from weft.model.claim import CurveClaim, HostClaim, WorkClaim
+from weft.model.claim import CurveClaim, HostClaim, StageClaim, WorkClaim
 from weft.model.ids import GpuType, JobId, QueueId, TenantId
 from weft.model.request import GpuSpeed, JobRequest, Width
 from weft.spec.job_file import JobSpec
@@ -35,6 +35,8 @@ def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: fl
         work=_work(spec),
         curve=_curve(width.least, width.most),
         host=HostClaim.indifferent(),
+        stages=None if spec.stages is None else StageClaim(spec.stages.profile),
+        shareable=spec.shareable,
         saves_on_demand=width.least < width.most,
         program=_program(spec),
     )

@@ -9,7 +9,7 @@
         guaranteed: 256
         queues:
           - {name: vision, guaranteed: 128, limit: 320}
-          - {name: speech, guaranteed: 64, borrowing: false}
+          - {name: speech, guaranteed: 64, borrowing: false, max_slowdown: 3}
 
 One pool needs no name: `nodes: 52x8` is a whole spec. Nodes are dealt over a pool's racks in
 blocks. A key that does not exist is an error with the nearest one that does, because a spec whose
@@ -116,6 +116,7 @@ class QueueSpec(Strict):
     limit: Count | None = None
     borrowing: bool = True
     weight: Amount = 1.0
+    max_slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     queues: list["QueueSpec"] = []
 
 
@@ -234,6 +235,7 @@ def _flatten(specs: list[QueueSpec], parent: QueueId | None) -> Iterator[Queue]:
             limit_gpus=spec.limit,
             borrowing=spec.borrowing,
             weight=spec.weight,
+            max_slowdown=spec.max_slowdown,
         )
         yield queue
         yield from _flatten(spec.queues, queue.id)

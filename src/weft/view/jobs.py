@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from weft.view.company import Company, NoCompany
 from weft.view.failures import FailureLine
 from weft.view.queues import QueueLine
 from weft.view.states import FINISHED, WAITING
@@ -98,6 +99,7 @@ class JobDetail:
     """One job in full. `spec` is the job file as it was submitted, without its name.
 
     `failure` is the last one, where it had one and was not well since.
+    `company` is with whom it takes turns on its GPUs; `no_company` why it has none and waits.
     """
 
     line: JobLine
@@ -110,6 +112,8 @@ class JobDetail:
     past: dict[str, float]
     conditions: tuple[dict[str, Any], ...]
     failure: FailureLine | None = None
+    company: Company | None = None
+    no_company: NoCompany | None = None
 
     @property
     def uid(self) -> str:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.agent.reports.endpoint import an_endpoint, pod_environment
 from weft.agent.reports.operator_client import MOST_RETRY_SECONDS, Answer, Destination
+from weft.agent.reports.profile import Profile
 from weft.agent.reports.report import (
     EVERY_SECONDS,
     REFUSED_SECONDS,
@@ -30,6 +31,7 @@ from weft.kube.reports.limits import USUAL, Limits
 from weft.kube.reports.payload import Report, Speed, Unit, read_weft
 from weft.train.stages import Resource, Stage, Stages
 
+PROFILE = Profile(2, 0.5, 0.1, 0.05, 0.3, 0.0, peak_bytes=1 << 30)
 SAID = Said(step=120, epoch=3, total_steps=400)
 
 
@@ -350,7 +352,8 @@ def test_what_is_sent() -> None:
         message="warm",
         width=2,
         live=True,
-        speed=Measured(7, 2, 6.5, 10.0),
+        speed=Measured(7, 2, 6.5, 10.0, shared=True),
+        profile=PROFILE,
         paused_seconds=0.125,
     )
     assert read_weft(body_of(whole)) == Report(
@@ -362,7 +365,8 @@ def test_what_is_sent() -> None:
         stage_seconds={"storage": 0.01, "gpu": 0.2},
         message="warm accuracy=0.5 grad/norm=1e-09",
         live=True,
-        speed=Speed(7, 2, 6.5, 10.0),
+        speed=Speed(7, 2, 6.5, 10.0, shared=True),
+        profile=PROFILE,
         paused_seconds=0.125,
     )
 
@@ -381,6 +385,13 @@ def test_what_contradicts_itself_is_left_out() -> None:
     report = read_weft(body_of(replace(SAID, total_steps=119, checkpoint_step=121, samples=-1)))
     assert (report.done, report.total, report.saved, report.metrics) == (120, None, None, {})
     assert read_weft(body_of(replace(SAID, step=-1))).done == 0
+
+
+def test_a_profile_that_cannot_be_is_left_out() -> None:
+    odd = replace(PROFILE, gpu_seconds=float("nan"))
+    assert read_weft(body_of(replace(SAID, profile=odd))).profile is None
+    known = replace(PROFILE, peak_bytes=None)
+    assert read_weft(body_of(replace(SAID, profile=known))).profile == known
 
 
 @pytest.mark.parametrize("loss", [-1e19, 1e19, True, "2.0", None])

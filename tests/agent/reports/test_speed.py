@@ -70,3 +70,12 @@ def test_whatever_a_worker_says_a_measurement_means_something(
         assert speed.newest.seconds >= LEAST_SECONDS
         steps = speed.newest.steps_per_second * speed.newest.seconds
         assert round(steps) >= FEWEST_STEPS or speed.newest.seconds >= 60.0
+
+
+def test_steps_in_company_and_steps_alone_are_never_one_measurement() -> None:
+    speed = Speedometer()
+    assert not speed.hear(report(4, 5.0), epoch=3, width=2)
+    assert not speed.hear(report(1, 5.0), epoch=3, width=2, shared=True), "it begins anew"
+    assert speed.hear(report(4, 5.0), epoch=3, width=2, shared=True)
+    assert speed.newest == Measured(1, 2, 0.2, 25.0, shared=True)
+    assert not speed.hear(report(4, 5.0), epoch=3, width=2)

@@ -101,6 +101,7 @@ def test_every_object_of_the_schema_is_closed() -> None:
         {"nodes": {"selector": {"a": "b,c=d"}}},
         {"nodes": {"gpuResources": []}},
         {"nodes": {"gpuResources": ["gpu"]}},
+        {"nodes": {"gpuClass": "nvidia.com/gpu"}},
         {"scaleUp": {"pods": -1}},
         {"metrics": {"alerts": {"enable": True}}},
         {"reports": {"port": 80}},
@@ -229,7 +230,7 @@ def test_who_lists_nodes_reads_what_the_operator_is_told() -> None:
         assert rules_of(said) == node_rules(OperatorOptions(namespace="a", identity="b", **told))
 
 
-TOLD = ("node_selector", "gpu_resource", "rack_label", "toleration", "job_toleration")
+TOLD = ("node_selector", "gpu_resource", "gpu_class", "rack_label", "toleration", "job_toleration")
 
 
 def test_without_the_policies_nothing_is_lent() -> None:

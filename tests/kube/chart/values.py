@@ -15,6 +15,7 @@ EVERYTHING: Mapping[str, Any] = {
     "nodes": {
         "selector": {"weft.dev/trial": "yes", "zone": "a"},
         "gpuResources": ["habana.ai/gaudi"],
+        "gpuClass": "gpu.example.com",
         "rackLabels": ["example.com/block", "topology.kubernetes.io/rack"],
     },
     "scaleUp": {"pods": 4},

@@ -188,6 +188,7 @@ speeds = st.fixed_dictionaries(
         "width": st.integers(1, 10**4),
         "steps_per_second": st.floats(1e-9, 1e6),
         "seconds": st.floats(1e-9, 1e6),
+        "shared": st.booleans(),
     }
 )
 

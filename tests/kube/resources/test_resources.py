@@ -99,6 +99,7 @@ def test_a_manifest() -> None:
         ({"recipe": "las(hold=__import__('os'))"}, "does not fit"),
         ({"guaranteed": -1}, "is too small"),
         ({"weight": 0}, "is too small"),
+        ({"max_slowdown": 0.9}, "is too small"),
         ({"weight": float("nan")}, "is not a finite number"),
         ({"namespaces": ["A"]}, "does not fit"),
         ({"limits": 3}, "there is no such field"),

@@ -39,6 +39,7 @@ from weft.local.reconcile.step import (
     Kill,
     Launch,
     Note,
+    OrderCompany,
     OrderDrain,
     OrderResize,
     Record,
@@ -53,7 +54,9 @@ from weft.local.reconcile.step import (
     Void,
 )
 from weft.local.record.entry import End, Progress
+from weft.model.decision import NO_PARTY
 from weft.model.errors import ProtocolError
+from weft.model.ids import PartyId
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
 
@@ -406,3 +409,30 @@ def test_what_is_over_is_settled_then_forgotten() -> None:
     settled = an_entry(state=S.SUCCEEDED)
     assert next_step(a_look(settled, belief=over)).events == (JobForgotten(NOW, settled.id),)
     assert next_step(a_look(settled)).action is None
+
+
+# --- in company ---------------------------------------------------------------------------------
+
+
+def meets(told: str | None, meeting: str) -> object:
+    """What follows where an agent says that it meets others there, and should elsewhere."""
+    agent = alive(replace(a_status(1), company=told))
+    belief = replace(believed(S.RUNNING, 0), party=PartyId("alice/lead/1") if meeting else NO_PARTY)
+    look = a_look(a_started(S.RUNNING, 0), agent, belief)
+    return next_step(replace(look, meeting=meeting)).action
+
+
+def test_an_agent_is_told_of_company_until_it_says_so_itself() -> None:
+    assert meets("", "/p/1") == OrderCompany("alice/lead/1")
+    assert meets("/p/2", "/p/1") == OrderCompany("alice/lead/1")
+    assert meets("/p/1", "/p/1") is None
+    assert meets("/p/1", "") == OrderCompany(""), "and that it is alone again"
+    assert meets("", "") is None
+    assert meets(None, "/p/1") is None, "one that knows nothing of company is left alone"
+
+
+def test_a_new_brain_hears_whom_it_joined() -> None:
+    entry = a_started(S.RUNNING, 0, party="alice/lead/1")
+    _, told = next_step(a_look(entry, alive(a_status(1)), Belief())).events
+    assert isinstance(told, JobReported)
+    assert told.party == "alice/lead/1"

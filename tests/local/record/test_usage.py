@@ -66,11 +66,12 @@ def test_a_store_of_before_gets_the_table(tmp_path: Path) -> None:
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE usage"))
         connection.execute(text("ALTER TABLE events DROP COLUMN failure"))
+        connection.execute(text("ALTER TABLE jobs DROP COLUMN party"))
         connection.execute(text("UPDATE settings SET value = '1' WHERE key = 'schema'"))
     store = Store.at(path)
     store.write_usage({"alice": Usage(1.0, 2.0)})
     store.write_usage({"alice": Usage(3.0, 4.0)})
-    assert (store.version, store.usage()) == (3, {"alice": Usage(3.0, 4.0)})
+    assert (store.version, store.usage()) == (4, {"alice": Usage(3.0, 4.0)})
     store.close()
     assert inspect(engine).has_table("usage")
 

@@ -21,7 +21,18 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
 parser.add_argument("--pause", type=float, default=0.1, help="Seconds of a step, at any width.")
 parser.add_argument("--sample", type=float, default=0.0, help="Seconds of each sample of a share.")
+parser.add_argument("--read", type=float, default=0.0, help="Seconds that a batch is read.")
+parser.add_argument("--compute", type=float, default=0.0, help="Seconds that a GPU would compute.")
 options = parser.parse_args()
+
+
+class Samples(TensorDataset):
+    """To read a batch of them takes its time."""
+
+    def __getitems__(self, ids: list[int]) -> list[tuple[torch.Tensor, ...]]:
+        time.sleep(options.read)
+        return [self[one] for one in ids]
+
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -30,9 +41,10 @@ model, opt = weft.prepare(
     nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)),
     lambda parameters: torch.optim.AdamW(parameters, 1e-2),
 )
-loader = weft.loader(TensorDataset(inputs, inputs.sum(1, keepdim=True).sin()), global_batch=12)
+loader = weft.loader(Samples(inputs, inputs.sum(1, keepdim=True).sin()), global_batch=12)
 folder = Path(os.environ["WEFT_CHECKPOINT_PATH"])
 log = (folder / "steps.txt").open("a", buffering=1)
+(folder / "gpus.txt").write_text(os.environ.get("WEFT_TEST_GPUS", ""))
 
 
 def line(session: Session) -> str:
@@ -45,6 +57,7 @@ def line(session: Session) -> str:
 for mb in weft.steps(loader, total=options.steps):
     x, y = mb.x, mb.y
     loss = nn.functional.mse_loss(model(x), y)
+    time.sleep(options.compute)
     weft.backward(loss)
     if not (folder / "hurry").exists():
         time.sleep(options.pause + options.sample * len(x))

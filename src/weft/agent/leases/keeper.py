@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.agent.leases.company import ALONE, Company, company_of
+from weft.agent.leases.meeting import Meeting
 from weft.agent.messages import Accompany, Message
 from weft.agent.workers.places import Places
 from weft.agent.workers.processes import watch_end
@@ -20,6 +21,7 @@ from weft.model.errors import SpecError
 log = logging.getLogger(__name__)
 
 REST_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 1.0
 LONGEST_REST_SECONDS: Final = 60.0  # of a folder in which none can be
 
 
@@ -30,11 +32,23 @@ class LeaseKeeper:
         self.company: Company | None = None
         self._places, self._home, self._send = places, home, send
         self._process: subprocess.Popen[bytes] | None = None
+        self._meeting: Meeting | None = None
         self._rest_seconds = REST_SECONDS
 
     @property
     def pids(self) -> tuple[int, ...]:
         return (self._process.pid,) if self._process else ()
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is company now."""
+        return self.company is not None
+
+    def open(self, company: Company | None, place: Company | None) -> None:
+        """Company from the start, or a place where others may come."""
+        self.keep(company)
+        if place is not None:
+            self._attend(place)
 
     def introduce(self, worker: int) -> None:
         """A worker has come; where there is no company it is told nothing."""
@@ -61,8 +75,34 @@ class LeaseKeeper:
         self._end()
         self._start()
 
+    def _attend(self, place: Company) -> None:
+        """Look now and then whether others have come to this place, and take turns with them."""
+        meeting = Meeting(place)
+        try:
+            meeting.enter()
+        except OSError as error:
+            log.warning("nobody is met in %s: %s", place.folder, error)
+            return
+        self._meeting = meeting
+        self._look()
+
+    def _look(self) -> None:
+        if self._meeting is None:
+            return
+        try:
+            wanted = self._meeting.company if self._meeting.others() else None
+        except OSError as error:  # the folder is gone, and with it all who might come
+            log.warning("nobody is met any more: %s", error)
+            wanted = None
+        if wanted != self.company:
+            self.accompany(wanted.order if wanted else ALONE)
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
     def close(self) -> None:
         self.company = None
+        if self._meeting is not None:
+            self._meeting.leave()
+            self._meeting = None
         self._end()
 
     def _start(self) -> None:

@@ -8,6 +8,7 @@ from weft.agent.checkpoint.writer import CheckpointWriter
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.messages import Pulse
 from weft.agent.reports.operator_client import Destination
+from weft.agent.reports.profile import Profile, profile_of
 from weft.agent.reports.report import Reporter, Said
 from weft.agent.reports.speed import Speedometer
 
@@ -25,6 +26,7 @@ class ProgressReports:
         self.latest: dict[int, Pulse] = {}
         self.stages: dict[int, Mapping[str, Any]] = {}
         self.speed = Speedometer()
+        self.profile: Profile | None = None
 
     @property
     def loop(self) -> int:
@@ -42,13 +44,19 @@ class ProgressReports:
         self.latest[worker] = pulse
         self._report(worker, pulse)
 
-    def staged(self, worker: int, report: Mapping[str, Any]) -> None:
-        """All members make the same steps, so the first one's speed is the job's."""
+    def staged(self, worker: int, report: Mapping[str, Any], *, in_company: bool = False) -> None:
+        """All members make the same steps, so the first one's speed is the job's.
+
+        What it does in company says nothing of what it would do alone, and is told apart.
+        """
         self.stages[worker] = report
         mind = self._coordinator
-        if mind.members[:1] != (worker,) or TURNS in report:
-            return  # what a job does in company says nothing of what it would do alone
-        news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members))
+        if mind.members[:1] != (worker,):
+            return
+        shared = in_company or TURNS in report
+        if not shared:
+            self.profile = profile_of(report) or self.profile
+        news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members), shared=shared)
         if news and worker in self.latest:
             self._report(worker, self.latest[worker], soon=True)
 
@@ -76,6 +84,7 @@ class ProgressReports:
             width=len(mind.members),
             live=mind.elastic,
             speed=self.speed.newest,
+            profile=self.profile,
             paused_seconds=mind.paused_seconds,
         )
         self.reporter.say(said, soon=soon)

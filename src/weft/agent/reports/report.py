@@ -34,6 +34,7 @@ from weft.agent.reports.operator_client import (
     Destination,
     post,
 )
+from weft.agent.reports.profile import Profile
 from weft.agent.reports.speed import Measured
 
 EVERY_SECONDS: Final = 10.0
@@ -58,7 +59,8 @@ class Said:
     `step` counts the steps that are done, `width` the workers that train now; `live` is whether
     that can be changed while they do. Of the metrics `loss` has a place of its own, the others
     are told in words. `stages` is the report of `weft.train.stages`, `speed` what was measured
-    while the width stood still, `paused_seconds` how long the last resize kept it from training.
+    while the width stood still, `profile` what a step does alone, `paused_seconds` how long the
+    last resize kept it from training.
     """
 
     step: int
@@ -73,6 +75,7 @@ class Said:
     width: int | None = None
     live: bool | None = None
     speed: Measured | None = None
+    profile: Profile | None = None
     paused_seconds: float | None = None
 
 
@@ -256,6 +259,7 @@ def body_of(said: Said) -> bytes:
         "width": _count(said.width),
         "live": said.live,
         "speed": _speed(said.speed),
+        "profile": _profile(said.profile),
         "paused_seconds": _number(said.paused_seconds, least=0.0),
     }
     told = {name: value for name, value in fields.items() if value not in (None, "", {})}
@@ -292,7 +296,7 @@ def _number(value: object, *, least: float = -MOST_NUMBER) -> float | None:
     return float(value) if least <= value <= MOST_NUMBER else None
 
 
-def _speed(measured: Measured | None) -> dict[str, float]:
+def _speed(measured: Measured | None) -> dict[str, Any]:
     """As it was measured; nothing of a measurement that cannot be."""
     if measured is None:
         return {}
@@ -302,7 +306,20 @@ def _speed(measured: Measured | None) -> dict[str, float]:
         "steps_per_second": _number(measured.steps_per_second, least=0.0),
         "seconds": _number(measured.seconds, least=0.0),
     }
-    return {name: value for name, value in told.items() if value} if all(told.values()) else {}
+    if not all(told.values()):
+        return {}
+    return {**{name: value for name, value in told.items() if value}, **_turns(measured)}
+
+
+def _turns(measured: Measured) -> dict[str, Any]:
+    """Said only where it is so: an operator that knows nothing of turns takes the others."""
+    return {"shared": True} if measured.shared else {}
+
+
+def _profile(profile: Profile | None) -> dict[str, Any]:
+    """What one step does alone, if all of it is within bounds."""
+    told = {} if profile is None else profile.as_json()
+    return told if all(_number(value, least=0.0) is not None for value in told.values()) else {}
 
 
 def _stage_seconds(report: Mapping[str, Any]) -> dict[str, float]:

@@ -19,12 +19,16 @@ FEWEST_LONG_STEPS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """`width` members made so many steps per second, over so many seconds of training."""
+    """`width` members made so many steps per second, over so many seconds of training.
+
+    One that is `shared` was made while the job took turns with others on its GPUs.
+    """
 
     number: int
     width: int
     steps_per_second: float
     seconds: float
+    shared: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -35,13 +39,15 @@ class Speedometer:
 
     def __init__(self) -> None:
         self.newest: Measured | None = None
-        self._epoch = 0
+        self._setting = (0, False)
         self._steps, self._seconds = 0, 0.0
 
-    def hear(self, report: Mapping[str, Any], *, epoch: int, width: int) -> bool:
+    def hear(
+        self, report: Mapping[str, Any], *, epoch: int, width: int, shared: bool = False
+    ) -> bool:
         """Whether this report completes a measurement of the members of now."""
-        if epoch != self._epoch:
-            self._epoch, self._steps, self._seconds = epoch, 0, 0.0
+        if (epoch, shared) != self._setting:
+            self._setting, self._steps, self._seconds = (epoch, shared), 0, 0.0
         steps, step_seconds = report.get("steps"), report.get("mean_step")
         if (report.get("epoch"), report.get("width")) != (epoch, width):
             return False
@@ -63,5 +69,6 @@ class Speedometer:
 
     def _publish(self, width: int) -> None:
         number = self.newest.number + 1 if self.newest else 1
-        self.newest = Measured(number, width, self._steps / self._seconds, self._seconds)
+        shared = self._setting[1]
+        self.newest = Measured(number, width, self._steps / self._seconds, self._seconds, shared)
         self._steps, self._seconds = 0, 0.0

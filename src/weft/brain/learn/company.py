@@ -9,11 +9,13 @@ from weft.brain.context import Context
 from weft.brain.event import JobMeasured
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.slowdown_cap import slowdown_cap
 from weft.brain.state.turns import Looked, signature
 from weft.model.state import State
 from weft.perf.interleaving.watch import Course, Shown, Watch
 
 ROUNDING_SECONDS = 1.0
+LEAST_SPEED = 1e-6
 
 
 class CompanyWatch:
@@ -25,7 +27,9 @@ class CompanyWatch:
 
     def concerns(self, slot: int, event: JobMeasured) -> bool:
         """Whether it was measured while it took turns, or just before or after."""
-        return self._overlaps(slot, event) or self._context.state.seating.company.shares(slot)
+        shared = event.shared_steps_per_second is not None
+        company = self._context.state.seating.company
+        return shared or self._overlaps(slot, event) or company.shares(slot)
 
     def _overlaps(self, slot: int, event: JobMeasured) -> bool:
         """Whether it began or ended to take turns while it was measured."""
@@ -38,21 +42,22 @@ class CompanyWatch:
         if state.incarnation(event.job, event.epoch) is None:
             return
         members = _training(state, slot)
-        alone = state.speed_on(slot, state.placement(slot)) if slot in members else 0.0
-        if len(members) == 1 or self._overlaps(slot, event) or not alone > 0.0:
+        if len(members) == 1 or slot not in members or self._overlaps(slot, event):
+            return
+        slowdown = _slowdown(state, slot, event)
+        if slowdown is None:
             return
         looked = state.turns.looked.get(members[0])
         if looked is None or looked.members != members:
             looked = state.turns.looked[members[0]] = Looked(members, self._watch_over(members))
-        looked.slowdowns[slot] = alone / max(event.units_per_second, alone * 1e-6)
+        looked.slowdowns[slot] = slowdown
         looked.seconds = max(looked.seconds, event.seconds)
         if len(looked.slowdowns) == len(members):
             self._judge(looked)
 
     def _watch_over(self, members: tuple[int, ...]) -> Watch:
-        sharing = self._context.recipe.sharing
-        cap = float("inf") if sharing is None else sharing.cap
-        return Watch.over([cap] * len(members))
+        state, sharing = self._context.state, self._context.recipe.sharing
+        return Watch.over([slowdown_cap(state, slot, sharing) for slot in members])
 
     def _judge(self, looked: Looked) -> None:
         state, members = self._context.state, looked.members
@@ -71,13 +76,25 @@ class CompanyWatch:
             tuple(looked.seconds / slow for slow in measured),
         )
         looked.watch, verdict = looked.watch.look(shown)
-        looked.slowdowns.clear()
+        looked.measured, looked.slowdowns = looked.slowdowns, {}
         if verdict.course is Course.GOES_ON:
             return
         state.turns.experience.rest(kind, self._context.now)
         gone = members[1:] if verdict.released is None else (members[verdict.released],)
         for slot in gone:
             self._dispatch.stop(slot, after=State.QUEUED, why=f"company: {verdict.why}")
+
+
+def _slowdown(state: BrainState, slot: int, event: JobMeasured) -> float | None:
+    """How many times slower than alone; None where nobody knows how fast that is.
+
+    By steps where they were counted in company, else by work.
+    """
+    claim, steps = state.spec(slot).stages, event.shared_steps_per_second
+    if steps is not None and claim is not None:
+        return 1.0 / max(steps * claim.profile.iteration_seconds, LEAST_SPEED)
+    alone = state.speed_on(slot, state.placement(slot))
+    return alone / max(event.units_per_second, alone * LEAST_SPEED) if alone > 0.0 else None
 
 
 def _training(state: BrainState, slot: int) -> tuple[int, ...]:

@@ -19,6 +19,8 @@ import numpy as np
 
 from weft.brain.event import JobMeasured
 from weft.brain.learn.reference import reference_speed
+from weft.brain.learn.stages import LATEST as LATEST_STAGES
+from weft.brain.learn.stages import StageHistory, recall
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.menubook import is_learnt, listed
 from weft.model.request import JobRequest
@@ -99,12 +101,14 @@ class Learning:
         self.lessons: dict[int, Lesson] = {}
         self.totals: History[float] = History(LATEST_TOTALS)
         self.curves: History[Run] = History(LATEST_CURVES)
+        self.stages: StageHistory = History(LATEST_STAGES)
         self.prior = FREE
         self.curve_scores = Calibration()
         self.work_scores = Calibration()
 
     def begin(self, state: BrainState, slot: int) -> None:
         """A job has been submitted: others have shown what to expect of it."""
+        recall(state, slot, self.stages)
         spec = state.spec(slot)
         if not is_learnt(spec) or not len(state.nodes.gpus):
             return
@@ -156,7 +160,7 @@ class Learning:
         twin = Learning()
         twin.lessons = {slot: lesson.copied() for slot, lesson in self.lessons.items()}
         twin.totals, twin.curves = self.totals.copied(), self.curves.copied()
-        twin.prior = self.prior
+        twin.stages, twin.prior = self.stages.copied(), self.prior
         twin.curve_scores, twin.work_scores = self.curve_scores, self.work_scores
         return twin
 
@@ -237,8 +241,8 @@ class Learning:
 def makes_sense(event: JobMeasured) -> bool:
     """Whether these are numbers at all: what a worker says is a claim."""
     said = (event.units_per_second, event.seconds, event.work_done, event.cpus)
-    total = 0.0 if event.work_total is None else event.work_total
-    return all(isfinite(figure) and figure >= 0.0 for figure in (*said, total))
+    more = (event.work_total or 0.0, event.shared_steps_per_second or 0.0)
+    return all(isfinite(figure) and figure >= 0.0 for figure in (*said, *more))
 
 
 def _goal(spec: JobRequest) -> Goal | None:

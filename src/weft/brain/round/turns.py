@@ -16,16 +16,19 @@ from weft.brain.round.outcome import Granted, Joined, Outcome
 from weft.brain.round.session import Session
 from weft.brain.round.worth import restart_seconds
 from weft.brain.state.brain_state import BrainState
-from weft.brain.state.turns import signature
+from weft.brain.state.slowdown_cap import slowdown_cap
+from weft.brain.state.turns import Refused, signature
+from weft.model.ids import TenantId
 from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
 from weft.policy.place.room import ROUNDING, host_cpus, host_memory_gib
-from weft.policy.share.joining import Guest, Parties
+from weft.policy.share.joining import Guest, Parties, Refusal
 from weft.policy.share.sharing import Sharing
 
+NO_TENANT = TenantId("")
 SITTING = (State.STARTING, State.RUNNING)
-Peers = tuple[int, int, int]
-"""GPUs, priority and queue: who has these in common may take turns."""
+Peers = tuple[int, int, int, TenantId]
+"""GPUs, priority, queue and, where it matters, tenant: who has these in common may take turns."""
 
 
 def take_turns(session: Session, outcome: Outcome, sharing: Sharing) -> None:
@@ -45,6 +48,7 @@ class _Turns:
         }
 
     def settle(self) -> None:
+        self._state.turns.refused.clear()
         self._part()
         waiting = self._waiting()
         if not waiting:
@@ -84,7 +88,8 @@ class _Turns:
 
     def _peers(self, slot: int, gpus: int) -> Peers:
         jobs = self._session.snapshot.jobs
-        return gpus, int(jobs.priority[slot]), int(jobs.queue[slot])
+        tenant = NO_TENANT if self._sharing.mixes_tenants else self._state.spec(slot).tenant
+        return gpus, int(jobs.priority[slot]), int(jobs.queue[slot]), tenant
 
     # --- those who sit ------------------------------------------------------------------------
 
@@ -122,16 +127,22 @@ class _Turns:
             while row is not None and self._rests(slot, leads[row]):
                 possible[row] = False
                 row = parties.best(guest, possible)
-            if row is not None:
+            if row is None:
+                self._note_refusal(slot, leads, parties.refusal(guest, possible))
+            else:
                 forecast = parties.forecast(row, guest)
-                self._outcome.joins.append(Joined(slot, leads[row], forecast, self._sharing.cap))
+                self._outcome.joins.append(Joined(slot, leads[row], forecast, guest.cap))
                 parties.join(row, guest)
                 self._take_host(slot, int(nodes[row]))
+
+    def _note_refusal(self, slot: int, leads: list[int], refusal: Refusal | None) -> None:
+        if refusal is not None:
+            self._state.turns.refused[slot] = Refused(leads[refusal.party], refusal.guard)
 
     def _guest(self, slot: int) -> Guest:
         claim = self._state.spec(slot).stages
         assert claim is not None
-        return Guest(claim.profile, self._sharing.cap)
+        return Guest(claim.profile, slowdown_cap(self._state, slot, self._sharing))
 
     def _possible(self, slot: int, nodes: Ints) -> Bools:
         """On which of these nodes the job could sit, with its cores and its memory."""

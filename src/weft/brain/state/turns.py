@@ -12,6 +12,7 @@ from weft.model.stages import BUSY, StageProfile
 from weft.perf.interleaving.experience import Experience, Signature
 from weft.perf.interleaving.group import GroupForecast, foretold
 from weft.perf.interleaving.watch import Watch
+from weft.policy.share.guards import Guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,21 @@ class Looked:
     watch: Watch
     slowdowns: dict[int, float] = field(default_factory=dict)
     seconds: float = 0.0
+    measured: dict[int, float] = field(default_factory=dict)
+    """As of the last look that was complete."""
 
     def copied(self) -> "Looked":
-        return Looked(self.members, self.watch, dict(self.slowdowns), self.seconds)
+        own = dict(self.slowdowns), self.seconds, dict(self.measured)
+        return Looked(self.members, self.watch, *own)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Of one that waits: the lead of the party with which most would be gained, and what kept it
+    from joining."""
+
+    lead: int
+    guard: Guard
 
 
 class Turns:
@@ -45,12 +58,14 @@ class Turns:
         """Where it `charges_all`, every member is charged as if it had the GPUs to itself.
 
         `changed` is when a job began or ended last to take turns with somebody, `looked` what was
-        measured of parties, by the slot of their lead.
+        measured of parties, by the slot of their lead, and `refused` what kept those who wait out
+        of any in the last round.
         """
         self.experience = experience or Experience()
         self.charges_all = charges_all
         self.changed: dict[int, float] = {}
         self.looked: dict[int, Looked] = {}
+        self.refused: dict[int, Refused] = {}
         self._known: dict[tuple[StageProfile, ...], GroupForecast] = {}
 
     def forecast(self, claims: Sequence[StageClaim | None]) -> GroupForecast:
@@ -73,7 +88,7 @@ class Turns:
 
     def copied(self) -> "Turns":
         twin = Turns(self.experience.copied(), charges_all=self.charges_all)
-        twin.changed = dict(self.changed)
+        twin.changed, twin.refused = dict(self.changed), dict(self.refused)
         twin.looked = {lead: looked.copied() for lead, looked in self.looked.items()}
         return twin
 
@@ -81,6 +96,9 @@ class Turns:
         """The job is over; its row may be another one's."""
         self.changed.pop(slot, None)
         self.looked.pop(slot, None)
+        gone = [one for one, refused in self.refused.items() if slot in (one, refused.lead)]
+        for one in gone:
+            del self.refused[one]
 
 
 def signature(claims: Sequence[StageClaim | None]) -> Signature:

@@ -15,6 +15,7 @@ from weft.cli.terminal.screen import cell, coloured, fact_table, new_table, prin
 from weft.cli.worlds.place import Place, place_options
 from weft.cli.worlds.world import World, located
 from weft.lab.time_words import number
+from weft.view.company import company_line
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -122,6 +123,7 @@ def _facts(detail: "JobDetail", at: datetime) -> dict[str, str]:
     found = {
         **facts(detail.spec),
         "placed": _placed(detail),
+        "company": company_line(detail.company) if detail.company else "",
         "times": _times(detail, at),
         "work": _work(detail),
         "metrics": ", ".join(f"{name} {number(value)}" for name, value in detail.metrics.items()),

@@ -13,11 +13,12 @@ from weft.cli.options import output_option
 from weft.cli.terminal.screen import new_table, print_json, stdout
 from weft.cli.worlds.place import Place, place_options
 from weft.lab.time_words import span
+from weft.view.company import company_line, no_company_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.lab.journals.why import Answer, Company, Failed
+    from weft.lab.journals.why import Answer, Failed
 
 SHOWN_EPISODES = 20
 
@@ -62,6 +63,8 @@ def show(answer: "Answer") -> None:
         console.print("It does not wait at this moment.")
     if answer.company is not None:
         console.print(f"It {company_line(answer.company)}.", markup=False)
+    if answer.no_company is not None:
+        console.print(no_company_line(answer.no_company), markup=False)
     waits = {cause: s for cause, s in answer.waits_seconds.items() if s > 0}
     if waits:
         parts = sorted(waits.items(), key=lambda pair: -pair[1])
@@ -78,18 +81,6 @@ def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
         print_json(asdict(answer))
     else:
         show(answer)
-
-
-def company_line(company: "Company") -> str:
-    """`takes turns with b and c: 1.1 s a cycle, 1.8 times the work of one, 1.2 times slower`."""
-    told = [
-        f"{company.cycle_seconds:.3g} s a cycle",
-        f"together {company.aggregate:.2f} times the work of one",
-        f"this job {company.slowdown:.2f} times slower than alone",
-    ]
-    if company.memory_gib is not None:
-        told.append(f"{company.memory_gib:.3g} GiB of a GPU")
-    return f"takes turns with {', '.join(company.others)}: {', '.join(told)}"
 
 
 def failed_lines(failed: "Failed") -> Iterator[str]:

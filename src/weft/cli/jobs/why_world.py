@@ -17,6 +17,7 @@ from weft.cli.terminal.screen import cell, coloured, print_json, say, stdout
 from weft.cli.worlds.place import Place
 from weft.cli.worlds.world import World, located
 from weft.model.errors import WorldError
+from weft.view.company import company_line, no_company_line
 from weft.view.states import HOLDING
 from weft.view.use import widest_first
 
@@ -95,6 +96,8 @@ def as_dict(standing: "Standing", holders: Holders, at: datetime) -> dict[str, A
         "reasons": [asdict(reason) for reason in standing.detail.reasons],
         "failure": asdict(standing.detail.failure) if standing.detail.failure else None,
         "growth": asdict(standing.growth) if standing.growth else None,
+        "company": asdict(standing.detail.company) if standing.detail.company else None,
+        "no_company": asdict(standing.detail.no_company) if standing.detail.no_company else None,
         "holders": [
             {
                 "namespace": holder.namespace,
@@ -138,6 +141,8 @@ def _told(standing: "Standing", holders: Holders, at: datetime) -> Iterator[str]
         )
     if standing.detail.failure is not None:
         yield from failure_lines(standing.detail.failure)
+    if standing.detail.no_company is not None:
+        yield cell(no_company_line(standing.detail.no_company))
     if standing.detail.reasons:
         return
     if not line.state:
@@ -153,6 +158,8 @@ def _told(standing: "Standing", holders: Holders, at: datetime) -> Iterator[str]
     else:
         yield f"It does not wait{message or '.'}"
         yield growth_words(growth) if growth else f"{line.gpus} of {cell(line.asked_gpus)} GPUs"
+        if standing.detail.company is not None:
+            yield f"It {cell(company_line(standing.detail.company))}."
 
 
 ENDED = {"Succeeded": "succeeded", "Failed": "failed", "Cancelled": "was cancelled"}

@@ -123,6 +123,12 @@ def _labels(
     help="What GPUs are called, first found first.  [default: nvidia.com/gpu, amd.com/gpu]",
 )
 @click.option(
+    "--gpu-class",
+    default="",
+    metavar="NAME",
+    help="Claim GPUs by this DeviceClass, of the driver of that name; jobs can share them then.",
+)
+@click.option(
     "--rack-label",
     multiple=True,
     metavar="KEY",

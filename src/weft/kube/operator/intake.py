@@ -21,6 +21,7 @@ from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.observation.pod_index import nodes_touched
 from weft.kube.operator.observation.queue import ObservedQueue
 from weft.kube.operator.observation.queue_tree import as_meant, build_tree, misplaced, recipe_of
+from weft.kube.operator.observation.slice import NodeDevices, ObservedSlice, devices_on
 from weft.kube.operator.reconcile.beliefs import is_counted
 from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note
@@ -54,7 +55,9 @@ class Intake:
         self._pods = informers.pod_index
         self._jobs, self._nodes, self._queues = informers.jobs, informers.nodes, informers.queues
         self.foreign_use = ForeignUse(self._pods, self._stands_behind)
-        self.inventory = NodeInventory(self._nodes.items, self.foreign_use)
+        self._slices, self._gpu_class = informers.slices, informers.gpu_class
+        counted = self._devices_on if self._slices is not None else None
+        self.inventory = NodeInventory(self._nodes.items, self.foreign_use, counted)
         self._decider = decider
         self._executor = executor
         self._status_writer = status_writer
@@ -115,7 +118,7 @@ class Intake:
         If it was set aside, the brain hears of it after all: what its workers hold is nobody
         else's any more.
         """
-        meant = as_meant(job, self._queues.items)
+        meant = as_meant(job, self._queues.items, sharing=bool(self._gpu_class))
         if meant.id in self._unmet:
             self._unmet.discard(meant.id)
             for pod in self._pods.of_job.get(meant.id, {}).values():
@@ -174,6 +177,14 @@ class Intake:
         if old is not None and new is not None and new.same_but_for_version(old):
             return
         self._touch_node(key)
+
+    def slice_changed(self, key: str, old: ObservedSlice | None, new: ObservedSlice | None) -> None:
+        for node in {one.node for one in (old, new) if one is not None}:
+            self._touch_node(node)
+
+    def _devices_on(self, node: str) -> NodeDevices:
+        assert self._slices is not None
+        return devices_on(node, self._gpu_class, self._slices.items.values())
 
     def _touch_node(self, name: str) -> None:
         self.inventory.touch(name)

@@ -342,7 +342,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             reached_from=tuple(_pair(text) for text in options.reached_from),
             nodes=nodes,
         ),
-        brain=Settings(backoff_seconds=options.backoff_seconds),
+        brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
         scale_up=ScaleUp(options.scale_up_pods, options.scale_up_class),
     )
 
@@ -356,6 +356,7 @@ def node_rules(options: OperatorOptions) -> NodeRules:
         rack_labels=options.rack_label or usual.rack_labels,
         tolerations=options.toleration,
         job_tolerations=options.job_toleration,
+        gpu_class=options.gpu_class,
     )
 
 

@@ -38,6 +38,7 @@ class OperatorOptions:
     keep_days: float = 30.0
     node_selector: tuple[str, ...] = ()
     gpu_resource: tuple[str, ...] = ()
+    gpu_class: str = ""
     rack_label: tuple[str, ...] = ()
     toleration: tuple[str, ...] = ()
     job_toleration: tuple[str, ...] = ()

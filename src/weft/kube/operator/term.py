@@ -26,6 +26,7 @@ from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
 from weft.kube.operator.decider import Decider, OpenJournal
+from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
@@ -122,6 +123,7 @@ class Term:
         self.wait_reports = WaitReports(api, self, metrics)
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
+        self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
             self,
@@ -162,7 +164,7 @@ class Term:
                 self._keep_books,
             )
             kept = (self._keep_health, self._keep_taints)
-            beside = (self.wait_reports.run, self._placeholders.run, *kept)
+            beside = (self.wait_reports.run, self._placeholders.run, self._claims.run, *kept)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
             await _first_of({task for task in tasks if not task.done()})

@@ -14,6 +14,7 @@ from weft.kube.reading.paging import PAGE, list_all
 from weft.kube.reading.waits import Waits, detail_with, get_wait, line_with, list_waits
 from weft.kube.seat_runs import seats_of
 from weft.model.errors import UnknownName
+from weft.view.company import Company, Member, NoCompany
 from weft.view.jobs import JobDetail, JobLine, JobPage, ReasonLine, SeatLine, nearest
 from weft.view.states import HOLDING, STATES, WAITING
 
@@ -152,6 +153,29 @@ def job_detail(thing: Plain) -> JobDetail:
         past=dict(part(status, "past")),
         conditions=tuple(status.get("conditions") or ()),
         failure=last_failure(thing),
+        company=_company(part(status, "company")),
+        no_company=_no_company(part(status, "noCompany")),
+    )
+
+
+def _no_company(told: Plain) -> NoCompany | None:
+    if not told:
+        return None
+    return NoCompany(tuple(told.get("closest") or ()), told["guard"], told.get("meaning") or "")
+
+
+def _company(told: Plain) -> Company | None:
+    if not told:
+        return None
+    members = told.get("members") or ()
+    return Company(
+        others=tuple(told.get("others") or ()),
+        cycle_seconds=told.get("cycleSeconds") or 0.0,
+        aggregate=told.get("aggregate") or 0.0,
+        slowdown=told.get("slowdown") or 0.0,
+        memory_gib=told.get("memoryGib"),
+        members=tuple(Member(one["job"], one["slowdown"]) for one in members),
+        matcher=told.get("matcher") or "",
     )
 
 

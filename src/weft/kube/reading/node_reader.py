@@ -13,6 +13,7 @@ from os import environ
 from typing import TYPE_CHECKING, Any
 
 from weft.failure.health import Health
+from weft.kube.claims import SLICES, claim_name
 from weft.kube.client.errors import Forbidden, NotFound
 from weft.kube.health_map import HealthMap, health_in
 from weft.kube.names import (
@@ -74,6 +75,9 @@ async def list_nodes(api: "Api", namespace: str) -> NodePage:
     foreign = await _foreign(api, names, notes)
     health = await read_health(api)
     lines = [node_line(thing, held, foreign, rules) for thing in things]
+    if rules.gpu_class:
+        counted = await _published(api, rules.gpu_class, notes)
+        lines = [replace(line, gpus=counted[line.name]) for line in lines]
     return NodePage(tuple(with_health(line, health) for line in lines), tuple(notes))
 
 
@@ -143,15 +147,19 @@ def node_state(thing: Plain, rules: NodeRules = EVERYWHERE) -> str:
 
 
 def held_by(jobs: Iterable[Plain]) -> Held:
-    """GPUs by node of the jobs that hold seats now."""
-    held = Held(Counter(), {})
+    """GPUs by node of the jobs that hold seats now; those of one claim count once."""
+    held, claimed = Held(Counter(), {}), set()
     for job in jobs:
         status = part(job, "status")
         if status.get("state") not in HOLDING:
             continue
-        name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-        for seat in seats_of(part(status, "decision")):
-            held.gpus[seat["node"]] += seat.get("gpus") or 0
+        namespace, short = job["metadata"]["namespace"], job["metadata"]["name"]
+        name, decision = f"{namespace}/{short}", part(status, "decision")
+        for place, seat in enumerate(seats_of(decision)):
+            number, epoch = seat.get("number", place), decision.get("epoch") or 0
+            claim = namespace, claim_name(short, epoch, number, decision.get("party") or "")
+            held.gpus[seat["node"]] += 0 if claim in claimed else seat.get("gpus") or 0
+            claimed.add(claim)
             held.jobs.setdefault(seat["node"], []).append(name)
     return held
 
@@ -179,6 +187,20 @@ async def _foreign(
         if node in resources:
             foreign[node] += int(pod_requests(pod["spec"]).of(resources[node]))
     return foreign
+
+
+async def _published(api: "Api", driver: str, notes: list[str]) -> Counter[str]:
+    """Devices by node, as their driver publishes them."""
+    found: Counter[str] = Counter()
+    try:
+        slices = (await list_all(api, SLICES)).items
+    except Forbidden:
+        notes.append("you may not list resourceslices: GPUs are not counted")
+        return found
+    for one in slices:
+        if part(one, "spec").get("driver") == driver:
+            found[part(one, "spec").get("nodeName", "")] += len(part(one, "spec")["devices"])
+    return found
 
 
 def _type(labels: Mapping[str, str], resource: str) -> str | None:

@@ -44,4 +44,5 @@ def rules_of(said: Mapping[str, Any]) -> NodeRules:
         rack_labels=tuple(said.get("rackLabels") or usual.rack_labels),
         tolerations=tuple(said.get("tolerations") or ()),
         job_tolerations=tuple(said.get("jobTolerations") or ()),
+        gpu_class=str(said.get("gpuClass") or ""),
     )

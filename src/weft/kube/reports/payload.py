@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from weft.agent.reports.profile import Profile
 from weft.kube.reports.refusal import Refusal
 
 MOST_BODY_BYTES: Final = 64 * 1024
@@ -43,20 +44,24 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What the workers measured while their width stood still; each measurement has a number."""
+    """What the workers measured while their width stood still; each measurement has a number.
+
+    One that is `shared` was made while the job took turns with others on its GPUs.
+    """
 
     number: int
     width: int
     steps_per_second: float
     seconds: float
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was said; None is what was not said. `left_out` names metrics that were not taken.
 
-    `live` is whether the job can be resized while it trains, and `paused_seconds` how long the last
-    resize kept it from training.
+    `live` is whether the job can be resized while it trains, `profile` what one of its steps does
+    alone, and `paused_seconds` how long the last resize kept it from training.
     """
 
     unit: Unit = Unit.STEPS
@@ -69,6 +74,7 @@ class Report:
     message: str = ""
     live: bool | None = None
     speed: Speed | None = None
+    profile: Profile | None = None
     paused_seconds: float | None = None
     left_out: tuple[str, ...] = ()
 
@@ -105,6 +111,19 @@ class MeasuredSpeed(Closed):
     width: Annotated[int, Field(ge=1, le=MOST_COUNT)]
     steps_per_second: Positive
     seconds: Positive
+    shared: bool = False
+
+
+class StepProfile(Closed):
+    """What one step of so many workers does while the job has its GPUs to itself."""
+
+    width: Annotated[int, Field(ge=1, le=MOST_COUNT)]
+    step_seconds: Positive
+    storage_seconds: Amount = 0.0
+    cpu_seconds: Amount = 0.0
+    gpu_seconds: Amount = 0.0
+    network_seconds: Amount = 0.0
+    peak_bytes: Count | None = None
 
 
 class WeftReport(Closed):
@@ -121,6 +140,7 @@ class WeftReport(Closed):
     width: Count | None = None
     live: bool | None = None
     speed: MeasuredSpeed | None = None
+    profile: StepProfile | None = None
     paused_seconds: Amount | None = None
 
     @model_validator(mode="after")
@@ -173,6 +193,7 @@ def read_weft(body: bytes) -> Report:
         message=said.message,
         live=said.live,
         speed=None if said.speed is None else Speed(**dict(said.speed)),
+        profile=None if said.profile is None else Profile(**dict(said.profile)),
         paused_seconds=said.paused_seconds,
     )
 

@@ -39,6 +39,7 @@ from weft.spec.pod_fields import (
     RESERVED_PATH_PATTERN,
     RESOURCE_PATTERN,
 )
+from weft.spec.stage_claims import STAGES
 
 FOLDER: Final = Path(__file__).parents[4] / "charts" / "weft" / "crds"
 HEADER: Final = "# Made by `python -m weft.kube.resources.crd`; change the models, not this file.\n"
@@ -62,6 +63,22 @@ JOB_RULES: Final[Rules] = {
             "!has(self.env) || !has(self.env_from)"
             " || !self.env_from.exists(entry, entry.name in self.env)",
             "a variable is set in env and in env_from: set it once",
+        ),
+        (
+            "!has(self.shareable) || !self.shareable || !has(self.resources)"
+            " || string(self.resources.gpus) != '0'",
+            "a job without GPUs has none to share: remove shareable, or ask for gpus",
+        ),
+    ),
+    "spec.stages": (
+        (
+            f"{' || '.join(f'self.{name} > 0.0' for name in STAGES)}",
+            "stages that take no time tell nothing: give the seconds of one step",
+        ),
+        (
+            "!has(self.step_seconds) ||"
+            f" ({' && '.join(f'self.{name} <= self.step_seconds' for name in STAGES)})",
+            "a stage is longer than the step: raise step_seconds",
         ),
     ),
     "spec.resources": (

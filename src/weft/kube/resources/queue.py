@@ -55,6 +55,13 @@ class QueueSpec(Strict):
         allowed="a number above 0, up to 1000000",
         example=2,
     )
+    max_slowdown: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] | None = told(
+        None,
+        "How many times slower its jobs may become in company on the same GPUs; with 1 they have "
+        "none. Without it: as in the queue above, and at the top as the recipe has it, which is 6.",
+        allowed="a number 1 to 1000",
+        example=3,
+    )
     namespaces: Annotated[list[Namespace], Field(max_length=256)] = told(
         [],
         "Namespaces whose jobs may use the queue; empty means all.",

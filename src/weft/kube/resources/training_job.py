@@ -123,6 +123,38 @@ class Decision(Status):
     head: HeadStatus | None = Field(
         None, description="Who leads its workers; absent means the first seat."
     )
+    party: Word | None = Field(
+        None, description="Whom it joined on their GPUs; absent where it has its own."
+    )
+
+
+class MemberStatus(Status):
+    """One of those who take turns."""
+
+    job: Word = Field(description="Its name, with its namespace.")
+    slowdown: Amount = Field(description="How many times slower it is than alone.")
+
+
+class CompanyStatus(Status):
+    """With whom the job takes turns on its GPUs, as is foretold and was measured."""
+
+    others: Annotated[list[Word], Field(max_length=8)] = Field([], description="The other jobs.")
+    cycle_seconds: Amount = Field(description="After so long all have had their turns.")
+    aggregate: Amount = Field(description="Their work by that of one alone.")
+    slowdown: Amount = Field(description="How many times slower this job is than alone.")
+    memory_gib: Amount | None = Field(None, description="What they need of a GPU, if known.")
+    matcher: Word = Field("", description="What put them together.")
+    members: Annotated[list[MemberStatus], Field(max_length=8)] = Field(
+        [], description="All of them, the one that holds the GPUs first."
+    )
+
+
+class NoCompanyStatus(Status):
+    """What kept a job that waits from the party with which most would have been gained."""
+
+    closest: Annotated[list[Word], Field(max_length=8)] = Field([], description="Its members.")
+    guard: Word = Field(description="Name of what spoke against it.")
+    meaning: Text = Field("", description="The same as a sentence.")
 
 
 class WorkStatus(Status):
@@ -198,6 +230,12 @@ class TrainingJobStatus(Status):
         [], description="Why it waits: all reasons, the most helpful first."
     )
     decision: Decision | None = Field(None, description="The recorded decision.")
+    company: CompanyStatus | None = Field(
+        None, description="With whom it takes turns on its GPUs; absent where with nobody."
+    )
+    no_company: NoCompanyStatus | None = Field(
+        None, description="Why it takes turns with nobody while it waits, if it would."
+    )
     work: WorkStatus | None = Field(None, description="How far it has come.")
     metrics: Annotated[dict[str, float], Field(max_length=MAX_METRICS)] = Field(
         {}, description="Figures that it reported last."

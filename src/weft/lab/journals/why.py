@@ -23,6 +23,8 @@ from weft.model.ids import JobId
 from weft.model.reason import CAUSES, Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.reconcile.company import company_seen, no_company_seen
+from weft.view.company import Company, NoCompany
 from weft.view.reasons import counted, possible
 
 SCHEMA = "weft-why/1"
@@ -60,22 +62,6 @@ class Episode:
     begin: float
     state: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Company:
-    """With whom a job takes turns on its GPUs, as is believed at that moment.
-
-    A cycle is when all have had their turns; `aggregate` is their work by that of one alone, and
-    `slowdown` how many times longer this job takes than alone. `memory_gib` is what all of them
-    need of a GPU, where that is known.
-    """
-
-    others: tuple[str, ...]
-    cycle_seconds: float
-    aggregate: float
-    slowdown: float
-    memory_gib: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +117,7 @@ class Answer:
     reasons: tuple[Told, ...]
     company: Company | None = None
     failed: Failed | None = None
+    no_company: NoCompany | None = None
     waits_seconds: dict[str, float]
     history: tuple[Episode, ...]
 
@@ -219,8 +206,9 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         position=line.index(spec.id) + 1 if spec.id in line else None,
         waiting_jobs=len(line),
         reasons=tuple(Told.of(reason) for reason in reasons),
-        company=None if slot is None else _company(state, slot),
         failed=course.failed,
+        company=company_seen(brain, spec.id, by_all=True),
+        no_company=no_company_seen(brain, spec.id, by_all=True) if reasons else None,
         waits_seconds={c.label: seconds for c, seconds in zip(CAUSES, waits, strict=True)},
         history=course.episodes,
     )
@@ -232,24 +220,6 @@ def _failed(state: BrainState, job: JobId, at: float | None) -> Failed | None:
     if closed is None or closed.state is not State.FAILED or (at is not None and closed.at > at):
         return None
     return Failed.of(closed)
-
-
-def _company(state: BrainState, slot: int) -> Company | None:
-    company = state.seating.company
-    if not company.shares(slot):
-        return None
-    members = company.members(slot)
-    claims = [state.spec(member).stages for member in members]
-    needs = [None if claim is None else claim.profile.gpu_memory_bytes for claim in claims]
-    known = [need for need in needs if need is not None]
-    forecast = state.turns.forecast(claims)
-    return Company(
-        tuple(state.spec(member).id for member in members if member != slot),
-        forecast.cycle_seconds,
-        forecast.aggregate,
-        state.turn(slot).slowdown,
-        sum(known) / 2**30 if len(known) == len(needs) else None,
-    )
 
 
 def _append(episodes: list[Episode], episode: Episode) -> None:

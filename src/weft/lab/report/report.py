@@ -65,8 +65,8 @@ RUN_FIGURES = (
     Figure(
         "gantt",
         "Who sat where",
-        "A lane per GPU, colour by tenant; empty is idle. Point at a bar for its job; shift and "
-        "the wheel zooms, dragging moves, a double click shows everything.",
+        "A lane per GPU, colour by tenant; empty is idle, and stripes take turns. Point at a bar "
+        "for its job; shift and the wheel zooms, dragging moves, a double click shows everything.",
         "No job has run on the nodes shown.",
     ),
 )

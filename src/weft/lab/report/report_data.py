@@ -127,7 +127,7 @@ def gantt(outcome: Outcome) -> Json:
             [
                 *(row_of[bar.node], bar.lane, bar.lanes),
                 *(round(bar.begin - first, 1), round(bar.end - first, 1)),
-                jobs[bar.job],
+                *(jobs[bar.job], bar.turn, bar.members),
             ]
             for bar in shown
         ],

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from weft.agent.leases.company import ALONE
+from weft.agent.messages import Accompany
 from weft.agent.settings import VAULT
 from weft.agent.workers.spawn_pool import PYTHON
 from weft.failure.rulebook import RuleBook, shipped
@@ -91,6 +93,13 @@ class Launcher:
         if cgroup and self.cgroups and self.cgroups.bounds_memory:
             cgroup.bound(sum(seat.memory_gib for seat in entry.held))
 
+    def company(self, entry: Entry, party: str) -> Accompany:
+        """Where those on its slots meet, in a folder that is there; without a party, nowhere."""
+        if not party:
+            return ALONE
+        folder = self.folders.make_party(party, entry.owner)
+        return Accompany(str(folder), tuple(sorted(entry.devices)))
+
     def void(self, entry: Entry) -> bool:
         """See to it that this incarnation never begins; False if it has."""
         spec = JobSpec.model_validate(entry.spec)
@@ -151,9 +160,15 @@ class Launcher:
             "--grace": spec.grace_seconds,
             "--devices": _listed(devices),
             "--cpus": _listed(cpus),
+            "--company": self._meeting(entry),
         }
         given = [f"{option}={value}" for option, value in options.items() if value != ""]
         return ("run", *given, "--", *command_of(spec.run))
+
+    def _meeting(self, entry: Entry) -> str:
+        """Of a job that joined others; who is joined while it runs is told then."""
+        company = self.company(entry, entry.party)
+        return f"{company.folder}:{_listed(company.gpus)}" if company.folder else ""
 
     def _environment(self, entry: Entry, spec: JobSpec, account: Account) -> dict[str, str]:
         return {

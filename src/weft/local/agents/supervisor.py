@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from weft.agent.evidence import EVIDENCE, WELL
-from weft.agent.messages import Message
+from weft.agent.messages import Accompany, Message
 from weft.agent.messages import Status as AskStatus
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
 from weft.agent.wire.orders import CARD, KEY, SOCKET
@@ -77,6 +77,10 @@ class Agents:
     def bound(self, entry: Entry) -> None:
         """What is booked for it has changed."""
         self._launcher.bound(entry)
+
+    def company(self, entry: Entry, party: str) -> Accompany:
+        """How the agent is told that its job takes turns with those of that party, or with none."""
+        return self._launcher.company(entry, party)
 
     async def order(self, entry: Entry, message: Message) -> Status | None:
         """Have the agent do something; how the job stands then, or None if it would not."""

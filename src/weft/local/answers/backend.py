@@ -27,7 +27,7 @@ from weft.local.machine import disk_space as room
 from weft.local.machine import fitness
 from weft.local.machine.foreign_use import reason_of
 from weft.local.reconcile.parsed_request import parse_request, refuse_impossible
-from weft.local.record.entry import Entry, Happening, Owner
+from weft.local.record.entry import Entry, Happening, Owner, slots_held
 from weft.local.record.store import Store, name_taken
 from weft.local.term import Term
 from weft.model.errors import SpecError, WorldError
@@ -256,7 +256,7 @@ class LocalBackend:
             ready_nodes=1,
             gpus=slots,
             ready_gpus=slots,
-            used_gpus=sum(line.gpus for line in lines),
+            used_gpus=slots_held(term.book),
             running=len(holding),
             waiting=len(mine) - len(holding),
             jobs=holding,
@@ -325,6 +325,7 @@ def _as_new(entry: Entry, now: float) -> dict[str, Any]:
     return {
         "state": State.QUEUED,
         "cancelled": False,
+        "party": "",
         "end": None,
         "message": "",
         "exit_code": None,

@@ -11,10 +11,11 @@ from weft.failure.diagnosis import Diagnosis
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.observation import ObservedAgent
 from weft.local.reconcile.parsed_request import ParsedRequest
-from weft.local.record.entry import Entry, Happening
+from weft.local.record.entry import Entry, Happening, slots_held
 from weft.local.record.usage import Usage
 from weft.model.ids import DEFAULT_QUEUE, JobId
 from weft.model.state import State
+from weft.reconcile.company import company_seen, no_company_seen
 from weft.view.diagnosed import failure_line, told_failure
 from weft.view.failures import FailureLine
 from weft.view.jobs import Growth, JobDetail, JobLine, ReasonLine, SeatLine
@@ -79,6 +80,8 @@ def detail_of(
         },
         conditions=tuple(map(_note, asked.notes)) if asked else (),
         failure=failure_of(entry, brain),
+        company=company_seen(brain, entry.id),
+        no_company=no_company_seen(brain, entry.id) if waits else None,
     )
 
 
@@ -194,7 +197,7 @@ def node_of(
         gpu_type=machine.gpu_type if machine.has_gpus else "slot",
         gpu_memory_mib=None if memory is None else round(memory * MIB_PER_GIB),
         gpus=len(machine.slots),
-        used_gpus=sum(entry.width for entry in holding),
+        used_gpus=slots_held(holding),
         foreign_gpus=foreign,
         rack=None,
         pool=None,
@@ -220,7 +223,7 @@ def queue_of(machine: Machine, entries: Iterable[Entry], recipe: str, version: i
         weight=1.0,
         namespaces=(),
         recipe=recipe,
-        used=sum(entry.width for entry in holding),
+        used=slots_held(holding),
         running=len(holding),
         waiting=len(entries) - len(holding),
         ready=True,
@@ -250,7 +253,7 @@ def _user(
         parent=DEFAULT_QUEUE,
         limit=limit,
         namespaces=(name,),
-        used=sum(entry.width for entry in holding),
+        used=slots_held(holding),
         running=len(holding),
         waiting=len(entries) - len(holding),
         gpu_hours=round(had.got / HOUR_SECONDS, 3),

@@ -2,7 +2,7 @@
 
 The free list is worked out from the record whenever somebody asks, never counted up and down. It is
 also a guard of its own: whatever the brain believes, a device that is on record for one job is not
-given to another.
+given to another, but to those who are to take turns with it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from weft.local.record.entry import Entry
 from weft.model.errors import WorldError
+from weft.model.ids import JobId
 from weft.model.placement import Seat
 
 
@@ -17,6 +18,17 @@ def free_devices(slots: Sequence[int], entries: Iterable[Entry]) -> list[int]:
     """Those that no entry holds, the lowest first."""
     taken = {device for entry in entries for device in entry.devices}
     return [slot for slot in slots if slot not in taken]
+
+
+def shared_devices(entries: Iterable[Entry], company: Collection[JobId]) -> list[int]:
+    """Those of the jobs that another one joins; raises as long as none of them has any."""
+    held = {device for entry in entries if entry.id in company for device in entry.devices}
+    if not held:
+        raise WorldError(
+            f"{', '.join(sorted(company))} has no slot yet that could be shared",
+            hint="it is started at this moment; this is tried again",
+        )
+    return sorted(held)
 
 
 def bind(seats: Iterable[Seat], free: Sequence[int]) -> tuple[Seat, ...]:

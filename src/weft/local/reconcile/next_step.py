@@ -33,6 +33,7 @@ from weft.local.reconcile.step import (
     Kill,
     Launch,
     Look,
+    OrderCompany,
     OrderDrain,
     OrderResize,
     Record,
@@ -49,6 +50,7 @@ from weft.local.reconcile.step import (
 )
 from weft.local.record.entry import NO_PAST, End, Entry
 from weft.model.errors import ProtocolError
+from weft.model.ids import PartyId
 from weft.model.placement import Seat
 from weft.model.state import State
 
@@ -92,6 +94,7 @@ def report(entry: Entry, now: float, work_done: float) -> JobReported:
         serial=max(entry.serial, entry.target_serial),
         live=entry.progress.live,
         next_seat=entry.top_seat,
+        party=PartyId(entry.party),
     )
 
 
@@ -168,12 +171,20 @@ def _run(look: Look) -> Step:
         return look.act(RecordRunning())
     if entry.target:  # a resize that was under way when an earlier daemon ended
         return _approach(look)
-    if (shrunk := _shrunk(look)) is not None:
-        return shrunk
+    if (changed := _shrunk(look) or _other_company(look)) is not None:
+        return changed
     assert look.belief.assignment is not None
     if look.belief.assignment.placement.numbers - {seat.number for seat in entry.seats}:
         return look.events(report(entry, look.now, look.belief.work_done))
     return _listen(look)
+
+
+def _other_company(look: Look) -> Step | None:
+    """Tell an agent that is in other company than it should be, or in none."""
+    status = look.agent.status
+    if status is None or status.company in (None, look.meeting):
+        return None
+    return look.act(OrderCompany(look.belief.party), look_at=look.now + 1.0)
 
 
 def _resize(look: Look) -> Step:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 from weft.agent.outcome import INFRASTRUCTURE, Outcome
+from weft.agent.reports.profile import RESOURCES, Profile
 from weft.agent.reports.speed import Measured
 from weft.failure.diagnosis import Diagnosis
 from weft.local.record.entry import NO_PROGRESS, Progress
@@ -50,7 +51,11 @@ class ObservedWorker:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How an agent says that its job stands; `paused_seconds` is what the last resize cost."""
+    """How an agent says that its job stands; `paused_seconds` is what the last resize cost.
+
+    `company` is the folder where it meets those on its slots, empty where it is alone there, and
+    None where the agent knows nothing of company.
+    """
 
     width: int
     target: int
@@ -60,6 +65,8 @@ class Status:
     progress: Progress = NO_PROGRESS
     workers: tuple[ObservedWorker, ...] = ()
     speed: Measured | None = None
+    profile: Profile | None = None
+    company: str | None = None
     paused_seconds: float | None = None
 
     @property
@@ -139,6 +146,8 @@ def read_status(body: Mapping[str, Any]) -> Status:
         ),
         workers=tuple(_worker(number, facts) for number, facts in shown if isinstance(facts, dict)),
         speed=_speed(body.get("speed")),
+        profile=_profile(body.get("profile")),
+        company=_company(body),
         paused_seconds=_amount(body.get("paused_seconds")),
     )
 
@@ -179,7 +188,25 @@ def _speed(value: object) -> Measured | None:
     rate, seconds = _amount(value.get("steps_per_second")), _amount(value.get("seconds"))
     if not number or not width or not rate or not seconds:
         return None
-    return Measured(number, width, rate, seconds)
+    return Measured(number, width, rate, seconds, value.get("shared") is True)
+
+
+def _profile(value: object) -> Profile | None:
+    """What one step does alone, if all of it makes sense."""
+    if not isinstance(value, dict):
+        return None
+    width, step = _count(value.get("width")), _amount(value.get("step_seconds"))
+    storage, cpu, gpu, network = (_amount(value.get(f"{name}_seconds")) for name in RESOURCES)
+    if storage is None or cpu is None or gpu is None or network is None or not width or not step:
+        return None
+    return Profile(width, step, storage, cpu, gpu, network, _count(value.get("peak_bytes")))
+
+
+def _company(body: Mapping[str, Any]) -> str | None:
+    if "company" not in body:
+        return None
+    told = body["company"]
+    return str(told.get("folder", ""))[:MOST_WORDS] if isinstance(told, dict) else ""
 
 
 def _amount(value: object) -> float | None:

@@ -1,9 +1,10 @@
 """Whether a job gives way to others: not before it could go on from something.
 
 A script that saves nothing begins from nothing each time it is stopped. So it is not stopped for
-another user's gain, unless its owner has agreed: by `preemptible: true`, written out, or by saying
-under `checkpoint` that it saves. One that has been seen to save gives way like any other. Nobody is
-spared for ever: whoever has run for as long as the machine protects gives way too.
+another user's gain, unless its owner has agreed: by `preemptible: true`, written out, by saying
+under `checkpoint` that it saves, or by `shareable`, since company ends with a stop. One that has
+been seen to save gives way like any other. Nobody is spared for ever: whoever has run for as long
+as the machine protects gives way too.
 """
 
 from weft.local.record.entry import Progress
@@ -14,9 +15,8 @@ HOUR_SECONDS = 3_600.0
 
 def has_agreed(spec: JobSpec) -> bool:
     """Whether the owner has said that it may be stopped, or that it saves."""
-    return spec.preemptible and (
-        "preemptible" in spec.model_fields_set or spec.checkpoint is not None
-    )
+    said = "preemptible" in spec.model_fields_set or spec.checkpoint is not None
+    return spec.preemptible and (said or spec.shareable)
 
 
 def can_go_on(progress: Progress) -> bool:

@@ -66,6 +66,13 @@ class OrderResize:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderCompany:
+    """Tell the agent with whom its job takes turns; with nobody, where the party has no name."""
+
+    party: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordSeats:
     """These seats are what the job has from now on, after the resize of that number."""
 
@@ -129,6 +136,7 @@ Action = (
     | RecordRunning
     | RecordTarget
     | OrderResize
+    | OrderCompany
     | RecordSeats
     | RecordStopping
     | OrderDrain
@@ -154,7 +162,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at one job; `job` is None where its file cannot be used, and `fault` says why."""
+    """One look at one job; `job` is None where its file cannot be used, and `fault` says why.
+
+    `meeting` is the folder where it is to meet those who take turns with it, empty for nobody.
+    """
 
     entry: Entry
     job: JobRequest | None
@@ -165,6 +176,7 @@ class Look:
     now: float
     rules: Rules
     grace_seconds: float = 30.0
+    meeting: str = ""
 
     def events(self, *events: Event) -> Step:
         return Step(events=events)

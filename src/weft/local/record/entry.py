@@ -5,7 +5,7 @@ whom, the decision that holds, the process that was started for it, what that pr
 and what the brain could not know by itself. It is a frozen value; a change makes another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -111,7 +111,7 @@ class Entry:
     """One job. `seats` carry their devices; `target` is a resize that is under way.
 
     `top_seat` is the largest number that a seat of this epoch ever had; `ranks` tells under which
-    rank each worker of each epoch trained.
+    rank each worker of each epoch trained. `party` names those whom it joined on their slots.
     """
 
     uid: str
@@ -129,6 +129,7 @@ class Entry:
     target: tuple[Seat, ...] = ()
     target_serial: int = 0
     top_seat: int = 0
+    party: str = ""
     agent: Birth | None = None
     end: End | None = None
     progress: Progress = NO_PROGRESS
@@ -160,6 +161,11 @@ class Entry:
         return frozenset(device for seat in self.held for device in seat.devices)
 
     @property
+    def party_name(self) -> str:
+        """Of those who take turns with it: whom it joined, or who joined it."""
+        return self.party or f"{self.id}/{self.epoch}"
+
+    @property
     def placement(self) -> Placement | None:
         """What a brain is to believe: with a resize under way, both sides of it."""
         both = self._both_sides()
@@ -174,6 +180,11 @@ class Entry:
 
     def _both_sides(self) -> Placement:
         return Placement(self.seats).joined_with(Placement(self.target))
+
+
+def slots_held(entries: Iterable[Entry]) -> int:
+    """Of all of them together; slots of those who take turns count once."""
+    return len({device for entry in entries for device in entry.devices})
 
 
 def seats_to_json(seats: tuple[Seat, ...]) -> list[Json]:

@@ -54,6 +54,7 @@ JOBS: Final = Table(
     Column("target", JSON, nullable=False),
     Column("target_serial", Integer, nullable=False),
     Column("top_seat", Integer, nullable=False),
+    Column("party", String(200), nullable=False, server_default=""),
     Column("agent", JSON(none_as_null=True)),
     Column("end", JSON(none_as_null=True)),
     Column("progress", JSON, nullable=False),
@@ -119,8 +120,12 @@ def _add_failures(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE events ADD COLUMN failure JSON"))
 
 
+def _add_party(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE jobs ADD COLUMN party VARCHAR(200) DEFAULT '' NOT NULL"))
+
+
 # The step at index n brings a schema of version n + 1 to n + 2.
-MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create, _add_failures)
+MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create, _add_failures, _add_party)
 
 
 def bring_up_to_date(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from weft.local.record.entry import Entry
+from weft.local.record.entry import Entry, slots_held
 
 MOST_PAUSE_SECONDS: Final = 60.0
 """What lies between two looks that are further apart nobody has seen."""
@@ -71,10 +71,10 @@ def fair_parts(slots: int, wanted: Mapping[str, int]) -> dict[str, float]:
 
 def demands_of(entries: Iterable[Entry], most: Mapping[str, int]) -> dict[str, Demand]:
     """By user; `most` is how wide each job could be, by its uid."""
-    held: dict[str, int] = defaultdict(int)
+    of_user: dict[str, list[Entry]] = defaultdict(list)
     wanted: dict[str, int] = defaultdict(int)
     for entry in entries:
         if not entry.state.final:
-            held[entry.owner.user] += entry.width
+            of_user[entry.owner.user].append(entry)
             wanted[entry.owner.user] += max(most.get(entry.uid, 0), entry.width)
-    return {user: Demand(held[user], wanted[user]) for user in wanted}
+    return {user: Demand(slots_held(of_user[user]), wanted[user]) for user in wanted}

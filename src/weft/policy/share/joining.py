@@ -35,7 +35,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What speaks against one who waits joining any party: of the first that it could join."""
+    """What speaks against one who waits joining any party: of that with which most is gained."""
 
     party: int
     guard: Guard
@@ -54,6 +54,7 @@ class Parties:
         self._memory_gib = np.array(memory_gib, np.float64)
         self._limits = limits
         self._gains: dict[Guest, Floats] = {}
+        self._rises: dict[Guest, Floats] = {}
         self._guards: dict[Guest, Ints] = {}
 
     def best(self, guest: Guest, possible: Bools) -> int | None:
@@ -64,12 +65,13 @@ class Parties:
         return int(gains.argmax())
 
     def refusal(self, guest: Guest, possible: Bools) -> Refusal | None:
-        """What kept it from the first party that it could have joined."""
+        """What kept it from the party with which it would have gained most."""
         self._gain(guest)
-        rows = np.flatnonzero(possible & (self._guards[guest] > 0))
-        if not len(rows):
+        guarded = possible & (self._guards[guest] > 0)
+        if not guarded.any():
             return None
-        return Refusal(int(rows[0]), ORDER[int(self._guards[guest][rows[0]])])
+        row = int(np.where(guarded, self._rises[guest], NOTHING).argmax())
+        return Refusal(row, ORDER[int(self._guards[guest][row])])
 
     def forecast(self, party: int, guest: Guest) -> GroupForecast:
         """The guest first, then the members in their order."""
@@ -84,6 +86,7 @@ class Parties:
     def _gain(self, guest: Guest) -> Floats:
         if guest not in self._gains:
             self._gains[guest] = np.full(len(self._members), NOTHING)
+            self._rises[guest] = np.full(len(self._members), NOTHING)
             self._guards[guest] = np.zeros(len(self._members), np.int64)
             self._judge(guest, np.arange(len(self._members)))
         return self._gains[guest]
@@ -95,11 +98,13 @@ class Parties:
             some = rows[sizes == size]
             if size >= self._limits.most_members:
                 self._gains[guest][some] = NOTHING
+                self._guards[guest][some] = 0
                 continue
             parties = [[*self._members[row], guest] for row in some.tolist()]
             after, slowdowns = self._aggregates(parties)
             before, _ = self._aggregates([party[:-1] for party in parties])
             guard = self._guarded(some, parties, slowdowns, before, after)
+            self._rises[guest][some] = after - before
             self._guards[guest][some] = guard
             self._gains[guest][some] = np.where(guard == 0, after - before, NOTHING)
 

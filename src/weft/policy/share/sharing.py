@@ -21,10 +21,11 @@ class Regrouping:
 class Sharing:
     """Who cannot be seated may join a party, if all of them together do more than before.
 
-    Nobody is slowed more than `cap` times, and a party has at most `most_members`. It must do
-    `least_gain` times the work that it did without the newcomer. Of those who wait the `most_asked`
-    that rank highest are asked in a round. A companion gets GPUs of its own as soon as there are
-    some and that saves `worth` times what its restart costs.
+    Nobody is slowed more than `cap` times, unless its queue says otherwise, and a party has at most
+    `most_members`. It must do `least_gain` times the work that it did without the newcomer. Of
+    those who wait the `most_asked` that rank highest are asked in a round. A companion gets GPUs of
+    its own as soon as there are some and that saves `worth` times what its restart costs. Where it
+    does not `mixes_tenants`, only jobs of one tenant take turns.
     """
 
     cap: float = DEFAULT_CAP
@@ -32,6 +33,7 @@ class Sharing:
     most_members: int = 4
     most_asked: int = 256
     worth: float = 2.0
+    mixes_tenants: bool = True
 
     @property
     def limits(self) -> Limits:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from weft.kube.claims import claim, claim_name, claims_path, shared
 from weft.kube.client.api import Api
 from weft.kube.client.errors import (
     AlreadyExists,
@@ -19,7 +20,7 @@ from weft.kube.client.errors import (
     NotFound,
 )
 from weft.kube.metrics import Metrics
-from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
+from weft.kube.names import FINALIZER, JOB_LABEL, jobs_path, pod_name, pods_path
 from weft.kube.operator import crash
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.metadata import controller_of
@@ -48,7 +49,7 @@ from weft.kube.operator.status.patches import (
     seats_patch,
     standing_patch,
 )
-from weft.kube.pods import PodMaker, WorkerSettings
+from weft.kube.pods import PodMaker, WorkerSettings, owner_of
 from weft.model.state import State
 
 T = TypeVar("T")
@@ -191,7 +192,10 @@ class Actions:
         seats = action.placement.seats
         if maker.is_named(seats) and (why := await self._create_surroundings(job, maker)):
             return Note(refusal=(action.epoch, action.serial, why))
-        leader = self._context.leader
+        leader, claims = self._context.leader, self._claims(job, action)
+        for name, gpus in claims.values():
+            if why := await self._claim(job, name, gpus):
+                return Note(refusal=(action.epoch, action.serial, why))
         bodies = {
             seat.number: maker.pod(
                 epoch=action.epoch,
@@ -199,6 +203,7 @@ class Actions:
                 number=seat.number,
                 leader=leader,
                 gpu_resource=self._context.gpu_resource(seat.node),
+                claim=claims.get(seat.number, ("", 0))[0],
             )
             for seat in seats
             if seat.number in action.numbers
@@ -210,6 +215,51 @@ class Actions:
         why = next((refusal for refusal in refusals if refusal), None)
         crash.passing("joined" if action.serial else "gathered")
         return Note(refusal=(action.epoch, action.serial, why)) if why else None
+
+    def _claims(self, job: ObservedJob, action: CreatePods) -> dict[int, tuple[str, int]]:
+        """By seat: the name of the claim that its GPUs come from, and how many those are."""
+        if not self._settings.nodes.gpu_class:
+            return {}
+        return {
+            seat.number: (claim_name(job.name, action.epoch, seat.number, job.party), seat.gpus)
+            for seat in action.placement.seats
+            if seat.gpus and seat.number in action.numbers
+        }
+
+    async def _claim(self, job: ObservedJob, name: str, gpus: int) -> str | None:
+        """Make the claim, or use the one that a member of the party made; what speaks against it.
+
+        One that is on its way out belonged to those who have left: it is waited for.
+        """
+        owner, kind = owner_of(job.name, job.uid), self._settings.nodes.gpu_class
+        body = claim(job.namespace, name, gpus, job=job.name, owner=owner, kind=kind)
+        try:
+            await self._api.create(claims_path(job.namespace), body)
+            return None
+        except AlreadyExists:
+            about = (await self._api.get(claims_path(job.namespace, name)))["metadata"]
+        except (Forbidden, Invalid, NotFound) as error:
+            if LACKS_A_RIGHT in str(error):
+                raise
+            return f"{name}: {error}"
+        if JOB_LABEL not in (about.get("labels") or {}):
+            return f"there is a ResourceClaim {name} that Weft has not made: remove it"
+        if "deletionTimestamp" in about:
+            raise Conflict(f"the ResourceClaim {name} is still that of jobs that have left")
+        await self._own_too(job, name, about)
+        crash.passing("claimed")
+        return None
+
+    async def _own_too(self, job: ObservedJob, name: str, about: dict[str, Any]) -> None:
+        """The claim goes with the last job that owns it."""
+        owners = about.get("ownerReferences") or []
+        if any(owner["uid"] == job.uid for owner in owners):
+            return
+        body = {
+            "resourceVersion": about["resourceVersion"],
+            "ownerReferences": [*owners, shared(owner_of(job.name, job.uid))],
+        }
+        await self._api.patch(claims_path(job.namespace, name), {"metadata": body})
 
     async def _create_pod(self, job: ObservedJob, name: str, body: dict[str, Any]) -> str | None:
         """What speaks against the pod, if the API server will not have it."""

@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
+from weft.kube.claims import SLICES
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
@@ -30,6 +31,7 @@ from weft.kube.operator.observation.node import ObservedNode, read_node
 from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.operator.observation.pod_index import PodIndex
 from weft.kube.operator.observation.queue import ObservedQueue, read_queue
+from weft.kube.operator.observation.slice import ObservedSlice, read_slice
 
 FOREIGN_PODS = {
     "labelSelector": f"!{JOB_LABEL}",
@@ -53,10 +55,13 @@ class Listener(Protocol):
     def queue_changed(
         self, key: str, old: ObservedQueue | None, new: ObservedQueue | None
     ) -> None: ...
+    def slice_changed(
+        self, key: str, old: ObservedSlice | None, new: ObservedSlice | None
+    ) -> None: ...
 
 
 class Informers:
-    """Five caches, and at most one who listens."""
+    """Five caches, a sixth where drivers publish GPUs, and at most one who listens."""
 
     def __init__(self, api: Api, nodes: NodeRules, metrics: Metrics, random: Random) -> None:
         self.pod_index = PodIndex()
@@ -83,9 +88,15 @@ class Informers:
             queues_path(), read_queue, self._queue_changed
         )
 
+        self.slices: Cache[ObservedSlice] | None = None
+        self.gpu_class = nodes.gpu_class
+        if nodes.gpu_class:
+            self.slices = self._cache(SLICES, read_slice, self._slice_changed)
+
     @property
     def all(self) -> tuple[Cache[Any], ...]:
-        return self.jobs, self.queues, self.nodes, self.pods, self.foreign
+        found = self.jobs, self.queues, self.nodes, self.pods, self.foreign
+        return found if self.slices is None else (*found, self.slices)
 
     def start(self) -> None:
         """Follow, until stopped."""
@@ -161,6 +172,12 @@ class Informers:
     ) -> None:
         if self._listener is not None:
             self._listener.queue_changed(key, old, new)
+
+    def _slice_changed(
+        self, key: str, old: ObservedSlice | None, new: ObservedSlice | None
+    ) -> None:
+        if self._listener is not None:
+            self._listener.slice_changed(key, old, new)
 
     def _cache(
         self,

@@ -114,6 +114,11 @@ class ObservedJob:
         return self.decision.headship
 
     @property
+    def party(self) -> str:
+        """The name of those whom it joined on their GPUs; empty where it has its own."""
+        return self.decision.party
+
+    @property
     def held_up(self) -> str:
         """What is on record of workers that should be gone and are not."""
         return self._condition(HELD_UP)

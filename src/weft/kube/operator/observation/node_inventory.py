@@ -6,11 +6,13 @@ nothing that is kept here, so they cost a comparison. Nodes outside of what Weft
 told, unless workers are there: such a node takes no more of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from weft.brain.event import NodeAdded, NodeChanged, NodeLost
 from weft.kube.operator.observation.foreign_use import ForeignUse
 from weft.kube.operator.observation.node import ObservedNode
+from weft.kube.operator.observation.slice import NodeDevices
 from weft.model.cluster import Node
 from weft.model.ids import NodeId
 
@@ -20,8 +22,15 @@ NodeEvent = NodeAdded | NodeChanged | NodeLost
 class NodeInventory:
     """What was told; `lost` maps each node that is out of reach to the time of its loss."""
 
-    def __init__(self, nodes: Mapping[str, ObservedNode], foreign_use: ForeignUse) -> None:
+    def __init__(
+        self,
+        nodes: Mapping[str, ObservedNode],
+        foreign_use: ForeignUse,
+        counted: Callable[[str], NodeDevices] | None = None,
+    ) -> None:
+        """GPUs are as `counted` from what drivers publish, else as the node says."""
         self.lost: dict[str, float] = {}
+        self._counted = counted
         self._nodes = nodes
         self._foreign_use = foreign_use
         self._told: dict[str, Node] = {}
@@ -68,13 +77,20 @@ class NodeInventory:
         if observed is None or not observed.ready:
             yield from self._lose(name, observed, now)
             return
-        node = observed.beside(self._foreign_use.others(name))
+        node = self._with_devices(observed).beside(self._foreign_use.others(name))
         if name in self.lost or name not in self._told:
             self.lost.pop(name, None)
             yield NodeAdded(now, node)
         elif node != self._told[name]:
             yield NodeChanged(now, node)
         self._told[name] = node
+
+    def _with_devices(self, observed: ObservedNode) -> ObservedNode:
+        if self._counted is None:
+            return observed
+        found = self._counted(observed.name)
+        memory = observed.gpu_memory_gib if found.memory_gib is None else found.memory_gib
+        return replace(observed, gpus=found.gpus, gpu_memory_gib=memory)
 
     def _has_workers(self, name: str) -> bool:
         return name in self._told or name in self._seated
@@ -84,7 +100,7 @@ class NodeInventory:
         if name in self.lost:
             return
         if name not in self._told and observed is not None:
-            node = self._told[name] = observed.beside()
+            node = self._told[name] = self._with_devices(observed).beside()
             yield NodeAdded(now, node)
         if name in self._told:
             self.lost[name] = now

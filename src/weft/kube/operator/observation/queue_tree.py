@@ -56,6 +56,7 @@ def to_queue(queue: ObservedQueue) -> Queue:
         limit_gpus=spec.limit,
         borrowing=spec.borrowing,
         weight=spec.weight,
+        max_slowdown=spec.max_slowdown,
     )
 
 
@@ -74,8 +75,16 @@ def admits(queue: ObservedQueue | None, namespace: str) -> bool:
     return namespace in queue.spec.namespaces
 
 
-def as_meant(job: JobRequest, queues: Mapping[str, ObservedQueue]) -> JobRequest:
-    """GPU types by their short names; a queue closed to the namespace is no queue for it."""
+def as_meant(
+    job: JobRequest, queues: Mapping[str, ObservedQueue], *, sharing: bool = False
+) -> JobRequest:
+    """GPU types by their short names; a queue closed to the namespace is no queue for it.
+
+    Without `sharing` GPUs are given to one pod each, and nobody shares any. A job of several seats
+    has several claims, which nobody joins.
+    """
+    if job.shareable and not (sharing and not job.width.elastic):
+        job = replace(job, shareable=False)
     if job.gpu_types:
         short = dict.fromkeys(GpuType(short_name(accepted.type)) for accepted in job.gpu_types)
         job = replace(job, gpu_types=tuple(GpuSpeed(name) for name in short))

@@ -29,6 +29,7 @@ class RecordedDecision:
     next_seat: int = 0
     live: bool | None = None
     headship: Headship = FIRST
+    party: str = ""
 
 
 NOTHING_DECIDED: Final = RecordedDecision()
@@ -50,6 +51,7 @@ def read_decision(raw: Raw | None) -> RecordedDecision:
         next_seat=max(int(raw.get("nextSeat", 0)), highest + 1),
         live=None if live is None else bool(live),
         headship=read_headship(raw.get("head")),
+        party=str(raw.get("party") or ""),
     )
 
 

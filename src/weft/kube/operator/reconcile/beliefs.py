@@ -15,6 +15,7 @@ from weft.model.placement import Seat
 from weft.model.reason import Reason
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing, past_of
+from weft.reconcile.company import company_seen, no_company_seen
 
 WAITING = (State.QUEUED, State.ADMITTED)
 HOLDER, NOBODY = "holder", "nobody"
@@ -89,6 +90,8 @@ def standing_of(
         live=told.live if told and told.epoch == epoch else None,
         failure=failure if closed is None else closed.diagnosis,
         did="" if closed is None else closed.why,
+        company=company_seen(brain, job),
+        no_company=no_company_seen(brain, job) if state in WAITING else None,
     )
 
 

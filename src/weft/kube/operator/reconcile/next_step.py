@@ -56,7 +56,7 @@ from weft.kube.operator.reconcile.workers import (
     work_kept,
 )
 from weft.model.errors import ProtocolError
-from weft.model.ids import TenantId
+from weft.model.ids import PartyId, TenantId
 from weft.model.request import JobRequest, Width
 from weft.model.state import State
 
@@ -151,6 +151,7 @@ def _introduce(look: Look, job: ObservedJob) -> Step:
                 next_seat=job.next_seat,
                 live=job.is_live,
                 plan=job.plan,
+                party=PartyId(job.party),
             )
         )
     return look.events(*events)

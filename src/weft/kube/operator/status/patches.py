@@ -6,7 +6,7 @@ is refused by the API server and never undoes a newer one.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,13 +21,14 @@ from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
+from weft.view.company import Company, NoCompany
 from weft.view.reasons import as_json, counted
 
 Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
 MOST_FAILURES = 5
 # What is said of a decision after it was made, and does not hold for the next one.
-OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head")
+OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head", "party")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class Standing:
     held_up: str = ""
     failure: Diagnosis | None = None
     did: str = ""
+    company: Company | None = None
+    no_company: NoCompany | None = None
 
 
 def decision_patch(
@@ -65,6 +68,7 @@ def decision_patch(
         "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
         **_seats(job, assignment.placement),
         **{name: None for name in OF_AN_EPOCH if name in job.status.get("decision", {})},
+        **({"party": assignment.party} if assignment.party else {}),
     }
     return _guarded(job, status)
 
@@ -185,6 +189,11 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
             status[name] = value
     if standing.metrics:
         status["metrics"] = dict(standing.metrics)
+    if standing.company is not None or "company" in job.status:
+        status["company"] = _company(standing.company)
+    if standing.no_company is not None or "noCompany" in job.status:
+        told = standing.no_company
+        status["noCompany"] = None if told is None else asdict(told)
     if standing.live is not None and state.holds_seats:
         status["decision"] = {"live": standing.live}
     return status | _times(job, state, now)
@@ -231,6 +240,23 @@ def _failure(job: ObservedJob, found: Diagnosis, now: float) -> Patch:
     told = {names.get(name, name): value for name, value in plain.items()}
     lost = {"lostGpuSeconds": round(job.gpu_seconds(now) * job.lost_share, 3)}
     return told | {"epoch": job.epoch, "at": stamp(now)} | lost
+
+
+def _company(company: Company | None) -> Patch | None:
+    """In whose company it is; rounded, so that it changes only with them."""
+    if company is None:
+        return None
+    return {
+        "others": list(company.others),
+        "cycleSeconds": float(f"{company.cycle_seconds:.3g}"),
+        "aggregate": round(company.aggregate, 2),
+        "slowdown": round(company.slowdown, 2),
+        "memoryGib": None if company.memory_gib is None else round(company.memory_gib, 2),
+        "matcher": company.matcher,
+        "members": [
+            {"job": one.job, "slowdown": round(one.slowdown, 2)} for one in company.members
+        ],
+    }
 
 
 def _plan(plan: ExecutionPlan) -> Patch:

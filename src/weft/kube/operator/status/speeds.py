@@ -19,6 +19,7 @@ from weft.kube.reports.payload import Report, Unit
 from weft.kube.reports.server import WorkerIdentity
 from weft.model.placement import Placement
 from weft.model.request import JobRequest
+from weft.reconcile.measured_stages import stages_of
 from weft.spec.counted import stated_by_script, work_in_steps
 
 APART_SECONDS: Final = 10.0
@@ -66,6 +67,7 @@ class Speeds:
         if found is None:
             return None
         steps_per_second, seconds = found
+        shared = report.speed is not None and report.speed.shared
         rate = work_in_steps(job.work, steps_per_second, report.total)
         done = work_in_steps(job.work, report.done, report.total)
         if rate is None or done is None:
@@ -82,6 +84,8 @@ class Speeds:
             cpus=sum(seat.cpus for seat in seats.seats),
             work_total=stated_by_script(job.work, report.total),
             loss=report.metrics.get(LOSS),
+            stages=stages_of(report.profile, max(seats.width, 1), on_gpus=True),
+            shared_steps_per_second=steps_per_second if shared else None,
         )
 
     def forget(self, key: str) -> None:

@@ -11,8 +11,9 @@ minute.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
+from zlib import crc32
 
 import numpy as np
 
@@ -232,11 +233,22 @@ class StatusWriter:
 
 
 def _codes(state: BrainState) -> Ints:
-    """State and, for those that wait, reason, as one number per row."""
-    size = state.size
+    """State and, for those that wait, reason, else company, as one number per row."""
+    size, company = state.size, state.seating.company
     states = state.jobs.state[:size].astype(np.int64)
     waits = states <= State.ADMITTED
-    return states * CODES + np.where(waits, state.jobs.reason[:size], 0)
+    codes: Ints = states * CODES + np.where(waits, state.jobs.reason[:size], 0)
+    for lead in company.leads():
+        for slot in company.members(lead):
+            if not waits[slot]:
+                names = (state.spec(one).id for one in company.members(lead) if one != slot)
+                codes[slot] += _code_of_company(names)
+    return codes
+
+
+def _code_of_company(others: Iterable[str]) -> int:
+    """Never that of nobody."""
+    return 1 + crc32(",".join(sorted(others)).encode()) % (CODES - 1)
 
 
 def _code_of(observed: ObservedJob) -> int:
@@ -245,7 +257,10 @@ def _code_of(observed: ObservedJob) -> int:
     if state is None:
         return UNKNOWN
     row = ROW_OF_SLUG.get(str(observed.status.get("reason", "")), 0)
-    return int(state) * CODES + (row if state <= State.ADMITTED else 0)
+    if state <= State.ADMITTED:
+        return int(state) * CODES + row
+    others = _others(observed.status)
+    return int(state) * CODES + (_code_of_company(others) if others else 0)
 
 
 def _is_told(observed: ObservedJob, standing: Standing) -> bool:
@@ -258,7 +273,12 @@ def _is_told(observed: ObservedJob, standing: Standing) -> bool:
         and (standing.progress is None or status.get("progress") == standing.progress)
         and (standing.work is None or status.get("work") == standing.work)
         and (standing.live is None or observed.is_live == standing.live)
+        and _others(status) == (standing.company.others if standing.company else ())
     )
+
+
+def _others(status: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple((status.get("company") or {}).get("others") or ())
 
 
 def _grown(before: Floats | None, more: int, fill: float) -> Floats:

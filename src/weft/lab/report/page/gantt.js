@@ -1,12 +1,14 @@
-// Who sat where: nodes as rows, a lane per GPU, colour by tenant; white is idle.
+// Who sat where: nodes as rows, a lane per GPU, colour by tenant; white is idle. Those who take turns
+// on the same GPUs share a lane in stripes, each in its own place and the later ones paler.
 // Shift or ctrl with the wheel zooms, dragging pans, a double click shows everything again.
 
 const GAP = 4;
 const NAMES = 74;
 const FOOT = 34;
+const STRIPE = 5;
 
 // data: {nodes: [{name, gpus}], jobs: [name], tenants: [name], tenant_of: [tenant of job],
-//        bars: [[node, lane, lanes, begin, end, job], …], end}
+//        bars: [[node, lane, lanes, begin, end, job, turn, members], …], end}
 function drawGantt(parent, data) {
   if (!data.bars.length) return 0;
   const canvas = html('canvas', '', parent);
@@ -41,17 +43,33 @@ function paint(view) {
   pen.fillStyle = ink('--ground');
   data.nodes.forEach((node, row) => pen.fillRect(NAMES, tops[row], width - NAMES - 10, node.gpus * lane));
   let drawn = 0;
-  for (const [node, first, count, begin, end, job] of data.bars) {
+  for (const [node, first, count, begin, end, job, turn, members] of data.bars) {
     if (end < from || begin > to) continue;
     const a = Math.max(view.px(begin), NAMES);
     const b = Math.min(view.px(end), width - 10);
     pen.fillStyle = paints[Math.min(data.tenant_of[job], COLOURS - 1)];
-    pen.fillRect(a, tops[node] + first * lane, Math.max(b - a - (b - a > 3 ? 0.7 : 0), 0.6), count * lane - (lane > 3 ? 0.5 : 0));
+    const top = tops[node] + first * lane;
+    const tall = count * lane - (lane > 3 ? 0.5 : 0);
+    if (members > 1) stripes(pen, a, b, top, tall, turn, members);
+    else pen.fillRect(a, top, Math.max(b - a - (b - a > 3 ? 0.7 : 0), 0.6), tall);
     drawn += 1;
   }
   names(view, pen, ink);
   axis(view, pen, ink);
   return drawn;
+}
+
+// Its places in cycles that are the same for all on the lane; a bar shorter than a cycle is whole.
+function stripes(pen, a, b, top, tall, turn, members) {
+  pen.globalAlpha = 1 - (0.55 * turn) / members;
+  const cycle = STRIPE * members;
+  if (b - a < cycle) pen.fillRect(a, top + (tall * turn) / members, Math.max(b - a, 0.6), tall / members);
+  for (let at = Math.floor(a / cycle) * cycle + STRIPE * turn; b - a >= cycle && at < b; at += cycle) {
+    const from = Math.max(at, a);
+    const to = Math.min(at + STRIPE, b);
+    if (to > from) pen.fillRect(from, top, to - from, tall);
+  }
+  pen.globalAlpha = 1;
 }
 
 function names(view, pen, ink) {
@@ -89,9 +107,22 @@ function under(view, event) {
   let found = null;
   for (const bar of view.data.bars) {
     const top = view.tops[bar[0]] + bar[1] * view.lane;
-    if (y >= top && y < top + bar[2] * view.lane && time >= bar[3] && time <= bar[4]) found = bar;
+    if (y >= top && y < top + bar[2] * view.lane && time >= bar[3] && time <= bar[4]) {
+      if (bar[7] < 2 || !found || isTurn(view, event, bar)) found = bar;
+    }
   }
   return found;
+}
+
+function isTurn(view, event, bar) {
+  const x = event.clientX - view.canvas.getBoundingClientRect().left;
+  return Math.floor(x / STRIPE) % bar[7] === bar[6];
+}
+
+function companions(data, bar) {
+  if (bar[7] < 2) return '';
+  const others = data.bars.filter((one) => one !== bar && one[0] === bar[0] && one[1] === bar[1] && one[3] === bar[3] && one[7] === bar[7]);
+  return `\nin turns with ${others.map((one) => data.jobs[one[5]]).join(', ')}`;
 }
 
 function timeAt(view, event) {
@@ -112,7 +143,7 @@ function listen(view) {
       return;
     }
     const bar = under(view, event);
-    showTip(event, bar ? `${data.jobs[bar[5]]}\ntenant ${data.tenant_names[bar[5]]}\n${bar[2]} GPUs on ${data.nodes[bar[0]].name}\nfrom ${span(bar[3])} for ${span(bar[4] - bar[3])}` : '');
+    showTip(event, bar ? `${data.jobs[bar[5]]}\ntenant ${data.tenant_names[bar[5]]}\n${bar[2]} GPUs on ${data.nodes[bar[0]].name}\nfrom ${span(bar[3])} for ${span(bar[4] - bar[3])}${companions(data, bar)}` : '');
   });
   canvas.addEventListener('pointerleave', (event) => showTip(event, ''));
   canvas.addEventListener('dblclick', () => look(view, 0, data.end));

@@ -1,0 +1,96 @@
+"""Where the time of a job's steps goes, from what its workers measured while it was alone.
+
+A profile belongs to a program at a width. It is kept for the next run of the program, so that only
+the first one has to run alone before anybody can say whose company it could bear. What is measured
+goes before what was claimed. A profile is a name as well, under which is remembered what parties
+really do, so it changes only where it has drifted.
+"""
+
+from dataclasses import dataclass, replace
+
+from weft.brain.event import JobMeasured
+from weft.brain.state.brain_state import BrainState
+from weft.model.claim import ClaimSource, StageClaim
+from weft.model.request import JobRequest
+from weft.model.stages import StageProfile
+from weft.perf.history import History
+
+LATEST = 4
+"""Of so many runs of a program, which may have had different widths."""
+
+DRIFT = 0.15
+"""A part of the step; below it nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagesSeen:
+    """What one run showed, at the width that it asked for."""
+
+    gpus: int
+    profile: StageProfile
+
+
+StageHistory = History[StagesSeen]
+
+
+def recall(state: BrainState, slot: int, history: StageHistory) -> None:
+    """A job that claims nothing is like the last run of its program."""
+    spec = state.spec(slot)
+    if spec.stages is not None or not spec.shareable:
+        return
+    for seen in reversed(history.of(spec.tenant, spec.program)):
+        if seen.gpus == spec.width.asked_gpus:
+            _believe(state, slot, seen.profile)
+            return
+
+
+def hear_stages(state: BrainState, slot: int, event: JobMeasured, history: StageHistory) -> bool:
+    """Take in what was measured at the asked width; whether it is another than was believed."""
+    spec, profile = state.spec(slot), event.stages
+    if profile is None or event.gpus != spec.width.asked_gpus or not event.gpus:
+        return False
+    profile = _rounded(profile)
+    if spec.stages is not None and _alike(spec, profile):
+        return False
+    _believe(state, slot, profile)
+    history.add(spec.tenant, spec.program, StagesSeen(event.gpus, profile))
+    return spec.shareable
+
+
+def _alike(spec: JobRequest, profile: StageProfile) -> bool:
+    assert spec.stages is not None
+    known = spec.stages.profile
+    if known.gpu_memory_bytes is None and profile.gpu_memory_bytes is not None:
+        return False
+    if (profile.gpu_memory_bytes or 0) > (known.gpu_memory_bytes or 0):
+        return False
+    both = zip(
+        (known.iteration_seconds, *known.stages_seconds),
+        (profile.iteration_seconds, *profile.stages_seconds),
+        strict=True,
+    )
+    return all(abs(new - old) <= DRIFT * profile.iteration_seconds for old, new in both)
+
+
+def _believe(state: BrainState, slot: int, profile: StageProfile) -> None:
+    spec = replace(state.spec(slot), stages=StageClaim(profile, ClaimSource.MEASURED))
+    state.specs[slot] = spec
+    state.jobs.shareable[slot] = spec.shareable and spec.width.asked_gpus > 0
+
+
+def _rounded(profile: StageProfile) -> StageProfile:
+    """Two digits, so that runs of one program are of one kind; memory up to whole 64 MiB."""
+    held, block = profile.gpu_memory_bytes, 1 << 26
+    return StageProfile(
+        iteration_seconds=_digits(profile.iteration_seconds),
+        storage_seconds=_digits(profile.storage_seconds),
+        cpu_seconds=_digits(profile.cpu_seconds),
+        gpu_seconds=_digits(profile.gpu_seconds),
+        network_seconds=_digits(profile.network_seconds),
+        loading_seconds=_digits(profile.loading_seconds),
+        gpu_memory_bytes=None if held is None else -(-held // block) * block,
+    )
+
+
+def _digits(seconds: float) -> float:
+    return float(f"{seconds:.2g}")
