@@ -201,9 +201,9 @@ class Session(Member):
         passing("before-backward")
         raised = self._raised() if micro.last else frozenset()
         if self._idle:
-            self._backward.compute_nothing(loss, raised, shard=self._groups.shard)
+            self._backward.compute_nothing(loss, raised, self.plan)
         else:
-            self._backward.compute(loss, micro, raised, shard=self._groups.shard)
+            self._backward.compute(loss, micro, raised, self.plan)
         passing("summed")
         hand.backward_done = True
 
@@ -344,11 +344,12 @@ class Session(Member):
     @property
     def _position(self) -> Position | None:
         """This worker's place among those that bring samples; newcomers have none at first."""
-        replicas, shard = self._donors, self._groups.shard
+        replicas, plan = self._donors, self.plan
         if self._groups.replica not in replicas:
             return None
-        place, within = replicas.index(self._groups.replica), self.rank % shard
-        return Position(len(replicas) * shard, place * shard + within, shard)
+        first = replicas.index(self._groups.replica) * plan.shard
+        within = plan.reader(self.rank % plan.unit)
+        return Position(len(replicas) * plan.shard, first + within, plan.shard)
 
     def _expect(self, rest: tuple[Share, ...], number: int) -> None:
         """What is wanted now and will be next, if nothing changes."""
@@ -445,7 +446,7 @@ class Session(Member):
         began = time.monotonic()
         if control.welcome.warm:
             self._pristine = Pristine(self.book)
-            batch = self._reading.warm(control.welcome.width)
+            batch = self._reading.warm(max(control.welcome.width // self.plan.copies, 1))
             self.result, self._idle = Result.OPEN, False
             self.reduction.open(Alone(), Alone())
             yield from self._hand_out(replace(batch, last=True), 0, self._global_batch)
