@@ -17,6 +17,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.utils.data import Dataset
 
 import weft
@@ -80,18 +85,10 @@ class Decoder(nn.Module):
 
 def by_tensors(model: Decoder, mesh: DeviceMesh) -> None:
     """Heads and the inner layer are dealt out; what comes of them is summed."""
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
-
-    columns = ("query", "key", "value", "up")
+    apart = {name: ColwiseParallel() for name in ("query", "key", "value", "up")}
+    summed = {name: RowwiseParallel() for name in ("out", "down")}
     for block in model.blocks.values():
-        how = {name: ColwiseParallel() for name in columns}
-        parallelize_module(
-            block, mesh, {**how, "out": RowwiseParallel(), "down": RowwiseParallel()}
-        )
+        parallelize_module(block, mesh, {**apart, **summed})
 
 
 def by_stages(model: Decoder, mesh: DeviceMesh) -> None:

@@ -44,6 +44,12 @@ class Plan:
         """Workers of a unit that compute the same samples."""
         return self.pipeline * self.tensor
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What a program must offer to be run so; anything can be replicated."""
+        degrees = {"pipeline": self.pipeline, "fsdp2": self.shard, "tensor": self.tensor}
+        return frozenset(name for name, degree in degrees.items() if degree > 1)
+
     def reader(self, place: int) -> int:
         """Which of the unit's parts of a batch is computed at that place of it."""
         return place // self.tensor % self.shard

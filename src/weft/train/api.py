@@ -149,6 +149,7 @@ def prepare(  # noqa: PLR0913 - what is said of the training, by name
         reduction_by(by, level, book, logical, plan),
         optimizer.step,
         logical=logical if level is Level.BITWISE else None,
+        offers=hooks.offers,
     )
     _session = session
     if contact is not None:

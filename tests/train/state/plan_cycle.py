@@ -40,7 +40,7 @@ def held(book: StateBook) -> dict[str, str]:
 def main(rank: int, world: int, folder: Path, plans: list[str]) -> None:
     meeting = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
-    hooks = hooks_of({"tensor": by_tensors, "pipeline": by_stages}, loss_of, Block)  # type: ignore[dict-item]
+    hooks = hooks_of({"tensor": by_tensors, "pipeline": by_stages}, loss_of, Block)
     text, before = Windows(Path(__file__).read_bytes(), 16), None
     for number, told in enumerate(plans):
         plan = parse_plan(told)

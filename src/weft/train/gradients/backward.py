@@ -8,8 +8,8 @@ from weft.agent.plan import Plan
 from weft.crash import passing
 from weft.model.errors import SpecError
 from weft.train.data.loader import MicroBatch
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.reducer import Reduction
-from weft.train.gradients.word import Flag
 from weft.train.open_micro_batch import OpenMicroBatch
 from weft.train.plans.computed import check_deferred, compute
 from weft.train.stages import Stage, Stages

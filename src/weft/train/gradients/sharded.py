@@ -13,8 +13,9 @@ from torch import Tensor
 
 from weft.train.gradients.book import GradientBook, Named
 from weft.train.gradients.buffers import Buffers
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.weighing import Weighing
-from weft.train.gradients.word import Flag, Word
+from weft.train.gradients.word import Word
 from weft.train.groups.group import Group
 from weft.train.state.local_tensors import local_part
 

@@ -236,7 +236,9 @@ class Member(ABC):
 
     # ---------------------------------------------------------------------------- the repair
 
-    def _mend(self, pending: int, why: str, *, answered: bool = False) -> None:
+    def _mend(
+        self, pending: int, why: str, *, answered: bool = False, yielded: bool = False
+    ) -> None:
         """Say how far this worker is, and go on as the agent finds from what all have said."""
         control = self._control
         if control is None:
@@ -249,7 +251,8 @@ class Member(ABC):
             if answered:
                 order, answered = control.wait_order(ORDER_SECONDS, asked=True), False
             else:
-                order = control.ask_after(pending, why, ORDER_SECONDS)
+                order = control.ask_after(pending, why, ORDER_SECONDS, yielded=yielded)
+                yielded = False
             if isinstance(order, Standby):
                 self.result = Result.OUTSIDE
                 return

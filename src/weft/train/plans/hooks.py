@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from weft.agent.plan import Plan
 from weft.model.errors import SpecError
 
-Cut = Callable[[nn.Module, Any], nn.Module | None]
+Cut = Callable[[Any, Any], nn.Module | None]
 """Gets the whole model and the mesh of those who share it; gives what is this worker's."""
 
 Loss = Callable[..., Tensor]
