@@ -211,7 +211,7 @@ class Turnover:
         order = self.order
         if order is None or was is WorkerState.LOST or not self._is_new(worker):
             return False
-        if order.turn is Turn.TRYING and worker.between:
+        if order.turn is Turn.TRYING and worker.between and worker.exit_code == 0:
             self.reached(now)  # it has come to the end of a loop, so all have made a step
             return False
         if order.turn is Turn.TRYING:
