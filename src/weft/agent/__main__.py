@@ -30,6 +30,7 @@ from weft.agent.coordination.actions import Conclude
 from weft.agent.coordination.limits import Limits
 from weft.agent.leases.company import ALONE, Company, parse_company
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
+from weft.agent.plan import parse_plan
 from weft.agent.pods.pod import run_pod
 from weft.agent.settings import Settings
 from weft.agent.wire.orders import ask
@@ -48,8 +49,8 @@ MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {
 }
 TOO_MUCH_FOR_A_LOG: Final = ("stages", "committed", "building", "armed", "regrouping", "leaving")
 ORDERS = (
-    "resize N | accompany FOLDER:GPUS | alone | save | drain [SECONDS] | kill WORKER [SIGNAL] | "
-    "status"
+    "resize N | plan PLAN [N] [stop] | accompany FOLDER:GPUS | alone | save | drain [SECONDS] | "
+    "kill WORKER [SIGNAL] | status"
 )
 
 
@@ -68,6 +69,8 @@ def main() -> None:
 @click.option("--every", "every_seconds", default=0.0, help="Seconds between two checkpoints.")
 @click.option("--grace", "grace_seconds", default=30.0, show_default=True, help="To drain in.")
 @click.option("--hang", "hang_seconds", default=60.0, show_default=True, help="A step's most.")
+@click.option("--try", "try_seconds", default=60.0, show_default=True, help="A new plan's most.")
+@click.option("--warm", "warm_seconds", default=120.0, show_default=True, help="A newcomer's most.")
 @click.option("--threads", default=1, show_default=True, help="Of torch, in each worker.")
 @click.option("--devices", default="", help="GPUs to share out, one to each worker: 0,3 or 0-3.")
 @click.option("--cpus", default="", help="Processors to share out in equal parts: 0-7.")
@@ -91,7 +94,11 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
         devices=_numbers(given["devices"]),
         cpus=_numbers(given["cpus"], usable),
         company=_company(given["company"], _numbers(given["devices"])),
-        limits=Limits(hang_seconds=hang_seconds),
+        limits=Limits(
+            hang_seconds=hang_seconds,
+            try_seconds=given["try_seconds"],
+            warm_seconds=given["warm_seconds"],
+        ),
     )
     agent = Agent(settings, _teller(as_json=as_json))
     if not as_json:
@@ -154,11 +161,22 @@ def parse_order(text: str) -> Message:
     if word in ("accompany", "alone") and len(rest) == (word == "accompany"):
         company = parse_company(" ".join(rest))
         return company.order if company else ALONE
+    if word == "plan" and rest:
+        return _plan_order(*rest)
     numbers = tuple(int(number) for number in rest if number.isdigit())
     made = MAKE.get((word, len(rest)))
     if made is None or len(numbers) < len(rest):
         raise SpecError(f"{text!r} is no order", hint=ORDERS)
     return made(*numbers)
+
+
+def _plan_order(plan: str, *rest: str) -> Message:
+    """`plan tensor=2`, with another width if that is said, and stopping first if that is."""
+    words, stop = [word for word in rest if word != "stop"], "stop" in rest
+    if len(words) > 1 or not all(map(str.isdigit, words)):
+        raise SpecError(f"{' '.join(rest)!r} says nothing of a plan", hint=ORDERS)
+    parse_plan(plan)
+    return Resize(int(words[0]) if words else 0, plan=plan, beside=not stop)
 
 
 async def _driven(agent: Agent) -> Conclude:

@@ -13,7 +13,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -56,6 +56,8 @@ from weft.agent.messages import (
     Welcome,
 )
 from weft.agent.outcome import Ending, Outcome
+from weft.agent.plan import parse_plan
+from weft.agent.refusal import why_not
 from weft.agent.reports import status
 from weft.agent.reports.progress_reports import ProgressReports
 from weft.agent.run_folder import RunFolder
@@ -75,7 +77,6 @@ from weft.agent.workers.processes import (
     reap_orphans,
 )
 from weft.agent.workers.program import digest_of_scripts, starts_its_own, version_of
-from weft.model.errors import SpecError
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class Agent:
         self.tell = tell or _log_event
         self.once_per_seat = starts_its_own(settings.command)
         width = 1 if self.once_per_seat else settings.width
-        self.coordinator = Coordinator(width, unit=settings.shard, limits=settings.limits)
+        self.coordinator = Coordinator(width, plan=settings.plan, limits=settings.limits)
         self.store = ControlStore()
         self.run_folder = self._run_folder()
         self.server = Server(
@@ -203,8 +204,9 @@ class Agent:
             case Staged(report):
                 self.tell("stages", {"worker": worker, **report})
                 self.progress.staged(worker, report, in_company=self.leases.shared)
-            case Saved():
+            case Saved() if not self.coordinator.plans.distrusts(worker):
                 self.writer.saved(message, self._seat_of(worker))
+                self._look_at_what_is_saved()
                 self._sweep()
                 self.tell("saved", {"worker": worker, **asdict(message)})
             case Committed() | Leaving():
@@ -264,31 +266,20 @@ class Agent:
         return Answer(ok=True, body=self.status())
 
     def _resize(self, order: Resize, now: float) -> Answer:
-        why = self._why_not(order)
+        order = replace(order, width=order.width or self.coordinator.width)
+        why = why_not(self, order)
         if why:
             return Answer.refused(why)
         if order.cpus:
             self.processes.share_cpus(order.cpus)
         if order.devices:
             self.crew.open(self._home(order.devices))
-        self.tell("ordered", {"width": order.width})
-        self._carry_out(self.coordinator.resize(order.width, now, self.places.unwanted))
+        self.tell("ordered", {"width": order.width, **({"plan": order.plan} if order.plan else {})})
+        plan = parse_plan(order.plan) if order.plan else None
+        unwanted, beside = self.places.unwanted, order.beside
+        mind = self.coordinator
+        self._carry_out(mind.resize(order.width, now, unwanted, plan, beside=beside))
         return Answer(ok=True, body=self.status())
-
-    def _why_not(self, order: Resize) -> str:
-        """What speaks against an order, if anything does."""
-        if order.width <= 0 or order.width % self.settings.shard:
-            return f"cannot train on {order.width} workers"
-        if self.once_per_seat:
-            return "a command that starts its own processes is started anew, not resized"
-        room = len(set(order.devices)) if order.devices else self.places.room
-        if room is not None and order.width > room:
-            return f"{order.width} workers do not fit on {room} devices"
-        try:
-            cpus.usable(order.cpus)
-        except SpecError as error:
-            return str(error)
-        return ""
 
     def status(self) -> dict[str, Any]:
         """How the job stands, as JSON."""
@@ -299,7 +290,7 @@ class Agent:
         settings = self.settings
         return Run(
             world=max(len(self.coordinator.members), 1),
-            plan={"shard": settings.shard},
+            plan=self.coordinator.plans.plan.told(),
             code=digest_of_scripts(settings.command),
             torch=version_of("torch"),
         )
@@ -421,8 +412,8 @@ class Agent:
 
     def _act(self, action: Action) -> None:
         match action:
-            case Spawn(worker, rank, width):
-                self.crew.start(worker, rank, width)
+            case Spawn(worker, rank, width, plan):
+                self.crew.start(worker, rank, width, plan)
             case Send(worker, message):
                 if isinstance(message, Abandon | Halt):
                     self.store.give_up(epoch_prefix(message.epoch))

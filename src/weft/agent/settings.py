@@ -9,6 +9,7 @@ from weft.agent.checkpoint.home import Place
 from weft.agent.checkpoint.vault import Vault
 from weft.agent.coordination.limits import Limits
 from weft.agent.leases.company import Company, parse_company
+from weft.agent.plan import Plan
 from weft.agent.reports.operator_client import Destination
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.places import HEAD_SEAT
@@ -57,6 +58,11 @@ class Settings:
     company: Company | None = None
     meeting: Company | None = None  # where others come and go, as a claim of shared GPUs has it
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the job begins with."""
+        return Plan(shard=self.shard)
 
     @property
     def shared_vault(self) -> Vault | None:

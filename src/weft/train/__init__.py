@@ -6,6 +6,7 @@ Scripts come in by `weft` itself (`api.py`), by `huggingface` or by `lightning`,
 
     membership/   how it joins others, switches with them, and mends what is broken
     gradients/    what is summed in a step, by whom and in which order
+    plans/        how several workers hold one model together
     groups/       torch's process groups, that come and go with epochs
     data/         which samples it reads, and by whom they are read
     state/        what must survive: named, saved, sent and loaded

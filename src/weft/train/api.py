@@ -14,7 +14,7 @@ scheduler that `prepare` makes is held back alike. What belongs to a step and no
 (an average of weights, a log line) goes behind `if weft.stepped():`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack, overload
 
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from torch.optim import LBFGS, Optimizer, SparseAdam
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils.data import DataLoader, IterableDataset
 
+from weft.agent.plan import REPLICATED
 from weft.model.errors import SpecError
 from weft.train.data.loader import Loader, MicroBatch, Samples
 from weft.train.data.loader_processes import Collate, ProcessOptions
@@ -36,13 +37,14 @@ from weft.train.gradients.communication import (
 )
 from weft.train.gradients.level import Level
 from weft.train.gradients.scaling import hold_back, is_asked_by_scaler
-from weft.train.groups.plan import sharded
 from weft.train.groups.torch_group import (
     answer_with_a_word,
     refuse_own_group,
     refuse_sync_batch_norm,
 )
 from weft.train.membership.contact import find_contact
+from weft.train.plans.applied import applied, meet
+from weft.train.plans.hooks import Cut, Loss, hooks_of
 from weft.train.run import log_dir, run_id, tell_trackers
 from weft.train.session import Session
 from weft.train.state.book import StateBook
@@ -78,6 +80,8 @@ def prepare(
     logical: int = ...,
     block: type[nn.Module] | None = ...,
     communication: str = ...,
+    plans: Mapping[str, Cut] | None = ...,
+    loss: Loss | None = ...,
 ) -> tuple[nn.Module, Optimizer]: ...
 
 
@@ -91,10 +95,12 @@ def prepare(
     logical: int = ...,
     block: type[nn.Module] | None = ...,
     communication: str = ...,
+    plans: Mapping[str, Cut] | None = ...,
+    loss: Loss | None = ...,
 ) -> tuple[nn.Module, Optimizer, LRScheduler]: ...
 
 
-def prepare(
+def prepare(  # noqa: PLR0913 - what is said of the training, by name
     model: nn.Module,
     make_optimizer: MakeOptimizer,
     make_scheduler: MakeScheduler | None = None,
@@ -103,6 +109,8 @@ def prepare(
     logical: int = 8,
     block: type[nn.Module] | None = None,
     communication: str = Communication.WEFT,
+    plans: Mapping[str, Cut] | None = None,
+    loss: Loss | None = None,
 ) -> tuple[nn.Module, Optimizer] | tuple[nn.Module, Optimizer, LRScheduler]:
     """Make a model and its optimizer ready for any width and plan.
 
@@ -114,28 +122,34 @@ def prepare(
         logical: parts of a batch that the bitwise level computes and sums one by one.
         block: the layer that repeats, which a sharded plan gathers one at a time.
         communication: `weft`, or `ddp` for sums by torch's own DistributedDataParallel.
+        plans: functions that cut the model, `tensor` and `pipeline` (see docs/plans.md).
+        loss: of the model's output and the targets; the loop then says `loss = model(x, y)`.
     """
     global _session  # noqa: PLW0603 - one process trains one model
     contact, level = find_contact(), Level(determinism)
-    by = communication_of(communication, level, contact.shard if contact else 1)
+    plan, hooks = contact.plan if contact else REPLICATED, hooks_of(plans, loss, block)
+    by = communication_of(communication, level, plan, fixed=plans is None)
     refuse_wrapped(model)
     refuse_own_group()
     refuse_sync_batch_norm(model)
     if contact is not None and _session is not None:
         raise _prepared_twice()
     tell_trackers()
-    if contact is not None and contact.shard > 1:
-        model = sharded(model, contact, block)
+    if contact is not None and plan.unit > 1:
+        meet(contact, next(model.parameters()).device)
+    made = applied(model, plan, hooks)
+    model = made.model
     optimizer = make_optimizer(model.parameters())
     _check_optimizer(optimizer)
     scheduler = make_scheduler(optimizer) if make_scheduler else None
-    book = StateBook(model, optimizer, scheduler)
+    book = StateBook(model, optimizer, scheduler, elsewhere=made.elsewhere)
     session = Session(
         contact,
         book,
-        reduction_by(by, level, book, logical),
+        reduction_by(by, level, book, logical, plan),
         optimizer.step,
         logical=logical if level is Level.BITWISE else None,
+        offers=hooks.offers,
     )
     _session = session
     if contact is not None:

@@ -27,8 +27,8 @@ from weft.train.data.stream_place import StreamPlace
 from weft.train.data.stream_sharing import StreamSharing
 from weft.train.figures import Figures
 from weft.train.gradients.backward import BackwardPass
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.reducer import Reduction
-from weft.train.gradients.word import Flag
 from weft.train.groups.group import Alone
 from weft.train.membership.contact import Contact
 from weft.train.membership.ending import end_swiftly
@@ -51,7 +51,9 @@ class Session(Member):
         apply: Callable[[], None],
         *,
         logical: int | None = None,
+        offers: tuple[str, ...] = (),
     ) -> None:
+        self.offers = offers
         self._loops = Loops()
         self._behind = False  # whether the script is behind a loop of which it has seen the end
         self._asked: int | None = 0  # steps in all that the present loop was asked for
@@ -201,9 +203,9 @@ class Session(Member):
         passing("before-backward")
         raised = self._raised() if micro.last else frozenset()
         if self._idle:
-            self._backward.compute_nothing(loss, raised, shard=self._groups.shard)
+            self._backward.compute_nothing(loss, raised, self.plan)
         else:
-            self._backward.compute(loss, micro, raised, shard=self._groups.shard)
+            self._backward.compute(loss, micro, raised, self.plan)
         passing("summed")
         hand.backward_done = True
 
@@ -344,11 +346,12 @@ class Session(Member):
     @property
     def _position(self) -> Position | None:
         """This worker's place among those that bring samples; newcomers have none at first."""
-        replicas, shard = self._donors, self._groups.shard
+        replicas, plan = self._donors, self.plan
         if self._groups.replica not in replicas:
             return None
-        place, within = replicas.index(self._groups.replica), self.rank % shard
-        return Position(len(replicas) * shard, place * shard + within, shard)
+        first = replicas.index(self._groups.replica) * plan.shard
+        within = plan.reader(self.rank % plan.unit)
+        return Position(len(replicas) * plan.shard, first + within, plan.shard)
 
     def _expect(self, rest: tuple[Share, ...], number: int) -> None:
         """What is wanted now and will be next, if nothing changes."""
@@ -361,11 +364,7 @@ class Session(Member):
         return self._reading.stand_in(self.step, self.width, last=last)
 
     def _raised(self) -> frozenset[Flag]:
-        part = self._protocol
-        if self._control is None:
-            return frozenset()
-        wanted = {Flag.ARMED: part.is_armed, Flag.DRAIN: part.drain, Flag.SAVE: part.save}
-        return frozenset(flag for flag, value in wanted.items() if value)
+        return self._protocol.raised if self._control is not None else frozenset()
 
     # ------------------------------------------------------------------------------ the vote
 
@@ -421,16 +420,22 @@ class Session(Member):
             self._protocol.complete()
             self._prepare_saving()
         self._report()
-        drain, armed = (self.reduction.seen(flag) for flag in (Flag.DRAIN, Flag.ARMED))
-        if drain or self.reduction.seen(Flag.SAVE):
+        seen = frozenset(flag for flag in Flag if self.reduction.seen(flag))
+        if seen - {Flag.ARMED}:
             self._protocol.save = False
             self._save()
-        match self._protocol.border(drain=drain, armed=armed):
+        self._cross(self._protocol.border(seen))
+
+    def _cross(self, border: Border) -> None:
+        match border:
             case Border.DRAIN:
                 self._leave(Farewell.DRAINED)
             case Border.LEAVE:
                 passing("before-switch")
                 self._leave(Farewell.LEFT)
+            case Border.YIELD:
+                passing("yielded")
+                self._mend(NOWHERE, "another plan takes over", yielded=True)
             case Border.MEND:
                 self._mend(NOWHERE, "the agent has halted this epoch")
             case Border.SWITCH:
@@ -445,13 +450,13 @@ class Session(Member):
         began = time.monotonic()
         if control.welcome.warm:
             self._pristine = Pristine(self.book)
-            batch = self._reading.warm(control.welcome.width)
+            batch = self._reading.warm(max(control.welcome.width // self.plan.copies, 1))
             self.result, self._idle = Result.OPEN, False
             self.reduction.open(Alone(), Alone())
             yield from self._hand_out(replace(batch, last=True), 0, self._global_batch)
         self.result = Result.OUTSIDE
         passing("warmed")
-        control.be_ready(time.monotonic() - began)
+        control.be_ready(time.monotonic() - began, self.offers)
         passing("ready")
 
     # ------------------------------------------------------------------- snapshots and the end

@@ -11,9 +11,9 @@ from weft.agent.checkpoint.layout import (
     ALIGNMENT,
     ITEM_BYTES,
     TensorRecord,
-    check_alike,
     check_name,
     check_record,
+    check_together,
     check_whole,
     common_part,
     from_json,
@@ -178,7 +178,7 @@ def test_state_is_shared_out_by_rows_and_makes_up_the_whole(
     """Each writer has an equal part of the bytes, to the longest row, and what no row can cut."""
     records = [whole(f"model/{number}", "float32", shape) for number, shape in enumerate(shapes)]
     shared = [parted(records, part, parts) for part in range(parts)]
-    check_alike([pack(each) for each in shared])
+    check_together([pack(each) for each in shared], staged=False)
     cut = [record for record in records if record.sizes and record.elements]
     row = max((record.bytes // record.sizes[0] for record in cut), default=0)
     single = sum(record.bytes for record in records if not record.sizes)

@@ -30,6 +30,8 @@ from weft.agent.messages import (
     Ready,
     Regroup,
 )
+from weft.agent.plan import Plan
+from weft.train.gradients.flag import Flag
 from weft.train.membership.protocol import (
     Beat,
     Border,
@@ -131,7 +133,7 @@ class Crowd:
     def __init__(self, seed: int, width: int, total: int, *, unit: int = 1) -> None:
         self.random = Random(seed)
         self.total = total
-        self.mind = Coordinator(width, unit=unit, limits=Limits(warm_seconds=20.0))
+        self.mind = Coordinator(width, plan=Plan(shard=unit), limits=Limits(warm_seconds=20.0))
         self.actors: dict[int, Actor] = {}
         self.now = 0.0
         self.conclusion: Conclude | None = None
@@ -179,6 +181,11 @@ class Crowd:
 
     def resize(self, width: int, without: frozenset[int] = frozenset()) -> None:
         self.carry_out(self.mind.resize(width, self.now, without))
+
+    def replan(self, plan: Plan, width: int, *, beside: bool = True) -> None:
+        """As an agent does, which asks nobody for a plan before it has told what it can."""
+        if self.mind.elastic:
+            self.carry_out(self.mind.resize(width, self.now, plan=plan, beside=beside))
 
     def drain(self) -> None:
         self.carry_out(self.mind.drain(1000.0, self.now))
@@ -257,7 +264,7 @@ class Crowd:
         step = donors[0].step
         self._hand_over(donors[0], newcomers)
         gradient = self._summed(peers, step)
-        flags = (any(p.part.is_armed for p in peers), any(p.part.drain for p in peers))
+        flags = frozenset(flag for p in peers for flag in p.part.raised)
         victim = self.random.choice(peers) if self.random.random() < self.faults else None
         moment = self.random.choice(("before", "during", "after"))
         if victim and moment == "before":
@@ -270,15 +277,14 @@ class Crowd:
             heard.append(victim)
         if heard:
             self._make(step, peers[0].epoch, [p for p in heard if p.committed > STATELESS])
-        save = any(p.part.save for p in peers)
         for peer in heard:
             self._commit(peer, step, gradient)
         for peer in heard:
             if peer is not victim:
                 peer.part.save = False
-                if save and peer.committed > STATELESS:
+                if flags - {Flag.ARMED} and peer.committed > STATELESS:
                     self.durable = max(self.durable, peer.committed)
-                self._border(peer, *flags)
+                self._border(peer, flags)
         if victim:
             self.kill(victim.number)
 
@@ -287,9 +293,9 @@ class Crowd:
         views = {(p.part.members, p.part.joiners) for p in peers}
         if len(views) != 1:
             raise PromiseBroken(f"members of one epoch see {views}")
-        if self.mind.unit > 1:
-            replicas = Counter(p.number // self.mind.unit for p in peers)
-            promise(set(replicas.values()) == {self.mind.unit}, "a part of a replica trains")
+        (plan,) = {self.mind.workers[p.number].plan for p in peers}
+        replicas = Counter(p.number // plan.unit for p in peers)
+        promise(set(replicas.values()) == {plan.unit}, "a part of a replica trains")
         newcomers = [p for p in peers if p.number in p.part.joiners]
         donors = [p for p in peers if p not in newcomers]
         promise(donors, "nobody has the state")
@@ -344,20 +350,20 @@ class Crowd:
             actor.weights = hash((actor.weights, gradient))
             promise(actor.committed == step, "it has lost count")
 
-    def _border(self, actor: Actor, armed: bool, drain: bool) -> None:
+    def _border(self, actor: Actor, seen: frozenset[Flag]) -> None:
         peers = [self.actors[number] for number in actor.part.members]
         if actor.part.fresh and all(p.committed > STATELESS for p in peers):
             actor.part.complete()
-        match actor.part.border(drain=drain, armed=armed):
+        match actor.part.border(seen):
             case Border.DRAIN:
-                if actor.committed > STATELESS:
-                    self.durable = max(self.durable, actor.committed)
                 self.drained_at.add(actor.committed)
                 self._leave(actor, Farewell.DRAINED, DRAINED)
             case Border.LEAVE:
                 self._leave(actor, Farewell.LEFT, DRAINED)
             case Border.MEND:
                 self._find_broken(actor)
+            case Border.YIELD:
+                self._find_broken(actor, yielded=True)
             case Border.SWITCH:
                 self._enter(actor, actor.part.switch().epoch)
                 self._look_for_the_end(actor)
@@ -405,12 +411,12 @@ class Crowd:
         if self.conclusion is None:
             self.carry_out(self.mind.exited(actor.number, code, self.now))
 
-    def _find_broken(self, actor: Actor) -> None:
+    def _find_broken(self, actor: Actor, *, yielded: bool = False) -> None:
         if actor.life != "training":
             return
         actor.life = "broken"
         actor.cut = max(actor.cut, actor.epoch)
-        actor.take([actor.part.ask(actor.pending[0], "gone")])
+        actor.take([actor.part.ask(actor.pending[0], "gone", yielded=yielded)])
 
     # ------------------------------------------------------------------------------- messages
 

@@ -94,7 +94,7 @@ class History(Crowd):
             actor.alive = False
         found = self._succession(old, owed=bool(dying))
         self.made = {k: (e, [a for a in who if a.alive]) for k, (e, who) in self.made.items()}
-        self.mind = Coordinator(old.width, unit=old.unit, limits=old.limits)
+        self.mind = Coordinator(old.width, plan=old.plans.plan, limits=old.limits)
         self.mind.unwanted, self.mind.restarts = old.unwanted, old.restarts
         self.mind.saved_step, self.mind.source = old.saved_step, old.source
         self.carry_out(self.mind.inherit(found.inherited(self.now), old.width, self.now))

@@ -30,6 +30,7 @@ from weft.agent.messages import (
     Regroup,
     Standby,
 )
+from weft.train.gradients.flag import Flag
 from weft.train.membership.protocol import Border, Part, Say, WorkerAction
 
 Mutant = Callable[[], AbstractContextManager[None]]
@@ -149,8 +150,9 @@ def a_drain_is_not_agreed_on() -> Iterator[None]:
     """Each leaves when it has heard of it, not when all have."""
     border = Part.border
 
-    def alone(self: Part, *, drain: bool, armed: bool) -> Border:
-        return border(self, drain=self.drain, armed=armed)
+    def alone(self: Part, seen: frozenset[Flag]) -> Border:
+        mine = frozenset({Flag.DRAIN} if self.drain else ())
+        return border(self, seen - {Flag.DRAIN} | mine)
 
     with patch.object(Part, "border", alone):
         yield
@@ -166,8 +168,9 @@ def a_drain_is_overheard() -> Iterator[None]:
 def a_switch_is_not_agreed_on() -> Iterator[None]:
     border = Part.border
 
-    def alone(self: Part, *, drain: bool, armed: bool) -> Border:
-        return border(self, drain=drain, armed=self.is_armed)
+    def alone(self: Part, seen: frozenset[Flag]) -> Border:
+        mine = frozenset({Flag.ARMED} if self.is_armed else ())
+        return border(self, seen - {Flag.ARMED} | mine)
 
     with patch.object(Part, "border", alone):
         yield
@@ -183,8 +186,8 @@ def one_switches_when_it_has_built() -> Iterator[None]:
 def one_that_is_to_leave_stays() -> Iterator[None]:
     border = Part.border
 
-    def stay(self: Part, *, drain: bool, armed: bool) -> Border:
-        found = border(self, drain=drain, armed=armed)
+    def stay(self: Part, seen: frozenset[Flag]) -> Border:
+        found = border(self, seen)
         return Border.SWITCH if found is Border.LEAVE else found
 
     with patch.object(Part, "border", stay):

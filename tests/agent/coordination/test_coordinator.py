@@ -14,6 +14,7 @@ from weft.agent.coordination.epochs import Phase
 from weft.agent.coordination.hangs import Hangs
 from weft.agent.messages import STATELESS, NotBuilt, Pulse
 from weft.agent.outcome import Outcome
+from weft.agent.plan import Plan
 
 SEEDS = st.integers(0, 2**32)
 
@@ -249,6 +250,47 @@ def test_deaths_in_mid_step_lose_and_repeat_nothing(seed: int, units: int, unit:
     assert crowd.conclusion is not None
     assert crowd.conclusion.outcome is Outcome.FINISHED
     survivors_applied_each_step_once(crowd)
+
+
+PLANS = (Plan(), Plan(tensor=2), Plan(shard=2), Plan(pipeline=2), Plan(shard=2, tensor=2))
+
+
+@given(seed=SEEDS, faults=st.sampled_from([0.0, 0.02, 0.05]))
+def test_plans_change_and_deaths_in_the_middle_lose_and_repeat_nothing(
+    seed: int, faults: float
+) -> None:
+    crowd = Crowd(seed, 4, total=100_000)
+    crowd.faults = faults
+    for _ in range(2500):
+        crowd.turn()
+        chance = crowd.random.random()
+        if chance < 0.006:
+            plan, units = crowd.random.choice(PLANS), crowd.random.randint(1, 2)
+            crowd.replan(plan, plan.unit * units, beside=crowd.random.random() < 0.6)
+        elif crowd.mind.elastic and chance < 0.006 + faults / 20:
+            crowd.kill(crowd.random.choice(list(crowd.actors)))
+        if crowd.conclusion:
+            break
+    crowd.total = max(a.step for a in crowd.actors.values()) + 2
+    crowd.faults = 0.0
+    finish(crowd)
+    assert crowd.conclusion is not None
+    assert crowd.conclusion.outcome is Outcome.FINISHED
+    survivors_applied_each_step_once(crowd)
+
+
+def test_a_plan_is_reached_or_the_old_one_goes_on() -> None:
+    """Without faults every order is reached; the way back leads to the very step."""
+    crowd = Crowd(5, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    for plan in (*PLANS[1:4], PLANS[0]):
+        crowd.replan(plan, 2, beside=plan.tensor == 1)
+        for _ in range(20_000):
+            if crowd.mind.plans.plan != plan:
+                crowd.turn()
+        assert crowd.mind.plans.plan == plan
+    assert crowd.mind.plans.done == 4
+    assert not crowd.mind.restarts
 
 
 @given(seed=SEEDS, units=st.integers(1, 4), unit=st.sampled_from([1, 1, 2]))

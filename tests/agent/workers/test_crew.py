@@ -4,6 +4,7 @@ from signal import SIGKILL, SIGTERM
 from typing import cast
 
 from weft.agent.messages import Kill, Message, Start
+from weft.agent.plan import Plan
 from weft.agent.workers.crew import Crew
 from weft.agent.workers.places import HEAD_SEAT, Places, Seat, Standing
 from weft.agent.workers.processes import Processes
@@ -15,9 +16,11 @@ class Machine:
     def __init__(self) -> None:
         self.started: list[tuple[int, Standing, tuple[int, ...]]] = []
         self.signals: list[tuple[int, int]] = []
+        self.plans: list[Plan] = []
 
-    def start(self, worker: int, standing: Standing, devices: tuple[int, ...]) -> None:
+    def start(self, worker: int, standing: Standing, devices: tuple[int, ...], plan: Plan) -> None:
         self.started.append((worker, standing, devices))
+        self.plans.append(plan)
 
     def signal(self, worker: int, number: int) -> None:
         self.signals.append((worker, number))
@@ -110,3 +113,13 @@ def test_a_launcher_sees_all_devices() -> None:
     scene.crew.devices = (2, 5)
     scene.crew.start(0, 0, 1)
     assert scene.machine.started == [(0, Standing(0, 1), (2, 5))]
+
+
+def test_workers_of_another_plan_stand_beside_those_of_the_old_one() -> None:
+    """They warm up on the same devices, and the old ones keep theirs until they are let go."""
+    scene = Scene(Seat(HEAD_SEAT, 2, (3, 5), by_device=True))
+    for worker, plan in enumerate((Plan(), Plan(), Plan(tensor=2), Plan(tensor=2))):
+        scene.crew.start(worker, worker % 2, 2, plan)
+    assert [devices for _, _, devices in scene.machine.started] == [(3,), (5,), (3,), (5,)]
+    scene.crew.start(4, 0, 2, Plan(tensor=2))
+    assert len(scene.machine.started) == 4, "a plan has one worker for each device"

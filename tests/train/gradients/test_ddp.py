@@ -15,6 +15,7 @@ from tests.calm import calm
 from tests.train.alone import undisturbed
 from tests.train.driving import Driven, driven
 from tests.train.lines import applied, by_step, check_each_once, finals, longest_wait
+from weft.agent.plan import Plan
 from weft.model.errors import SpecError
 from weft.train.gradients.communication import communication_of
 from weft.train.gradients.level import Level
@@ -127,7 +128,7 @@ def test_what_cannot_be_had_is_refused_at_once(how: dict[str, Any], why: str, in
 
 def test_ddp_inside_of_a_sharded_replica_is_refused() -> None:
     with pytest.raises(SpecError, match="whole gradients") as refused:
-        communication_of("ddp", Level.SAME_MATH, shard=2)
+        communication_of("ddp", Level.SAME_MATH, Plan(shard=2), fixed=True)
     assert "--shard" in str(refused.value.hint)
 
 

@@ -460,7 +460,7 @@ def test_other_state_is_refused_by_name_type_and_shape() -> None:
         lambda facts: facts["optimizer"].update(kind="Adagrad"),
         lambda facts: facts["optimizer"]["groups"].pop(),
         lambda facts: facts["optimizer"]["groups"][0]["params"].pop(),
-        lambda facts: facts["optimizer"]["groups"][0]["params"].reverse(),
+        lambda facts: facts["optimizer"]["groups"][0]["params"].insert(0, "other"),
         lambda facts: facts["optimizer"].update(groups=3),
         lambda facts: facts["optimizer"].pop("state"),
         lambda facts: facts["optimizer"].update(state={"weight": 3}),

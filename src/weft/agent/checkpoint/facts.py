@@ -8,7 +8,7 @@ type is an error that names where it stands, and a form that is not known is ref
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 from weft.agent.checkpoint.document import MOST_DIGITS, Json
@@ -55,6 +55,28 @@ def unfold(value: Json, leaf: Unfold | None = None) -> object:
         f"facts hold a form that is not known: {str(form)[:32]!r}",
         hint="they were written by a newer version of Weft; use that one",
     )
+
+
+def together(parts: Sequence[Json]) -> Json:
+    """The facts of workers that saved one moment: stages of a pipeline name their own parameters.
+
+    All else that differs (where a stream stands, which only its reader knows) is as the first says.
+    """
+    first = parts[0]
+    if all(part == first for part in parts):
+        return first
+    try:
+        optimizers = [part["optimizer"] for part in parts]
+        groups = [
+            {**same[0], "params": list(dict.fromkeys(n for one in same for n in one["params"]))}
+            for same in zip(*(one["groups"] for one in optimizers), strict=True)
+        ]
+        state = {name: of for one in optimizers for name, of in one["state"].items()}
+        frozen = sorted({name for part in parts for name in part.get("frozen", ())})
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return first  # whoever loads it says what is wrong with it
+    told = {**first, "optimizer": {**optimizers[0], "groups": groups, "state": state}}
+    return {**told, "frozen": frozen} if "frozen" in first else told
 
 
 def _unfolded(form: str, inner: list[Json], leaf: Unfold | None) -> object:

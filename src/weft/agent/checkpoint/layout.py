@@ -162,10 +162,10 @@ def check_name(name: str) -> None:
         raise Damaged(f"{name[:64]!r} is no name of a tensor")
 
 
-def check_alike(shards: Sequence[Sequence[Piece]]) -> None:
-    """All workers name the same tensors, in the same order, and together hold each one whole."""
+def check_together(shards: Sequence[Sequence[Piece]], *, staged: bool) -> None:
+    """Workers together hold each tensor whole, and name the same ones unless they are stages."""
     names = [[piece.record.name for piece in pieces] for pieces in shards]
-    if any(other != names[0] for other in names):
+    if not staged and any(other != names[0] for other in names):
         raise Damaged("workers do not hold parts of the same tensors")
     check_whole(piece.record for pieces in shards for piece in pieces)
 

@@ -11,7 +11,7 @@ from typing import Final
 from weft.agent.checkpoint import chunks, layout
 from weft.agent.checkpoint.document import Fields, Json, check_digest, seal, unseal
 from weft.agent.checkpoint.errors import Damaged
-from weft.agent.checkpoint.layout import MOST_RECORDS, Piece, check_alike, packed_bytes
+from weft.agent.checkpoint.layout import MOST_RECORDS, Piece, check_together, packed_bytes
 
 VERSION: Final = 1
 NAME: Final = "manifest.json"
@@ -103,9 +103,10 @@ def decode(data: bytes) -> Manifest:
     shards = tuple(
         _shard(value, shard_file(index, len(values))) for index, value in enumerate(values)
     )
-    check_alike([shard.pieces for shard in shards])
+    head = _head(fields.value("head"), NAME)
+    check_together([shard.pieces for shard in shards], staged=head.plan.get("pipeline", 1) != 1)
     return Manifest(
-        head=_head(fields.value("head"), NAME),
+        head=head,
         written_seconds=fields.number("written_seconds"),
         shards=shards,
         facts=fields.value("facts"),

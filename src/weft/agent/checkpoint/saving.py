@@ -21,6 +21,7 @@ from typing import Final
 
 from weft.agent.checkpoint import beneath, chunks, manifest
 from weft.agent.checkpoint.errors import Damaged, NotWritten
+from weft.agent.checkpoint.facts import together
 from weft.agent.checkpoint.folders import Folder, Kind
 from weft.agent.checkpoint.manifest import (
     Entry,
@@ -105,7 +106,8 @@ class Saving:
         """Under the lock: make it a checkpoint, and the folder hold nothing else."""
         entries = self._entries
         shards = tuple(entries[index].shard for index in range(self._count))
-        made = Manifest(self.head, written_seconds, shards, entries[0].facts)
+        facts = together([entries[index].facts for index in range(self._count)])
+        made = Manifest(self.head, written_seconds, shards, facts)
         self._describe(readable(manifest.encode(made)))
         known = {manifest.NAME, *(shard.file for shard in shards)}
         for name in set(os.listdir(self._within)) - known:

@@ -15,7 +15,8 @@ from weft.agent.checkpoint import beneath, chunks, inspection
 from weft.agent.checkpoint.chunks import CHUNK_BYTES
 from weft.agent.checkpoint.document import Json
 from weft.agent.checkpoint.errors import Damaged
-from weft.agent.checkpoint.layout import Piece, TensorRecord, check_alike
+from weft.agent.checkpoint.facts import together
+from weft.agent.checkpoint.layout import Piece, TensorRecord, check_together
 from weft.agent.checkpoint.slot import DATA_AT, Slot
 
 
@@ -83,7 +84,7 @@ def _slots(paths: Sequence[Path]) -> Iterator[Source]:
         stamps = [slot.sealed.stamp for slot in slots]
         if len({(stamp.job, stamp.moment) for stamp in stamps}) != 1:
             raise Damaged("the slots are not of one moment", hint="name those of one snapshot")
-        check_alike([slot.sealed.pieces for slot in slots])
+        check_together([slot.sealed.pieces for slot in slots], staged=True)
         shards = [
             MappedShard(
                 slot.path.name,
@@ -93,7 +94,8 @@ def _slots(paths: Sequence[Path]) -> Iterator[Source]:
             )
             for slot in slots
         ]
-        yield Source(stamps[0].step, stamps[0].cursor, slots[0].sealed.facts, tuple(shards))
+        facts = together([slot.sealed.facts for slot in slots])
+        yield Source(stamps[0].step, stamps[0].cursor, facts, tuple(shards))
 
 
 def _mapped(file: int, size: int) -> mmap.mmap | bytearray:

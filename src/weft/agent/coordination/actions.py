@@ -5,6 +5,7 @@ from typing import Any
 
 from weft.agent.messages import Message
 from weft.agent.outcome import Outcome
+from weft.agent.plan import REPLICATED, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class Spawn:
     worker: int
     rank: int
     width: int
+    plan: Plan = REPLICATED
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,19 +21,22 @@ class Unreached:
 
     width: int
     why: str
+    plan: str = ""  # that was ordered with it, if another one was
 
 
 class Wanted(Protocol):
     """What the coordinator knows: how wide the job is to be, without whom, begun from what."""
 
     width: int
-    unit: int
     unwanted: frozenset[int]
     near: frozenset[int] | None
     source: str
     holding: bool
     elastic: bool
     finished: bool
+
+    @property
+    def unit(self) -> int: ...
 
     @property
     def members(self) -> Members: ...
@@ -79,6 +82,19 @@ class Approach:
             if joiners:
                 self._prepare((*mind.members, *joiners), joiners, now)
         return None
+
+    def newly_ready(self, wanted: int, now: float) -> Members:
+        """Those of so many newcomers that stand ready; who is missing is on the way."""
+        self._staff(wanted, now)
+        return self._roster.whole_units(self._roster.standing(WorkerState.READY))
+
+    def may_disturb(self, now: float) -> bool:
+        """Whether the members may be asked to change something now.
+
+        Not while the script is behind a loop: there may be no other step to do it at.
+        """
+        between = any(self._roster[number].between for number in self._mind.members)
+        return now >= self._rest_until and not between
 
     def not_built(self, epoch: int, why: str, now: float) -> None:
         """What cannot be built now is tried again, but not at once and not with anyone for ever."""
@@ -141,12 +157,10 @@ class Approach:
         return [w for w in coming if w.number in useful]
 
     def _prepare(self, members: Members, joiners: Members, now: float) -> None:
-        """Not while the script is behind a loop: there may be no other step to switch at."""
         failed = self._epochs.failed_switches
         if failed >= self._limits.most_failed_switches and joiners:
             return self.stay(f"{failed} attempts failed: {self._epochs.halted_why}")
-        between = any(self._roster[number].between for number in self._mind.members)
-        if now >= self._rest_until and not between:
+        if self.may_disturb(now):
             self._epochs.prepare(members, joiners, now)
         return None
 

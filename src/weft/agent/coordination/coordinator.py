@@ -29,13 +29,15 @@ from signal import SIGTERM, Signals
 from typing import Final
 
 from weft.agent.coordination.actions import Action, Conclude
-from weft.agent.coordination.approach import Approach, Unreached
+from weft.agent.coordination.approach import Approach
 from weft.agent.coordination.doubt import Verdict
-from weft.agent.coordination.epochs import Change, Epochs, Phase
+from weft.agent.coordination.epochs import Epochs, Phase
 from weft.agent.coordination.heirs import Inherited
 from weft.agent.coordination.limits import BETWEEN, SILENCE, Limits
 from weft.agent.coordination.plain import NEVER, PlainCrew
 from weft.agent.coordination.roster import Roster
+from weft.agent.coordination.standing import Standing
+from weft.agent.coordination.turnover import Turnover
 from weft.agent.coordination.worker import Worker, WorkerState
 from weft.agent.messages import (
     FRESH,
@@ -48,8 +50,8 @@ from weft.agent.messages import (
     Hello,
     Here,
     Leaving,
-    Members,
     Message,
+    Names,
     NotBuilt,
     Pulse,
     Ready,
@@ -57,16 +59,18 @@ from weft.agent.messages import (
     Standby,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
+from weft.agent.plan import REPLICATED, Plan
 
 PART_OF_GRACE: Final = 0.8
 
 
-class Coordinator:
+class Coordinator(Standing):
     """One job: who is to be a member, and when it is over."""
 
-    def __init__(self, width: int, *, unit: int = 1, limits: Limits | None = None) -> None:
+    def __init__(
+        self, width: int, *, plan: Plan = REPLICATED, limits: Limits | None = None
+    ) -> None:
         self.width = width
-        self.unit = unit
         self.limits = limits or Limits()
         self.unwanted: frozenset[int] = frozenset()  # who is to leave, whatever the width
         self.near: frozenset[int] | None = None  # who can read `source`, if not everybody can
@@ -81,9 +85,11 @@ class Coordinator:
         self.elastic = False  # whether any worker has ever spoken: a plain script never does
         self.finished = False  # whether the script of a member has ended as it should
         self.restarts = 0
-        self._roster = Roster(unit)
+        self.offers: Names = ()  # as what the program can be run, if any worker has told
+        self._roster = Roster(plan)
         self._epochs = Epochs(self._roster, self.limits)
         self._sizing = Approach(self, self._roster, self._epochs, self.limits)
+        self._plans = Turnover(self, self._roster, self._epochs, self._sizing, self.limits)
         self._plain = PlainCrew(width)
         self._departed: dict[int, int] = {}
         self._pauses: dict[int, float] = {}  # by epoch, since the last order
@@ -93,55 +99,9 @@ class Coordinator:
         self._now = 0.0
 
     @property
-    def workers(self) -> dict[int, Worker]:
-        """All that were ever started."""
-        return self._roster.workers
-
-    @property
-    def phase(self) -> Phase:
-        return self._epochs.phase
-
-    @property
-    def epoch(self) -> int:
-        """The present one."""
-        return self._epochs.number
-
-    @property
-    def latest_epoch(self) -> int:
-        """The last one that was begun or prepared."""
-        return self._epochs.latest
-
-    @property
-    def next_worker(self) -> int:
-        """The number of the next that is started."""
-        return self._roster.next_number
-
-    @property
-    def members(self) -> Members:
-        return self._epochs.members
-
-    @property
-    def change(self) -> Change | None:
-        return self._epochs.change
-
-    @property
-    def resizes(self) -> int:
-        return self._epochs.switches
-
-    @property
     def paused_seconds(self) -> float | None:
         """How long training stood still for the changes since the last order; None: for none."""
         return sum(self._pauses.values()) if self._pauses else None
-
-    @property
-    def unreached(self) -> Unreached | None:
-        """The width that was ordered last, if it cannot be had."""
-        return self._sizing.unreached
-
-    @property
-    def halted_why(self) -> str:
-        """What halted an epoch last."""
-        return self._epochs.halted_why
 
     def can_spare(self, workers: frozenset[int]) -> bool:
         """Whether the training would go on without them, by others that have the state."""
@@ -175,7 +135,15 @@ class Coordinator:
             self._epochs.halt(now, "another head leads")
         return self._settled()
 
-    def resize(self, width: int, now: float, without: frozenset[int] = frozenset()) -> list[Action]:
+    def resize(
+        self,
+        width: int,
+        now: float,
+        without: frozenset[int] = frozenset(),
+        plan: Plan | None = None,
+        *,
+        beside: bool = True,
+    ) -> list[Action]:
         """A new target; it replaces one that is not armed yet.
 
         Who is in `without` leaves, with its whole replica. If nobody would stay, they leave when
@@ -183,6 +151,8 @@ class Coordinator:
         """
         self._now = now
         self._sizing.unreached = None
+        if not self._plans.hear(plan, width, beside=beside):
+            return self._settled()
         if (width, without) != (self.width, self.unwanted):
             self.width, self.unwanted = width, without
             self._epochs.failed_switches = 0
@@ -271,8 +241,12 @@ class Coordinator:
     def _advance(self) -> None:
         if self._all_gone() or self.barred or self._may_have_moved():
             return
+        if self.phase is Phase.HALTED and self._plans.trying:
+            self._plans.roll_back(self.halted_why, self._now)
         if self.phase is Phase.HALTED:
             self._resolve()
+        if self.phase is Phase.YIELDING and self._plans.settle(self._now):
+            return
         if self.phase is Phase.GATHERING and self.started:
             self._gather()
         elif self.phase is Phase.STEADY and not self.draining and not self.finished:
@@ -293,6 +267,7 @@ class Coordinator:
         members = self._sizing.gathered(self._now)
         if not members:
             return None
+        self._plans.adopt(self._now)
         self._departed = {}  # whoever left before was perhaps further than what is begun from
         donors = members[: self.unit]
         self._begun_after = self.saved_step
@@ -300,7 +275,8 @@ class Coordinator:
         return None
 
     def _approach(self) -> None:
-        self._sizing.move(self._now)
+        if not self._plans.move(self._now):
+            self._sizing.move(self._now)
 
     def _greeted(self, worker: Worker, message: Hello | Ready | Here) -> None:
         """One that comes from another head, and late, has a state that is not the others' now."""
@@ -308,7 +284,8 @@ class Coordinator:
             case Hello():
                 self.elastic = True
                 worker.become(WorkerState.WARMING)
-            case Ready():
+            case Ready(offers=offers):
+                self.offers = offers
                 worker.become(WorkerState.READY)
             case Here(members=()) if message.ready:
                 worker.become(WorkerState.READY)
@@ -324,6 +301,7 @@ class Coordinator:
         self._pauses[message.epoch] = max(known, message.paused_seconds)
         if self._epochs.committed(worker, message.epoch, self._now):
             self._owed = False
+            self._plans.reached(self._now)
             self._sizing.wanted_since = self._now
             self._sizing.stillborn = 0 if switching else self._sizing.stillborn
 
@@ -388,6 +366,7 @@ class Coordinator:
     def _late(self) -> None:
         """Whoever takes too long is not waited for any longer."""
         self._epochs.late(self._now)
+        self._plans.late(self._now)
         overdue = not self.elastic and self._plain.lingers(self.limits, self._now)
         for worker in self._roster.alive():
             lingers = worker.state is WorkerState.LEAVING
@@ -426,7 +405,7 @@ class Coordinator:
         outcome, why = Outcome.of(code), f"worker {worker.number} ended with {code}"
         excused = self._roster.lost_its_mates(worker.number, self._departed)
         failed = outcome is Outcome.USER_ERROR and not excused
-        if was is WorkerState.LEAVING:
+        if was is WorkerState.LEAVING or self._plans.lost(worker, was, why, self._now):
             return
         elif not self.elastic and not self.draining:
             self._plain_ended(worker.number, code, why)

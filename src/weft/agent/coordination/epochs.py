@@ -19,6 +19,7 @@ from weft.agent.messages import (
     Members,
     Prepare,
     Regroup,
+    Yield,
 )
 
 
@@ -28,6 +29,7 @@ class Phase(StrEnum):
     GATHERING = "gathering"
     STEADY = "steady"
     BUILDING = "building"
+    YIELDING = "yielding"
     ARMED = "armed"
     HALTED = "halted"
     REGROUPING = "regrouping"
@@ -130,6 +132,22 @@ class Epochs:
         self.change = None
         self.phase = Phase.STEADY
 
+    # ------------------------------------------------------------------------------ a yield
+
+    def yield_(self, now: float) -> None:
+        """Let all members stop after the same step, with what they hold saved."""
+        self.phase = Phase.YIELDING
+        self.doubt = Doubt(self.members, now)
+        self._roster.tell(self.members, Yield(self.number))
+
+    def yielded(self) -> int | None:
+        """The step after which all members stand still; None as long as one does not."""
+        doubt = self.doubt
+        if doubt is None or not set(self.members) <= set(doubt.answers):
+            return None
+        steps = {doubt.answers[number].committed for number in self.members}
+        return steps.pop() if len(steps) == 1 else None
+
     # ---------------------------------------------------------------------- without a switch
 
     def inherit(self, epoch: int, latest: int, members: Members) -> None:
@@ -158,12 +176,14 @@ class Epochs:
         self._roster.note("halted", epoch=epoch, why=why)
         asked = (n for n in self.participants if self._roster.answering(n))
         self._roster.tell(asked, Halt(epoch))
-        self.doubt = Doubt(self.participants, now)
+        said = self.doubt.answers if self.doubt and self.phase is Phase.YIELDING else {}
+        self.doubt = Doubt(self.participants, now, dict(said))
         self.phase, self.halted_why = Phase.HALTED, why
 
     def broken(self, worker: Worker, message: Broken, now: float) -> None:
         """One says how far it is, asked or because it has found that the epoch is broken."""
-        if self.phase is not Phase.HALTED:
+        expected = self.phase is Phase.YIELDING and message.yielded
+        if self.phase is not Phase.HALTED and not expected:
             if worker.number not in self.participants:
                 return
             self.halt(now, f"worker {worker.number}: {message.why}")

@@ -19,6 +19,7 @@ class Limits:
     warm_seconds: float = 120.0
     build_seconds: float = 30.0
     switch_seconds: float = 60.0
+    try_seconds: float = 60.0
     silent_seconds: float = 1.5
     hang_seconds: float = 60.0
     setup_seconds: float = 600.0

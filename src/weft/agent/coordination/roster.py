@@ -14,13 +14,14 @@ from weft.agent.coordination.actions import Action, Note, Send, Signal, Spawn, T
 from weft.agent.coordination.hangs import Hangs
 from weft.agent.coordination.worker import Worker, WorkerState
 from weft.agent.messages import Members, Message
+from weft.agent.plan import Plan
 
 
 class Roster:
     """Who there is; orders to them are kept until they are taken."""
 
-    def __init__(self, unit: int) -> None:
-        self.unit = unit
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan  # of whoever is enlisted next
         self.workers: dict[int, Worker] = {}
         self.orders: list[Action] = []
         self.next_number = 0
@@ -33,6 +34,15 @@ class Roster:
         """What was ordered since they were taken last."""
         orders, self.orders = self.orders, []
         return orders
+
+    @property
+    def unit(self) -> int:
+        return self.plan.unit
+
+    def follow(self, plan: Plan) -> None:
+        """Whoever is enlisted from now on holds the model so."""
+        self.plan = plan
+        self.next_number = self.rounded_up(self.next_number)
 
     # ---------------------------------------------------------------------------- who is who
 
@@ -61,8 +71,15 @@ class Roster:
 
     def whole_units(self, numbers: Members) -> Members:
         """Only those whose replica group is complete: a part of a replica trains nothing."""
-        present = Counter(number // self.unit for number in numbers)
-        return tuple(n for n in numbers if present[n // self.unit] == self.unit)
+        present = Counter(map(self._first, numbers))
+        return tuple(n for n in numbers if present[self._first(n)] == self._unit(n))
+
+    def _unit(self, number: int) -> int:
+        return self.workers[number].plan.unit if number in self.workers else self.unit
+
+    def _first(self, number: int) -> int:
+        """Of those who hold a model together."""
+        return number - number % self._unit(number)
 
     def rounded_up(self, wanted: int) -> int:
         """In whole replicas."""
@@ -70,8 +87,8 @@ class Roster:
 
     def mates(self, number: int) -> list[Worker]:
         """Those who hold a model together with it."""
-        first = number // self.unit * self.unit
-        numbers = (n for n in range(first, first + self.unit) if n != number)
+        first = self._first(number)
+        numbers = (n for n in range(first, first + self._unit(number)) if n != number)
         return [self.workers[n] for n in numbers if n in self.workers]
 
     def lost_its_mates(self, number: int, departed: Collection[int]) -> bool:
@@ -83,16 +100,18 @@ class Roster:
 
     def enlist(self, width: int, now: float) -> None:
         """One more, with the lowest rank that nobody alive has: it may stand for a device."""
-        taken = {worker.rank for worker in self.alive()}
+        taken = {worker.rank for worker in self.alive() if worker.plan == self.plan}
         rank = next(rank for rank in count() if rank not in taken)
         number = self.next_number
         self.next_number += 1
-        self.workers[number] = Worker(number, rank=rank, heard_seconds=now)
-        self.orders.append(Spawn(number, rank, width))
+        self.workers[number] = Worker(number, rank=rank, heard_seconds=now, plan=self.plan)
+        self.orders.append(Spawn(number, rank, width, self.plan))
 
     def inherit(self, workers: Iterable[Worker], next_number: int) -> None:
         """Workers that another head has started; a number that it has used is not used again."""
         self.workers = {worker.number: worker for worker in workers}
+        for worker in self.workers.values():
+            worker.plan = self.plan
         self.next_number = self.rounded_up(max([next_number, *(n + 1 for n in self.workers)]))
 
     def tell(self, numbers: Iterable[int], message: Message) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from weft.agent.plan import REPLICATED, Plan
 from weft.model.errors import IllegalTransition
 
 
@@ -61,6 +62,7 @@ class Worker:
     moved: int = 0  # bytes of state that it has sent or received
     failed_joins: int = 0
     exit_code: int | None = None
+    plan: Plan = REPLICATED
 
     def become(self, state: WorkerState) -> None:
         """Go there, or find that there is no such way."""

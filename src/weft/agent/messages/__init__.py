@@ -27,6 +27,7 @@ from weft.agent.messages.membership import (
     Staged,
     Standby,
     Welcome,
+    Yield,
 )
 from weft.agent.messages.message import (
     FRESH,
@@ -113,6 +114,7 @@ __all__ = [
     "Wanted",
     "Welcome",
     "Withdraw",
+    "Yield",
     "decode",
     "encode",
 ]

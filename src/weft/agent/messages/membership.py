@@ -2,7 +2,7 @@
 
     worker → agent   Hello  Ready  Built  NotBuilt  Committed  Pulse  Broken  Saved  Leaving  Staged
                      Here
-    agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby
+    agent → worker   Welcome  Prepare  Abandon  Arm  Halt  Regroup  Standby  Yield
 
 Every connection begins with a `Hello`, whoever speaks.
 """
@@ -10,7 +10,7 @@ Every connection begins with a `Hello`, whoever speaks.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from weft.agent.messages.message import Figures, Json, Members, Message
+from weft.agent.messages.message import Figures, Json, Members, Message, Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Ready(Message):
 
     warm_seconds: float
     elastic: bool
+    offers: Names = ()  # as what its program can be run: see `weft.train.plans.hooks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,17 @@ class Broken(Message):
     committed: int
     pending: int
     why: str
+    yielded: bool = False  # nothing is broken: it was asked to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Yield(Message):
+    """Stop after the same step as all others, with what you hold saved, and wait for an order.
+
+    Workers of another plan take over; if they cannot, you go on.
+    """
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

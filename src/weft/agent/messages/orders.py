@@ -17,6 +17,8 @@ class Resize(Message):
     width: int
     devices: Members = ()
     cpus: Members = ()
+    plan: str = ""  # by which they hold the model, if by another one than now
+    beside: bool = True  # whether there is memory for workers of both plans at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from signal import SIGKILL
 
 from weft.agent.messages import Kill, Message, Start
+from weft.agent.plan import REPLICATED, Plan
 from weft.agent.workers.places import HEAD_SEAT, Place, Places, Seat
 from weft.agent.workers.processes import Processes
 from weft.agent.workers.stacks import STACKS
@@ -34,7 +35,7 @@ class Crew:
         self.pids: dict[int, int] = {}
         self.devices: tuple[int, ...] = ()  # that a command sees which starts its own processes
         self._order, self._ended, self._started = order, ended, started
-        self._waiting: dict[int, tuple[int, int]] = {}
+        self._waiting: dict[int, tuple[int, int, Plan]] = {}
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -45,9 +46,9 @@ class Crew:
         self.places.open(seat)
         self._fill()
 
-    def start(self, worker: int, rank: int, width: int) -> None:
+    def start(self, worker: int, rank: int, width: int, plan: Plan = REPLICATED) -> None:
         """As soon as there is a place."""
-        self._waiting[worker] = (rank, width)
+        self._waiting[worker] = (rank, width, plan)
         self._fill()
 
     def take_stacks(self, worker: int) -> None:
@@ -93,14 +94,14 @@ class Crew:
 
     def _fill(self) -> None:
         for worker in list(self._waiting):
-            place = self.places.take(worker)
+            place = self.places.take(worker, str(self._waiting[worker][-1]))
             if place is None:
                 return
-            rank, width = self._waiting.pop(worker)
+            rank, width, plan = self._waiting.pop(worker)
             standing = self.places.standing(worker, rank, width)
             if place.seat != self.home:
                 start = Start(worker, **asdict(standing), index=place.index)
                 self._order(place.seat, start)
                 continue
             devices = self.devices if place.device is None else (place.device,)
-            self.processes.start(worker, standing, devices)
+            self.processes.start(worker, standing, devices, plan)

@@ -56,6 +56,7 @@ class Places:
     def __init__(self) -> None:
         self._seats: dict[int, Seat] = {}
         self._held: dict[int, Place] = {}
+        self._lots: dict[int, str] = {}
 
     def open(self, seat: Seat) -> None:
         """There is a seat, or it has other room than before."""
@@ -65,13 +66,16 @@ class Places:
         """Nobody may come to this seat any more; who is there stays until it is let go."""
         self._seats.pop(seat, None)
 
-    def take(self, worker: int) -> Place | None:
-        """The lowest free place, now this worker's; None if there is none."""
-        taken = set(self._held.values())
+    def take(self, worker: int, lot: str = "") -> Place | None:
+        """The lowest place that nobody of its lot has, now this worker's; None if there is none.
+
+        Workers of another execution plan stand for a while where those of the old one stand.
+        """
+        taken = {place for other, place in self._held.items() if self._lots.get(other, "") == lot}
         for number in sorted(self._seats):
             for place in self._seats[number].places():
                 if place not in taken:
-                    self._held[worker] = place
+                    self._held[worker], self._lots[worker] = place, lot
                     return place
         return None
 
@@ -81,6 +85,7 @@ class Places:
 
     def release(self, worker: int) -> None:
         self._held.pop(worker, None)
+        self._lots.pop(worker, None)
 
     def of(self, worker: int) -> Place | None:
         return self._held.get(worker)

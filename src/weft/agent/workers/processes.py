@@ -8,6 +8,7 @@ Weft finds its rank and its peers, plus the few variables that Weft's library lo
 
 import asyncio
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.agent.evidence import error_file
+from weft.agent.plan import Plan
 from weft.agent.workers import cpus, stacks, tracking
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.output import Files, Outlet, Outlets
@@ -91,10 +93,16 @@ class Processes:
         self._printing: dict[int, Outlet] = {}
         self._closed = False
 
-    def start(self, worker: int, standing: Standing, devices: Collection[int] = ()) -> None:
+    def start(
+        self,
+        worker: int,
+        standing: Standing,
+        devices: Collection[int] = (),
+        plan: Plan | None = None,
+    ) -> None:
         """Start a worker; its process id will be told, and its end."""
         self._share_cpus((*self.running, worker))
-        env = {**os.environ, **environment(self.launch, worker, standing, devices)}
+        env = {**os.environ, **environment(self.launch, worker, standing, devices, plan)}
         env.pop(SWITCH, None)
         log = self.launch.logs / f"worker-{worker}.log"
         outlet = self._outlets.outlet(worker, standing.rank, log)
@@ -232,7 +240,11 @@ class Processes:
 
 
 def environment(
-    launch: Launch, worker: int, standing: Standing, devices: Collection[int] = ()
+    launch: Launch,
+    worker: int,
+    standing: Standing,
+    devices: Collection[int] = (),
+    plan: Plan | None = None,
 ) -> dict[str, str]:
     """What a worker finds in its environment, besides what the agent itself was given."""
     local_width = standing.local_width if launch.gpus is None else launch.gpus
@@ -271,7 +283,8 @@ def environment(
         "WEFT_SLOTS": str(launch.slots),
         "WEFT_WORKER": str(worker),
         "WEFT_HOST": launch.host,
-        "WEFT_SHARD": str(launch.shard),
+        "WEFT_SHARD": str(launch.shard if plan is None else plan.unit),
+        **({"WEFT_PLAN": json.dumps(plan.to_json())} if plan and plan.unit > 1 else {}),
         **({"WEFT_HEAD_FILE": str(launch.head_file)} if launch.head_file else {}),
         **({"WEFT_WRITER": "1"} if launch.writer else {}),
         **UNBUFFERED,

@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from weft.agent.plan import Plan
 from weft.crash import passing
 from weft.model.errors import SpecError
 from weft.train.data.loader import MicroBatch
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.reducer import Reduction
-from weft.train.gradients.word import Flag
 from weft.train.open_micro_batch import OpenMicroBatch
+from weft.train.plans.computed import check_deferred, compute
 from weft.train.stages import Stage, Stages
 
 
@@ -26,13 +28,12 @@ class BackwardPass:
         self._reduction, self._stages, self._hand = reduction, stages, hand
         self._hand_over = hand_over
 
-    def compute(
-        self, loss: Tensor, micro: MicroBatch, raised: frozenset[Flag], *, shard: int
-    ) -> None:
+    def compute(self, loss: Tensor, micro: MicroBatch, raised: frozenset[Flag], plan: Plan) -> None:
+        """FSDP2 gives the mean over its shards, and what is wanted is the sum."""
         self._stages.enter(Stage.BACKWARD)
         self._reduction.before_backward(last=micro.last, raised=raised)
-        if self._counts(loss, shard):
-            self._reduction.backward(loss * (self._hand.factor * shard))
+        if self._counts(loss, plan):
+            compute(loss, self._hand.factor * plan.shard, self._reduction.backward)
         passing("after-backward")
         self._stages.enter(Stage.COMM_EXPOSED)
         if micro.last and not self._handed_over():
@@ -43,27 +44,29 @@ class BackwardPass:
             part=self._hand.part // max(micro.samples, 1),
         )
 
-    def compute_nothing(self, loss: Tensor, raised: frozenset[Flag], *, shard: int) -> None:
+    def compute_nothing(self, loss: Tensor, raised: frozenset[Flag], plan: Plan) -> None:
         """For who has no samples in this step, alone or with its whole replica."""
-        if shard > 1:  # what a replica gathers in the forward pass it gives back
+        if plan.unit > 1:  # what a replica gathers in the forward pass it gives back
             self._reduction.gradients.expecting = True
-            (loss * 0.0).backward()  # type: ignore[no-untyped-call]
+            compute(loss, 0.0, self._reduction.backward)
         self._stages.enter(Stage.COMM_EXPOSED)
         if self._handed_over():
             self._reduction.contribute_nothing(raised)
 
-    def _counts(self, loss: Tensor, shard: int) -> bool:
+    def _counts(self, loss: Tensor, plan: Plan) -> bool:
         """A mean over nothing is no number, and no weight makes it one: it is left out.
 
         Those who hold a model together cannot leave anything out.
         """
+        if plan.pipeline > 1:
+            check_deferred(loss)
         factor = self._hand.factor
-        if shard > 1 and not factor and not loss.isfinite().all():
+        if plan.unit > 1 and not factor and not loss.isfinite().all():
             raise SpecError(
                 "a micro-batch without weight has no loss",
                 hint="with --shard let the loss be a number, or each micro-batch have a token",
             )
-        return shard > 1 or factor > 0
+        return plan.unit > 1 or factor > 0
 
     def _handed_over(self) -> bool:
         """A newcomer's buffers come with the state, and only then from the sum of the step."""

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from torch import nn
 
+from weft.agent.plan import Plan
 from weft.model.errors import SpecError
 from weft.train.gradients.level import Level, reduction_for, summed_buffers
 from weft.train.gradients.reducer import Reduction
@@ -24,7 +25,7 @@ WRAPPERS = {
 }
 
 
-def communication_of(word: str, level: Level, shard: int) -> Communication:
+def communication_of(word: str, level: Level, plan: Plan, *, fixed: bool) -> Communication:
     """The one that is meant; refused where it cannot be had."""
     if word.lower() in ("fsdp", "fsdp2", "fully_shard"):
         raise SpecError(
@@ -36,9 +37,12 @@ def communication_of(word: str, level: Level, shard: int) -> Communication:
         known = ", ".join(repr(one.value) for one in Communication)
         raise SpecError(f"there is no communication={word!r}", hint=f"use one of {known}")
     chosen = Communication(word)
-    if chosen is Communication.DDP and shard > 1:
+    if chosen is Communication.DDP and plan.unit > 1:
+        if not fixed:
+            return Communication.WEFT  # for as long as the job is under that plan
         raise SpecError(
-            f"communication='ddp' with --shard {shard}: DDP wants whole gradients on each worker",
+            f"communication='ddp' with --shard {plan.shard}: DDP wants whole gradients on each "
+            "worker",
             hint="leave --shard out, or communication",
         )
     if chosen is Communication.DDP and level is Level.BITWISE:
@@ -50,14 +54,14 @@ def communication_of(word: str, level: Level, shard: int) -> Communication:
 
 
 def reduction_by(
-    communication: Communication, level: Level, book: StateBook, parts: int
+    communication: Communication, level: Level, book: StateBook, parts: int, plan: Plan
 ) -> Reduction:
     """How gradients are summed."""
     if communication is Communication.DDP:
         from weft.train.gradients.ddp import DdpReduction
 
         return DdpReduction(book.parameters, summed_buffers(book))
-    return reduction_for(level, book, parts)
+    return reduction_for(level, book, parts, plan)
 
 
 def refuse_wrapped(model: nn.Module) -> None:

@@ -31,8 +31,9 @@ from torch.nn.parallel import DistributedDataParallel
 from weft.model.errors import WorldError
 from weft.train.gradients.book import GradientBook, Named
 from weft.train.gradients.buffers import Buffers
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.weighing import Weighing
-from weft.train.gradients.word import NUMBERS, Flag, Word
+from weft.train.gradients.word import NUMBERS, Word
 from weft.train.groups.group import Group
 from weft.train.groups.managed import ManagedGroup
 

@@ -25,8 +25,8 @@ from weft.model.errors import WorldError
 from weft.train.gradients.book import GradientBook, Named
 from weft.train.gradients.buckets import BUCKET_BYTES, Bucket, buckets_of, word_of
 from weft.train.gradients.buffers import Buffers
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.weighing import Weighing
-from weft.train.gradients.word import Flag
 from weft.train.groups.group import Group
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from weft.train.gradients.book import GradientBook, Named
 from weft.train.gradients.buffers import Buffers
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.weighing import Weighing
-from weft.train.gradients.word import Flag, Word
+from weft.train.gradients.word import Word
 from weft.train.groups.group import Group
 from weft.train.state.local_tensors import local_part
 
@@ -26,7 +27,11 @@ class ShardReduction:
     none still holds the sum of its own rows, and counts like the others.
     """
 
-    def __init__(self, named: Callable[[], Named], buffers: Iterable[Tensor]) -> None:
+    def __init__(
+        self, named: Callable[[], Named], buffers: Iterable[Tensor], copies: int = 1
+    ) -> None:
+        """Of all members, `copies` compute the same samples: together they count once."""
+        self._copies = copies
         self.failure: BaseException | None = None
         self.overlap = False
         self.busy_seconds = 0.0
@@ -53,7 +58,7 @@ class ShardReduction:
     def before_backward(self, *, last: bool, raised: frozenset[Flag]) -> None:
         self.gradients.look()
         self.gradients.expecting = True
-        self._word.say(raised, self.weighing.total)
+        self._say(raised)
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
@@ -70,7 +75,7 @@ class ShardReduction:
         """For a whole replica without samples; what its members have computed is of no use."""
         self.gradients.look()
         self.gradients.take_away()
-        self._word.say(raised, self.weighing.total)
+        self._say(raised)
         with torch.no_grad():
             self._meet()
 
@@ -82,6 +87,10 @@ class ShardReduction:
 
     def forget(self) -> None:
         self.buffers.restore()
+
+    def _say(self, raised: frozenset[Flag]) -> None:
+        total = self.weighing.total
+        self._word.say(raised, None if total is None else total / self._copies)
 
     def _gather(self) -> None:
         """Add to what is not summed yet, out of sight until the last micro-batch."""
@@ -126,6 +135,6 @@ class ShardReduction:
     def _sum_buffers(self, everyone: Group) -> None:
         """Over all members: each has seen its own samples, whichever rows it holds."""
         if self.buffers.live and everyone.size > 1:
-            packed = self.buffers.packed(self._weight)
+            packed = self.buffers.packed(self._weight / self._copies)
             everyone.sum(packed).wait()
             self.buffers.unpack(packed)

@@ -20,8 +20,9 @@ from weft.model.errors import SpecError
 from weft.train.gradients.book import GradientBook, Named
 from weft.train.gradients.buckets import buckets_of
 from weft.train.gradients.buffers import Buffers
+from weft.train.gradients.flag import Flag
 from weft.train.gradients.weighing import Weighing
-from weft.train.gradients.word import Flag, Word
+from weft.train.gradients.word import Word
 from weft.train.groups.group import Group
 
 Node = list[Tensor]

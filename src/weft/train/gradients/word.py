@@ -5,22 +5,13 @@ their micro-batches, and what their weights come to. So everybody knows all of i
 without a message of its own.
 """
 
-from enum import IntEnum
 from typing import Final
 
 import torch
 from torch import Tensor
 
 from weft.model.errors import SpecError
-
-
-class Flag(IntEnum):
-    """What a member may raise for all to see; the value is its place in the control word."""
-
-    ARMED = 0
-    DRAIN = 1
-    SAVE = 2
-
+from weft.train.gradients.flag import Flag
 
 _WEIGHING: Final = len(Flag)
 _WEIGHT: Final = _WEIGHING + 1

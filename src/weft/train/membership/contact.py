@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.agent.plan import REPLICATED, Plan, parse_plan
 from weft.agent.workers import stacks
 from weft.train.membership.heads import Heads
 
@@ -25,9 +26,14 @@ class Contact:
     key: str
     slots: Path
     host: str = LOCALHOST
-    shard: int = 1
+    plan: Plan = REPLICATED
     writer: bool = False  # whether the agent of this machine writes to the common vault
     heads: Heads | None = None
+
+    @property
+    def shard(self) -> int:
+        """Workers that hold one model together."""
+        return self.plan.unit
 
     @property
     def address(self) -> str:
@@ -50,10 +56,16 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
         key=Path(variables["WEFT_KEY_FILE"]).read_text(),
         slots=Path(variables["WEFT_SLOTS"]),
         host=variables.get("WEFT_HOST", LOCALHOST),
-        shard=int(variables.get("WEFT_SHARD", "1")),
+        plan=_plan(variables),
         heads=_heads(Path(file), socket) if file else None,
         writer=variables.get("WEFT_WRITER") == "1",
     )
+
+
+def _plan(variables: Mapping[str, str]) -> Plan:
+    """The one that it was started for; an older agent knows of shards alone."""
+    told = variables.get("WEFT_PLAN")
+    return parse_plan(told) if told else Plan(shard=int(variables.get("WEFT_SHARD", "1")))
 
 
 def _heads(file: Path, socket: str) -> Heads:

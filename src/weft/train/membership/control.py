@@ -14,7 +14,17 @@ from typing import Final
 
 import torch
 
-from weft.agent.messages import Accompany, Message, Over, Prepare, Pulse, Ready, Regroup, Welcome
+from weft.agent.messages import (
+    Accompany,
+    Message,
+    Names,
+    Over,
+    Prepare,
+    Pulse,
+    Ready,
+    Regroup,
+    Welcome,
+)
 from weft.agent.outcome import INFRASTRUCTURE
 from weft.model.errors import WorldError
 from weft.train.groups.group import EpochGroups, build
@@ -138,10 +148,10 @@ class Control:
 
         signal.signal(signal.SIGTERM, raise_flag)
 
-    def be_ready(self, warm_seconds: float) -> None:
+    def be_ready(self, warm_seconds: float, offers: Names) -> None:
         with self._changed:
             self.part.ready = True
-            self.say(Ready(warm_seconds, elastic=True))
+            self.say(Ready(warm_seconds, elastic=True, offers=offers))
 
     def tell(self, message: Message) -> None:
         """As `say`, where it does not matter if nobody hears it any more."""
@@ -163,10 +173,12 @@ class Control:
             raise WorldError("the agent is gone")
         return found[0]
 
-    def ask_after(self, pending: int, why: str, seconds: float | None = None) -> Order:
+    def ask_after(
+        self, pending: int, why: str, seconds: float | None = None, *, yielded: bool = False
+    ) -> Order:
         """Say how far this worker is, and wait for what is to follow from it."""
         with self._changed:
-            asking = self.part.ask(pending, why)
+            asking = self.part.ask(pending, why, yielded=yielded)
             assert isinstance(asking, Say)
             self.say(asking.message)
         return self.wait_order(seconds, asked=True)

@@ -28,6 +28,7 @@ from weft.agent.messages import (
     Staged,
     Standby,
 )
+from weft.agent.plan import REPLICATED, Plan
 from weft.crash import passing
 from weft.model.errors import WorldError
 from weft.train.company.fence import DeviceFence, Fence, HostFence
@@ -131,6 +132,15 @@ class Member(ABC):
     def width(self) -> int:
         return len(self._groups.members)
 
+    @property
+    def plan(self) -> Plan:
+        """How the model is held, for as long as this process lives."""
+        return self.contact.plan if self.contact else REPLICATED
+
+    @property
+    def _told_plan(self) -> dict[str, int]:
+        return self.plan.told()
+
     # ---------------------------------------------------------------------------- the switch
 
     def _switch(self) -> None:
@@ -153,10 +163,9 @@ class Member(ABC):
         self._groups = groups
         if self._is_halted():  # perhaps before there was anything to cut
             groups.cut()
-        shard = groups.shard
         self._usual_seconds = self.stages.usual_seconds() or self._usual_seconds
         self._reported_seconds, self._has_reported = time.monotonic(), False
-        self.stages.switched(len(groups.members), {"shard": shard}, self.step)
+        self.stages.switched(len(groups.members), self._told_plan, self.step)
         for notice in self.on_rescale:
             notice()
 
@@ -190,7 +199,7 @@ class Member(ABC):
             self.reduction.remember()
         if received is not None:
             self._protocol.received(received)
-            self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
+            self.stages.switched(self.width, self._told_plan, self.step)
             self._pristine = None
 
     def _is_halted(self) -> bool:
@@ -227,7 +236,9 @@ class Member(ABC):
 
     # ---------------------------------------------------------------------------- the repair
 
-    def _mend(self, pending: int, why: str, *, answered: bool = False) -> None:
+    def _mend(
+        self, pending: int, why: str, *, answered: bool = False, yielded: bool = False
+    ) -> None:
         """Say how far this worker is, and go on as the agent finds from what all have said."""
         control = self._control
         if control is None:
@@ -240,7 +251,8 @@ class Member(ABC):
             if answered:
                 order, answered = control.wait_order(ORDER_SECONDS, asked=True), False
             else:
-                order = control.ask_after(pending, why, ORDER_SECONDS)
+                order = control.ask_after(pending, why, ORDER_SECONDS, yielded=yielded)
+                yielded = False
             if isinstance(order, Standby):
                 self.result = Result.OUTSIDE
                 return
@@ -279,7 +291,7 @@ class Member(ABC):
             self._hand_over()
         self._protocol.begin(order)
         self.book.progress = self.book.progress.after(self.step)
-        self.stages.switched(self.width, {"shard": self._groups.shard}, self.step)
+        self.stages.switched(self.width, self._told_plan, self.step)
 
     def _load(self, order: Regroup) -> None:
         if self._pristine is not None:
@@ -385,9 +397,8 @@ class Member(ABC):
         if self._control is None or not (now or self._is_report_due(seconds)):
             return
         self._reported_seconds, self._has_reported = seconds, True
-        plan = {"shard": self._groups.shard}
         company = self._turns.report() if self._turns else {}
-        report = self.stages.report(self.width, plan, self._groups.epoch, company)
+        report = self.stages.report(self.width, self._told_plan, self._groups.epoch, company)
         self._control.tell(Staged(report))
 
     def _is_report_due(self, now: float) -> bool:

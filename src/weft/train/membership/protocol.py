@@ -36,7 +36,9 @@ from weft.agent.messages import (
     Regroup,
     Save,
     Standby,
+    Yield,
 )
+from weft.train.gradients.flag import Flag
 
 Order = Arm | Regroup | Standby
 
@@ -84,6 +86,7 @@ class Border(StrEnum):
     SWITCH = "switch"
     LEAVE = "leave"
     DRAIN = "drain"
+    YIELD = "yield"
     MEND = "mend"
 
 
@@ -98,7 +101,7 @@ class Part:
         self.fresh = True  # until a step was made in it by all, newcomers too
         self.committed = STATELESS
         self.armed = self.halted = NOWHERE
-        self.drain = self.save = False
+        self.drain = self.save = self.yielding = False
         self.prepared: Prepare | None = None
         self._orders: deque[Order] = deque()
         self.latest = 0  # the newest epoch that it was told of
@@ -123,6 +126,13 @@ class Part:
         """Whether the next epoch stands for everybody: to be shown to all with the gradients."""
         return self.armed > self.epoch
 
+    @property
+    def raised(self) -> frozenset[Flag]:
+        """What all members are to see at the same step."""
+        wanted = {Flag.ARMED: self.is_armed, Flag.DRAIN: self.drain, Flag.SAVE: self.save}
+        wanted[Flag.YIELD] = self.yielding
+        return frozenset(flag for flag, value in wanted.items() if value)
+
     # ------------------------------------------------------------------------------- orders
 
     def heard(self, message: Message) -> list[WorkerAction]:
@@ -146,6 +156,8 @@ class Part:
                 self.drain = True
             case Save():
                 self.save = True
+            case Yield(epoch):
+                self.yielding = epoch == self.epoch
         return []
 
     def built(self, epoch: int, failure: str = "") -> WorkerAction:
@@ -221,13 +233,15 @@ class Part:
         """All newcomers have the state, and have made a step with it."""
         self.joiners, self.fresh = (), False
 
-    def border(self, *, drain: bool, armed: bool) -> Border:
+    def border(self, seen: frozenset[Flag]) -> Border:
         """All members have committed the same step and have seen the same flags."""
-        if drain:
+        if Flag.DRAIN in seen:
             return Border.DRAIN
         if self.is_halted:
             return Border.MEND
-        if not armed:
+        if Flag.YIELD in seen:
+            return Border.YIELD
+        if Flag.ARMED not in seen:
             return Border.GO_ON
         if self.prepared is None:
             return Border.MEND
@@ -246,14 +260,14 @@ class Part:
         self._enter(order.epoch, order.members, order.joiners)
         return order
 
-    def ask(self, pending: int, why: str) -> WorkerAction:
+    def ask(self, pending: int, why: str, *, yielded: bool = False) -> WorkerAction:
         """The epoch is broken: say how far this worker is; what was ordered before is void.
 
         `pending` is the step whose summed gradient is in hand: this worker has voted for it, and
         does not know what became of it.
         """
         self._orders.clear()
-        self.asking = Broken(self.epoch, self.committed, pending, why[:500])
+        self.asking = Broken(self.epoch, self.committed, pending, why[:500], yielded)
         return Say(self.asking)
 
     def must_apply(self, order: Regroup, pending: int) -> bool:
@@ -284,4 +298,4 @@ class Part:
 
     def _enter(self, epoch: int, members: Members, joiners: Members) -> None:
         self.epoch, self.members, self.joiners = epoch, members, joiners
-        self.fresh, self._outside = True, False
+        self.fresh, self._outside, self.yielding = True, False, False

@@ -61,9 +61,16 @@ class StateBook:
     """All state of a program: its model, optimizer, scheduler, and what was added."""
 
     def __init__(
-        self, model: nn.Module, optimizer: Optimizer, scheduler: Stateful | None = None
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        scheduler: Stateful | None = None,
+        *,
+        elsewhere: frozenset[str] = frozenset(),
     ) -> None:
+        """What is `elsewhere` is of this program too, and held by another stage of it."""
         self.model = model
+        self._elsewhere = elsewhere
         self.optimizer = optimizer
         self.progress = Progress()
         self.streams: dict[str, Json] = {}  # where each loader's stream stood, as far as it tells
@@ -161,7 +168,7 @@ class StateBook:
         no difference between programs.
         """
         mine = {record.name: record for record in self.records() if record.name not in lacking}
-        theirs = {record.name: record for record in records}
+        theirs = {r.name: r for r in records if not self._is_elsewhere(r.name)}
         missing = sorted(n for n in mine if n not in theirs and not n.startswith("optimizer/"))
         if missing:
             raise _mismatch(f"it has no {_some(missing)}")
@@ -192,7 +199,11 @@ class StateBook:
     def allocate(self, records: Iterable[TensorRecord]) -> None:
         """Make what that state has and this program lacks, so that it can be received."""
         live = self._live(self._named(), self._objects())
-        absent = {record.name: record for record in records if record.name not in live}
+        absent = {
+            record.name: record
+            for record in records
+            if record.name not in live and not self._is_elsewhere(record.name)
+        }
         mine = {name: record_of(name, tensor) for name, tensor in live.items()}
         if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
             raise _mismatch(f"this program has no {_some(unknown)}")
@@ -221,9 +232,11 @@ class StateBook:
             raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
         if kind != type(self.optimizer).__name__:
             raise _mismatch(f"its optimizer is {kind!s:.64}")
-        if groups != [group["params"] for group in self._groups(self._named())]:
+        mine = [sorted(group["params"]) for group in self._groups(self._named())]
+        if [sorted(set(group) - self._elsewhere) for group in groups] != mine:
             raise _mismatch("its parameter groups are made up otherwise")
-        if unknown := sorted(frozen - {name for name, _ in self.parameters()}):
+        known = self._elsewhere.union(name for name, _ in self.parameters())
+        if unknown := sorted(frozen - known):
             raise _mismatch(f"it has frozen {_some(unknown)}")
         if odd := sorted((objects ^ set(self._holders)) - {OWN}):
             raise _mismatch(f"only one of the two has {_some(odd)}")
@@ -263,6 +276,12 @@ class StateBook:
         for name, parameter in self._named():
             if parameter.requires_grad is (name in frozen):
                 parameter.requires_grad_(name not in frozen)
+
+    def _is_elsewhere(self, name: str) -> bool:
+        """Whether a tensor belongs to another stage of the pipeline."""
+        root, _, rest = name.partition("/")
+        owner = rest.rpartition("/")[0] if root == "optimizer" else rest
+        return root != "extra" and owner in self._elsewhere
 
     # ------------------------------------------------------------------------------ what there is
 

@@ -14,7 +14,9 @@ from weft.agent.checkpoint.errors import Damaged, UnsavableState
 from weft.agent.checkpoint.layout import Extents, TensorRecord, check_record
 
 # Wrappers that put themselves into the names of what they wrap.
-_WRAPPERS: Final = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
+_WRAPPERS: Final = frozenset(
+    {"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_weft_net"}
+)
 
 
 def clean(name: str) -> str:
@@ -71,12 +73,11 @@ def _box(name: str, tensor: Tensor) -> tuple[Extents, Extents]:
     offsets, sizes = [0] * tensor.ndim, list(tensor.shape)
     sharded: Any = tensor
     mesh = sharded.device_mesh
-    for count, place, placement in zip(
-        mesh.shape, mesh.get_coordinate(), sharded.placements, strict=True
-    ):
+    cuts = zip(mesh.shape, mesh.get_coordinate(), sharded.placements, strict=True)
+    for count, place, placement in sorted(cuts, key=lambda cut: _is_strided(cut[2])):
         if placement.is_replicate():
             continue
-        if type(placement).__name__ != "Shard":
+        if type(placement).__name__ != "Shard" and not _is_strided(placement):
             raise UnsavableState(
                 f"{name} is laid out as {placement}", hint="use plans of plain shards"
             )
@@ -90,3 +91,8 @@ def _box(name: str, tensor: Tensor) -> tuple[Extents, Extents]:
             f"{name} does not hold the part that its mesh says", hint="make the mesh anew"
         )
     return tuple(offsets), tuple(sizes)
+
+
+def _is_strided(placement: object) -> bool:
+    """FSDP2 over what is split by tensors already: a part of the part that lies here."""
+    return type(placement).__name__ == "_StridedShard"

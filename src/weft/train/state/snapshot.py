@@ -251,7 +251,8 @@ def _pieces(source: Source, wanted: Mapping[str, TensorRecord]) -> list[tuple[Ma
         for piece in shard.pieces:
             record = piece.record
             box = (record.name, record.offsets)
-            if record.elements and box not in seen and common_part(record, wanted[record.name]):
+            mine = wanted.get(record.name)
+            if mine and record.elements and box not in seen and common_part(record, mine):
                 seen.add(box)
                 found.append((shard, piece))
     return found
