@@ -38,6 +38,7 @@ from weft.policy.order.shortest import (
 from weft.policy.packing import Packing
 from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
+from weft.policy.plans.recipes import rubick, rubick_p, rubick_r, sia
 from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
 from weft.policy.share.blossom import Blossom
 from weft.policy.share.candidates import DEFAULT_CAP
@@ -498,4 +499,8 @@ RECIPES: dict[str, Maker] = {
     "muri-replay-s": muri_replay_s,
     "muri-replay-l": muri_replay_l,
     "muri-replay-capped": muri_replay_capped,
+    "rubick": _with_common_parameters(rubick),
+    "rubick-r": _with_common_parameters(rubick_r),
+    "rubick-p": _with_common_parameters(rubick_p),
+    "sia": _with_common_parameters(sia),
 }

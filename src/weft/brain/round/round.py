@@ -18,6 +18,7 @@ from weft.brain.round.line import Line
 from weft.brain.round.one_node import one_node_width
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.regroup import regroup
+from weft.brain.round.replan import replan
 from weft.brain.round.reservation import reserve
 from weft.brain.round.reshuffle import reshuffle
 from weft.brain.round.resizing import Stretch
@@ -73,7 +74,7 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
     if not state.queued and not _looks_beyond_the_queue(state, recipe):
         return Outcome()
     session = Session(state, now, recipe)
-    changing = recipe.yielding or recipe.resizing or recipe.sharing
+    changing = recipe.yielding or recipe.resizing or recipe.sharing or recipe.planning
     free_for_all = recipe.passing is Passing.ANYBODY and not changing
     only_fresh = free_for_all and not supply_grew and not session.divided
     return Round(session, only_fresh=only_fresh).run()
@@ -84,6 +85,8 @@ def _looks_beyond_the_queue(state: BrainState, recipe: Recipe) -> bool:
     resizing = recipe.resizing
     if recipe.rounds.after_starts or recipe.host is not None or state.seating.company:
         return True
+    if recipe.planning is not None:
+        return bool(state.slot_of)
     if resizing is None:
         return False
     return state.ranged > 0 or (resizing.restarts and state.seating.any_spread)
@@ -92,7 +95,7 @@ def _looks_beyond_the_queue(state: BrainState, recipe: Recipe) -> bool:
 def _only_moves(state: BrainState, recipe: Recipe) -> bool:
     """Whether running jobs can but be moved: then nobody's rank matters."""
     beside = recipe.rounds.after_starts or recipe.host is not None or state.seating.company
-    return not (state.ranged or beside)
+    return not (state.ranged or beside or recipe.planning is not None)
 
 
 class Round:
@@ -126,7 +129,9 @@ class Round:
             return outcome
         running = self._rank(waiting)
         yielding = session.recipe.yielding
-        if yielding is not None and yielding.regrouping is not None:
+        if session.recipe.planning is not None:
+            replan(session, outcome, session.recipe.planning)
+        elif yielding is not None and yielding.regrouping is not None:
             regroup(session, outcome, running, yielding.regrouping)
         elif yielding is not None and yielding.reshuffle:
             reshuffle(session, outcome, running)
@@ -188,9 +193,8 @@ class Round:
     def _candidates(self, waiting: Ints) -> Ints:
         """Those who wait, and those who run where a round may change something for them."""
         recipe, jobs = self._session.recipe, self._session.snapshot.jobs
-        if not (
-            recipe.yielding or recipe.resizing or self._session.divided or self._session.overdue
-        ):
+        changing = recipe.yielding or recipe.resizing or recipe.planning
+        if not (changing or self._session.divided or self._session.overdue):
             return waiting
         running = np.flatnonzero((jobs.state == State.RUNNING) & jobs.active)
         return np.concatenate([waiting, running])

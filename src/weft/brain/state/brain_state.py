@@ -17,6 +17,7 @@ from weft.brain.state.lifecycle import check_transition
 from weft.brain.state.measured_cost import MeasuredCost
 from weft.brain.state.menubook import MenuBook, is_learnt
 from weft.brain.state.node_table import NodeTable
+from weft.brain.state.plan_book import PlanBook
 from weft.brain.state.seating import Seating
 from weft.brain.state.turns import ALONE, Turn, Turns
 from weft.brain.state.vacancy import Vacancy
@@ -29,7 +30,7 @@ from weft.model.kind import Kind, kind_of
 from weft.model.placement import Placement
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.queue import QueueTree
-from weft.model.request import JobRequest
+from weft.model.request import INDIFFERENT, JobRequest
 from weft.model.snapshot import (
     Ints,
     JobColumns,
@@ -65,6 +66,7 @@ class BrainState:
         self.specs: list[JobRequest | None] = []
         self.after_stop: list[State] = []
         self.plans: list[ExecutionPlan] = []
+        self.plan_book = PlanBook()
         self.slot_of: dict[JobId, int] = {}
         self.closed = ClosedJobs()
         self.next_assignment: dict[int, Assignment] = {}
@@ -189,6 +191,7 @@ class BrainState:
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
         twin.menus, twin.turns = self.menus.copied(), self.turns.copied()
         twin.failures = self.failures.copied()
+        twin.plan_book = self.plan_book.copied()
         twin.waits, twin.finished = self.waits.copied(twin.job_table), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
@@ -269,6 +272,7 @@ class BrainState:
         self.failures.forget(slot)
         self.seating.forget_party(slot)
         self.menus.drop(int(jobs.menu[slot]))
+        self.plan_book.close(slot, spec.id, float(jobs.attained_gpu_seconds[slot]))
         self.turns.forget(slot)
         self.ladders.pop(slot, None)
         self.host_learnt.pop(slot, None)
@@ -380,6 +384,7 @@ class BrainState:
     def put_node(self, node: Node) -> int:
         row = self.node_table.put(node)
         self.seating.add_node(row)
+        self.plan_book.see_nodes(self.node_table.specs)
         return row
 
     def lose_node(self, row: int) -> None:
@@ -442,13 +447,16 @@ class BrainState:
         if not placement.width:
             return 1.0
         kind = self.kinds[int(jobs.kind[slot])]
-        if is_learnt(spec):
+        if spec.splits is not None:
+            alone = self.plan_book.speed(slot, spec, self.plans[slot], placement)
+        elif is_learnt(spec):
             learnt = self.likely_speed(slot, placement.width)
             alone = float(learnt if believing else placement.width)
         else:
             alone = spec.units_per_second(placement.width)
         type_speed = spec.type_speed(self.node_table.gpu_type(placement))
-        traits = Traits(alone, type_speed, spec.locality, self.host_of(slot))
+        spread = INDIFFERENT if spec.splits is not None else spec.locality
+        traits = Traits(alone, type_speed, spread, self.host_of(slot))
         return self.node_table.units_per_second(placement, traits, kind=kind, fed=self.fed(slot))
 
     def _share_rate(self, slot: int) -> float:

@@ -1,0 +1,152 @@
+"""Replanning: widths, plans and cores of all jobs chosen together, and then seated.
+
+The choice counts GPUs and knows no nodes. So what was chosen is seated widest first; where nodes
+are too broken up for it, a narrower option is taken, or the job waits. On the GPUs that it really
+gets, the best plan there is taken.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from weft.brain.round import gates
+from weft.brain.round.bidding import Bidding
+from weft.brain.round.outcome import Granted, Outcome
+from weft.brain.round.session import Session
+from weft.brain.round.victims import seated
+from weft.brain.state.waits import REASON_ROW
+from weft.model.kind import Kind
+from weft.model.reason import ReasonCode
+from weft.model.snapshot import Ints
+from weft.policy.plans.bids import Bid, Option
+from weft.policy.plans.choice import choose
+from weft.policy.plans.market import Market
+from weft.policy.plans.planning import Planning
+
+NEARLY = 0.85
+"""Seats on which a job would be slower than this part of what was chosen are not taken."""
+
+
+def replan(session: Session, outcome: Outcome, planning: Planning) -> None:
+    """Fill in grants, moves, preemptions and reasons."""
+    _Replan(session, outcome, planning).run()
+
+
+class _Replan:
+    def __init__(self, session: Session, outcome: Outcome, planning: Planning) -> None:
+        self._session, self._outcome, self._planning = session, outcome, planning
+        self._bidding = Bidding(session, planning)
+        self._restart = max(session.snapshot.restart_seconds, planning.least_restart_seconds)
+
+    def run(self) -> None:
+        slots = self._outcome.ranked.tolist()
+        bids = [self._bidding.bid(slot) for slot in slots]
+        market = self._market(bids)
+        chosen = choose(bids, market, self._planning)
+        stopped = [bid.slot for bid in bids if bid.held and bid.slot not in chosen]
+        self._session.give([seated(self._session.state, slot) for slot in stopped])
+        changed = [bid for bid in bids if bid.slot in chosen and chosen[bid.slot] is not bid.held]
+        for bid in sorted(changed, key=lambda bid: (-chosen[bid.slot].gpus, bid.seq)):
+            self._seat(bid, chosen[bid.slot])
+        self._stop(stopped)
+        self._explain([bid for bid in bids if bid.held is None])
+        self._outcome.wake_by(self._session.now + self._planning.again_seconds)
+
+    def _market(self, bids: list[Bid]) -> Market:
+        session, book = self._session, self._session.state.plan_book
+        active = np.flatnonzero(session.snapshot.jobs.active)
+        served = book.served_gpu_seconds + float(session.snapshot.attained(active).sum())
+        held = sum(bid.held.gpus for bid in bids if bid.held is not None)
+        return Market(
+            gpus=session.free + held,
+            restart_seconds=self._restart,
+            allowance=self._planning.budget * served - book.paid_gpu_seconds,
+            room=self._room(bids),
+        )
+
+    def _room(self, bids: list[Bid]) -> tuple[int, ...]:
+        """What each queue may hold, with what those who bid hold already."""
+        session = self._session
+        if not session.restricted:
+            return ()
+        room = [session.ledger.room(queue) for queue in range(len(session.state.quota.ids))]
+        for bid in bids:
+            if bid.held is not None:
+                room[bid.queue] += bid.held.gpus
+        return tuple(room)
+
+    def _stop(self, slots: list[int]) -> None:
+        """These go for those who got seats; where nobody did, they stay."""
+        session, takers = self._session, self._outcome.grants or self._outcome.moves
+        for slot in slots:
+            if takers:
+                self._outcome.preempted[slot] = (takers[0].slot, False)
+            else:
+                session.take_back(seated(session.state, slot), session.kind(slot))
+
+    def _seat(self, bid: Bid, option: Option) -> None:
+        """What was chosen, or the next narrower that there are nodes for."""
+        for way in self._ways(bid, option):
+            granted = self._granted(bid, way)
+            if granted is None:
+                continue
+            (self._outcome.moves if bid.held else self._outcome.grants).append(granted)
+            return
+
+    def _ways(self, bid: Bid, option: Option) -> list[Option]:
+        """What was chosen first; of one that waits then narrower ones, the worthiest first."""
+        if bid.held is not None:
+            return [option]
+        offered = self._planning.offered(bid, self._restart)
+        rest = [one for one in offered if one.gpus < option.gpus]
+        rest.sort(key=lambda one: -self._planning.worth(bid, one, self._restart))
+        return [option, *rest]
+
+    def _granted(self, bid: Bid, option: Option) -> Granted | None:
+        session, slot = self._session, bid.slot
+        kind = with_cores(session.kind(slot), option.cores)
+        queue, own = session.queue(slot), seated(session.state, slot) if bid.held else None
+        if own is not None:
+            session.give([own])
+        offer = None
+        if gates.quota(session, kind, queue, option.gpus) is None:
+            offer = session.offer(slot, kind, option.gpus)
+        best = None
+        if offer is not None:
+            best = self._bidding.option(slot, offer.shares, option.cores)
+        if offer is None or best is None or not self._good_enough(bid, option, best):
+            if own is not None:
+                session.take_back(own, session.kind(slot))
+            return None
+        granted = Granted(slot, option.gpus, offer.shares, best.plan, option.cores)
+        session.take(granted, kind)
+        return granted
+
+    def _good_enough(self, bid: Bid, option: Option, there: Option) -> bool:
+        as_asked = there.plan == option.plan and option.as_asked and there.speed >= option.speed
+        if bid.promised and there.speed < bid.promised and not as_asked:
+            return False
+        return there.speed >= NEARLY * option.speed
+
+    def _explain(self, bids: list[Bid]) -> None:
+        """Why those wait who were given nothing."""
+        started = {granted.slot for granted in self._outcome.grants}
+        waiting = [bid for bid in bids if bid.slot not in started]
+        self._outcome.waiting = np.array([bid.slot for bid in waiting], np.int64)
+        reasons: Ints = np.array([REASON_ROW[self._why(bid)] for bid in waiting], np.int64)
+        self._outcome.reasons = reasons
+
+    def _why(self, bid: Bid) -> ReasonCode:
+        session, kind = self._session, self._session.kind(bid.slot)
+        least = min((one.gpus for one in self._planning.keeping_promise(bid)), default=0)
+        queue = session.queue(bid.slot)
+        found = gates.never(session, kind, queue, least) or gates.quota(session, kind, queue, least)
+        if found is not None:
+            return found
+        if session.offer(bid.slot, kind, least) is not None:
+            return ReasonCode.PRIORITY_BEHIND
+        return gates.supply(session, kind, least)
+
+
+def with_cores(kind: Kind, cores: float) -> Kind:
+    return kind if cores == kind.cpus_per_gpu else replace(kind, cpus_per_gpu=cores)
