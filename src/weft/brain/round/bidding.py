@@ -144,4 +144,3 @@ class Bidding:
     ) -> Option:
         slow = self._book.corrected(spec.id, step).slow_seconds
         return Option(gpus, cores, step.plan, units_per_second(spec, found, slow), as_asked)
-

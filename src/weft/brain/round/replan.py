@@ -41,8 +41,8 @@ class _Replan:
     def run(self) -> None:
         slots = self._outcome.ranked.tolist()
         bids = [self._bidding.bid(slot) for slot in slots]
-        market = self._market(bids)
-        chosen = choose(bids, market, self._planning)
+        self._market = self._priced(bids)
+        chosen = choose(bids, self._market, self._planning)
         stopped = [bid.slot for bid in bids if bid.held and bid.slot not in chosen]
         self._session.give([seated(self._session.state, slot) for slot in stopped])
         changed = [bid for bid in bids if bid.slot in chosen and chosen[bid.slot] is not bid.held]
@@ -52,15 +52,18 @@ class _Replan:
         self._explain([bid for bid in bids if bid.held is None])
         self._outcome.wake_by(self._session.now + self._planning.again_seconds)
 
-    def _market(self, bids: list[Bid]) -> Market:
+    def _priced(self, bids: list[Bid]) -> Market:
         session, book = self._session, self._session.state.plan_book
         active = np.flatnonzero(session.snapshot.jobs.active)
         served = book.served_gpu_seconds + float(session.snapshot.attained(active).sum())
         held = sum(bid.held.gpus for bid in bids if bid.held is not None)
+        budget = self._planning.budget * served
         return Market(
             gpus=session.free + held,
+            node_gpus=int(session.fabric.nodes.gpus.max(initial=1)),
             restart_seconds=self._restart,
-            allowance=self._planning.budget * served - book.paid_gpu_seconds,
+            allowance=budget - book.paid_gpu_seconds,
+            scarcity=min(book.paid_gpu_seconds / budget, 1.0) if budget > 0.0 else 0.0,
             room=self._room(bids),
         )
 
@@ -97,7 +100,7 @@ class _Replan:
         """What was chosen first; of one that waits then narrower ones, the worthiest first."""
         if bid.held is not None:
             return [option]
-        offered = self._planning.offered(bid, self._restart)
+        offered = self._planning.offered(bid, self._market)
         rest = [one for one in offered if one.gpus < option.gpus]
         rest.sort(key=lambda one: -self._planning.worth(bid, one, self._restart))
         return [option, *rest]

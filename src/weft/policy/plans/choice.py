@@ -1,4 +1,4 @@
-"""The choice over all bids: a greedy answer, and a better one by an integer program if there is."""
+"""The choice over all bids: a greedy answer, and where it is wanted the best by a program."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,12 @@ from weft.policy.plans.bids import Bid
 from weft.policy.plans.greedy import Chosen, greedily
 from weft.policy.plans.market import Market
 from weft.policy.plans.planning import Planning
+from weft.policy.plans.program import solved
 
 
 def choose(bids: Sequence[Bid], market: Market, planning: Planning) -> Chosen:
     """What each is to run as, by slot; who is not in it waits."""
-    return greedily(bids, market, planning)
+    chosen = greedily(bids, market, planning)
+    if not planning.exact or not bids:
+        return chosen
+    return solved(bids, market, planning, chosen).chosen

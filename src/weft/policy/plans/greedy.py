@@ -6,7 +6,7 @@ and what is left lets running ones grow. Restarts are paid from the allowance.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 from weft.policy.plans.bids import Bid, Option
@@ -24,6 +24,9 @@ class Till:
 
     gpus: int
     allowance: float
+    narrow_gpus: int
+    """For jobs of one node, while others need several."""
+
     room: list[int] = field(default_factory=list)
 
     def has(self, bid: Bid, gpus: int) -> bool:
@@ -39,11 +42,15 @@ def greedily(bids: Sequence[Bid], market: Market, planning: Planning) -> Chosen:
     """What each is to run as, by slot; who is not in it waits."""
     chosen = {bid.slot: bid.held for bid in bids if bid.held is not None}
     held = sum(option.gpus for option in chosen.values())
-    till = Till(market.gpus - held, market.allowance, list(market.room))
+    narrow = sum(one.gpus for one in chosen.values() if one.gpus <= market.node_gpus)
+    share = int(planning.narrow_share * market.gpus)
+    till = Till(market.gpus - held, market.allowance, share - narrow, list(market.room))
     for bid in bids:
         if bid.held is not None and till.room:
             till.room[bid.queue] -= bid.held.gpus
     waiting = [bid for bid in bids if bid.held is None]
+    stopgaps = [bid for bid in bids if planning.on_a_stopgap(bid)]
+    _grow(stopgaps, chosen, till, market, planning)
     chosen |= _hand_out(waiting, till, market, planning)
     if till.allowance > 0.0:
         _stop_for_others(bids, chosen, till, market, planning)
@@ -69,16 +76,44 @@ def _steepness(below: Rung, above: Rung) -> float:
 
 
 def _hand_out(bids: Sequence[Bid], till: Till, market: Market, planning: Planning) -> Chosen:
-    heap = []
+    """First steps by worth per GPU, those who have waited too long first; then further steps."""
+    ladders = {}
     for bid in bids:
-        offered = planning.offered(bid, market.restart_seconds)
+        offered = planning.offered(bid, market)
         rungs = hull(bid, offered, planning, market.restart_seconds)
         if len(rungs) > 1:
-            heap.append((-_steepness(rungs[0], rungs[1]), bid.seq, 1, bid, rungs))
-    heapify(heap)
+            ladders[bid.slot] = rungs
+    asking = [bid for bid in bids if bid.slot in ladders]
+    asking.sort(key=lambda bid: (-_steepness(*ladders[bid.slot][:2]), bid.seq))
     chosen: Chosen = {}
+    refused = False
+    wide = any(ladders[bid.slot][1][0] > market.node_gpus for bid in asking)
+    for bid in asking:
+        gpus, _, option = ladders[bid.slot][1]
+        assert option is not None
+        narrow = wide and gpus <= market.node_gpus
+        if till.has(bid, gpus) and not (narrow and gpus > till.narrow_gpus):
+            till.pay(bid, gpus)
+            chosen[bid.slot] = option
+            till.narrow_gpus -= gpus if narrow else 0
+        else:
+            refused = True
+    if not (refused and planning.frugal):
+        _widen([bid for bid in asking if bid.slot in chosen], ladders, chosen, till)
+    return chosen
+
+
+def _widen(bids: Sequence[Bid], ladders: dict[int, list[Rung]], chosen: Chosen, till: Till) -> None:
+    """Further steps of those who have their first, the steepest first."""
+    heap = [
+        (-_steepness(*ladders[bid.slot][1:3]), bid.seq, 2, bid)
+        for bid in bids
+        if len(ladders[bid.slot]) > 2  # noqa: PLR2004 - nothing, and the first step
+    ]
+    heapify(heap)
     while heap:
-        _, seq, at, bid, rungs = heappop(heap)
+        _, seq, at, bid = heappop(heap)
+        rungs = ladders[bid.slot]
         gpus, option = rungs[at][0] - rungs[at - 1][0], rungs[at][2]
         if not till.has(bid, gpus):
             continue
@@ -86,8 +121,7 @@ def _hand_out(bids: Sequence[Bid], till: Till, market: Market, planning: Plannin
         till.pay(bid, gpus)
         chosen[bid.slot] = option
         if at + 1 < len(rungs):
-            heappush(heap, (-_steepness(rungs[at], rungs[at + 1]), seq, at + 1, bid, rungs))
-    return chosen
+            heappush(heap, (-_steepness(rungs[at], rungs[at + 1]), seq, at + 1, bid))
 
 
 def _stop_for_others(
@@ -104,14 +138,15 @@ def _stop_for_others(
         cost = held.gpus * restart
         if cost > till.allowance:
             continue
-        trial = Till(till.gpus + held.gpus, till.allowance, list(till.room))
+        trial = replace(till, gpus=till.gpus + held.gpus, room=list(till.room))
         if trial.room:
             trial.room[victim.queue] += held.gpus
         found = _hand_out(waiting, trial, market, planning)
         gain = sum(
             planning.worth(bid, found[bid.slot], restart) for bid in waiting if bid.slot in found
         )
-        if gain > planning.margin * planning.worth(victim, held, restart):
+        dear = planning.margin * planning.scarce**market.scarcity
+        if gain > dear * planning.worth(victim, held, restart):
             del chosen[victim.slot]
             chosen.update(found)
             till.gpus, till.room, till.allowance = trial.gpus, trial.room, till.allowance - cost
@@ -125,12 +160,12 @@ def _grow(
     restart = market.restart_seconds
     wishes = []
     for bid in bids:
-        if bid.held is None or bid.slot not in chosen:
+        if bid.held is None or chosen.get(bid.slot) is not bid.held:
             continue
         now = planning.worth(bid, bid.held, restart)
         ways = [
             ((planning.worth(bid, one, restart) - now) / max(one.gpus - bid.held.gpus, 1), one)
-            for one in planning.offered(bid, restart)
+            for one in planning.offered(bid, market)
             if one is not bid.held and one.gpus - bid.held.gpus <= till.gpus
         ]
         gain, best = max(ways, key=lambda way: (way[0], -way[1].gpus), default=(0.0, bid.held))

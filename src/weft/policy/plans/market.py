@@ -7,10 +7,13 @@ from dataclasses import dataclass
 class Market:
     """`gpus` are all that can be had, also from those who run; `room` is what each queue may hold.
 
-    `allowance` is what restarts may cost now, in GPU-seconds, all together.
+    `allowance` is what restarts may cost now, in GPU-seconds, all together; `scarcity` is the part
+    of the budget that has been spent.
     """
 
     gpus: int
+    node_gpus: int
     restart_seconds: float
     allowance: float
+    scarcity: float = 0.0
     room: tuple[int, ...] = ()

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from weft.policy.plans.bids import Bid, Option
+from weft.policy.plans.market import Market
 
+STOPGAP = 0.5
 SIA_POWER, SIA_RUNNING = -0.5, 1.1
 
 
@@ -45,6 +47,9 @@ class Planning:
     power: float = 1.0
     ageing_per_hour: float = 0.0
     gate: float = 2.0
+    scarce: float = 20.0
+    """So many times the gate it takes to spend the last of the budget."""
+
     own_budget: float = 0.03
     budget: float = 0.01
     most_restarts: int = 3
@@ -52,6 +57,13 @@ class Planning:
     yields_after_seconds: float = 3600.0
     margin: float = 3.0
     """Who stops for others must be worth so many times less than what they gain."""
+
+    narrow_share: float = 0.5
+    """While a job waits that needs several nodes, those that need one begin on no more than this
+    part of all GPUs: a stream of them would never leave enough of them together."""
+
+    frugal: bool = True
+    """While somebody waits whom nothing was left for, others begin as narrow as is efficient."""
 
     exact: bool = True
     least_restart_seconds: float = 30.0
@@ -86,27 +98,38 @@ class Planning:
         within = bid.lost_seconds + restart_seconds <= self.own_budget * life
         return within and bid.restarts < self.most_restarts
 
-    def pays(self, bid: Bid, option: Option, restart_seconds: float) -> bool:
-        """Whether another start as this saves enough."""
+    def pays(self, bid: Bid, option: Option, market: Market) -> bool:
+        """Whether another start as this saves enough: the more, the less of the budget is left.
+
+        So what is worth most is still paid for when much has been spent (the rule for knapsacks
+        that are filled while things come by).
+        """
         assert bid.held is not None
         left = bid.expected_left(self.prior_seconds)
         saved = left / bid.held.speed - left / option.speed
-        return saved > self.gate * restart_seconds
+        return saved > self.gate * self.scarce**market.scarcity * market.restart_seconds
 
-    def offered(self, bid: Bid, restart_seconds: float) -> tuple[Option, ...]:
+    def offered(self, bid: Bid, market: Market) -> tuple[Option, ...]:
         """What it may be given: enough for its promise, and of a running job what pays."""
         if bid.held is None:
             return self.keeping_promise(bid)
-        if not self.may_change(bid, restart_seconds):
+        if not self.may_change(bid, market.restart_seconds):
             return (bid.held,)
-        others = (one for one in self.keeping_promise(bid) if one != bid.held)
-        return (bid.held, *(one for one in others if self.pays(bid, one, restart_seconds)))
+        others = (one for one in on_envelope(self.keeping_promise(bid)) if one != bid.held)
+        return (bid.held, *(one for one in others if self.pays(bid, one, market)))
 
     def keeping_promise(self, bid: Bid) -> tuple[Option, ...]:
         """Options that are as fast as was promised and not too wasteful."""
         kept = [one for one in bid.options if one.as_asked or one.speed >= bid.promised]
         most = max((one.speed / one.gpus for one in kept), default=0.0)
         return tuple(one for one in kept if one.speed / one.gpus >= self.least_efficiency * most)
+
+    def on_a_stopgap(self, bid: Bid) -> bool:
+        """Whether it runs, and takes more than twice the GPU time that it would take elsewhere."""
+        if bid.held is None:
+            return False
+        best = max((one.speed / one.gpus for one in self.keeping_promise(bid)), default=0.0)
+        return bid.held.speed / bid.held.gpus < STOPGAP * best
 
     def stopping(self, bid: Bid, restart_seconds: float) -> bool:
         """Whether it may be stopped for others and wait."""
@@ -115,3 +138,24 @@ class Planning:
 
     def greedy(self) -> "Planning":
         return replace(self, exact=False)
+
+
+def on_envelope(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """Those on the least concave line above all speeds by GPUs, and above nothing at all.
+
+    What lies below it is a stopgap: worth beginning with, and not worth a restart.
+    """
+    hull: list[Option] = []
+    for one in sorted(options, key=lambda one: (one.gpus, -one.speed)):
+        if hull and (one.speed <= hull[-1].speed or one.gpus == hull[-1].gpus):
+            continue
+        while hull and _gain(hull[-2] if len(hull) > 1 else None, hull[-1]) <= _gain(hull[-1], one):
+            hull.pop()
+        hull.append(one)
+    return tuple(hull)
+
+
+def _gain(before: Option | None, after: Option) -> float:
+    if before is None:
+        return after.speed / after.gpus
+    return (after.speed - before.speed) / (after.gpus - before.gpus)

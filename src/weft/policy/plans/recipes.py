@@ -14,6 +14,10 @@ def rubick(  # noqa: PLR0913 - parameters of a recipe, all by name
     budget: float = 0.01,
     yields_after: float = 3600.0,
     ageing: float = 0.0,
+    narrow: float = 0.5,
+    frugal: bool = True,
+    margin: float = 3.0,
+    scarce: float = 20.0,
     exact: bool = False,
     spacing: float = 1.0,
 ) -> Recipe:
@@ -27,6 +31,10 @@ def rubick(  # noqa: PLR0913 - parameters of a recipe, all by name
         yields_after_seconds=yields_after,
         ageing_per_hour=ageing,
         exact=exact,
+        scarce=scarce,
+        narrow_share=narrow,
+        frugal=frugal,
+        margin=margin,
     )
     return _planned("rubick", planning, spacing)
 
