@@ -24,7 +24,7 @@ from weft.model.request import INDIFFERENT, Width, WorkUnit
 from weft.model.truth import Work
 from weft.perf.plans.options import counted
 
-GPUS, NODES = 64, 8
+GPUS, NODE_GPUS = 64, 8
 OFFERED = (
     *(Capability.DATA, Capability.ZERO2, Capability.RECOMPUTE, Capability.OFFLOAD),
     *(Capability.TENSOR, Capability.PIPELINE),
@@ -96,17 +96,20 @@ def jobs(traces: Path, given: list[Line], *, tell_work: bool = False) -> list[Jo
 
 def cluster() -> Cluster:
     """Eight nodes of eight A800."""
-    return Cluster(
-        tuple(
-            Node(
-                id=NodeId(f"n{number}"),
-                gpus=GPUS // NODES,
-                gpu=Gpu(GpuType("A800"), memory_gib=80.0),
-                cpus=96.0,
-                memory_gib=1600.0,
-            )
-            for number in range(NODES)
+    return Cluster(nodes(GPUS))
+
+
+def nodes(gpus: int) -> tuple[Node, ...]:
+    """So many GPUs on nodes of eight."""
+    return tuple(
+        Node(
+            id=NodeId(f"n{number}"),
+            gpus=NODE_GPUS,
+            gpu=Gpu(GpuType("A800"), memory_gib=80.0),
+            cpus=96.0,
+            memory_gib=1600.0,
         )
+        for number in range(gpus // NODE_GPUS)
     )
 
 

@@ -18,5 +18,5 @@ def bid(slot: int, *speeds: tuple[int, float], held: int = 0, **known: object) -
 
 
 def market(gpus: int, *, allowance: float = 1e9, restart: float = 60.0, **more: object) -> Market:
-    about: dict[str, object] = {"node_gpus": 8, "restart_seconds": restart, "allowance": allowance}
+    about: dict[str, object] = {"restart_seconds": restart, "allowance": allowance}
     return Market(gpus=gpus, **about | more)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who is given what: cliffs, promises, budgets, quotas, and the program beside the greedy choice."""
+"""Who is given what: cliffs, promises, budgets, quotas; the program beside the greedy choice."""
 
 from collections.abc import Sequence
 
@@ -89,8 +89,10 @@ def test_the_last_of_the_budget_goes_to_what_saves_most() -> None:
 def test_a_queue_holds_no_more_than_it_may(planning: Planning) -> None:
     bids = [bid(n, *ROBERTA, queue=n % 2) for n in range(6)]
     chosen = choose(bids, market(64, room=(2, 8)), planning)
-    used = [sum(chosen[one.slot].gpus for one in bids if one.queue == q and one.slot in chosen)
-            for q in (0, 1)]
+    used = [
+        sum(chosen[one.slot].gpus for one in bids if one.queue == q and one.slot in chosen)
+        for q in (0, 1)
+    ]
     assert used[0] <= 2 and used[1] <= 8
 
 
@@ -101,15 +103,6 @@ def test_one_that_has_run_for_long_stops_for_many(planning: Planning) -> None:
     assert 0 not in choose([long, *waiting], market(8), planning)
     promised = bid(0, (8, 1.0), held=8, work_done=20_000.0, ran_seconds=20_000.0, promised=0.5)
     assert 0 in choose([promised, *waiting], market(8), planning)
-
-
-def test_narrow_jobs_leave_room_for_one_that_needs_several_nodes() -> None:
-    """Twenty jobs of one GPU and one of sixteen: the stream would never leave sixteen."""
-    narrow = [bid(n, (1, 1.0)) for n in range(20)]
-    wide = bid(20, (16, 2.0))
-    chosen = greedily([*narrow, wide], market(16), GREEDY)
-    assert len(chosen) == int(GREEDY.narrow_share * 16)
-    assert len(greedily(narrow, market(16), GREEDY)) == 16
 
 
 def test_a_stopgap_is_begun_with_and_not_grown_to() -> None:
@@ -155,7 +148,7 @@ def paid(bids: Sequence[Bid], chosen: Chosen, seconds: float) -> float:
 
 
 @given(crowds())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_choice_is_feasible(crowd: tuple[list[Bid], Market]) -> None:
     bids, there = crowd
     for planning in (GREEDY, EXACT):
@@ -167,7 +160,7 @@ def test_every_choice_is_feasible(crowd: tuple[list[Bid], Market]) -> None:
 
 
 @given(crowds())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_program_is_no_worse_than_the_greedy_choice(crowd: tuple[list[Bid], Market]) -> None:
     bids, there = crowd
     greedy = greedily(bids, there, EXACT)

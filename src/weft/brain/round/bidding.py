@@ -13,7 +13,7 @@ from weft.model.plan import AS_WRITTEN
 from weft.model.request import JobRequest
 from weft.model.state import State
 from weft.perf.plans.laws import breaches
-from weft.perf.plans.options import Foretold, PlanOptions, scaled
+from weft.perf.plans.options import Foretold, PlanOptions, Where, scaled
 from weft.policy.plans.bids import Bid, Option
 from weft.policy.plans.planning import Planning, Scope
 
@@ -46,6 +46,7 @@ class Bidding:
             lost_seconds=own.lost_seconds,
             restarts=own.restarts,
             settled=found is None or own.watch.held,
+            priority=int(jobs.priority[slot]),
             yields=bool(jobs.yields[slot]),
             queue=max(int(jobs.queue[slot]), 0),
             seq=int(jobs.seq[slot]),
@@ -59,19 +60,27 @@ class Bidding:
         gpus = sum(counts)
         if found is None:
             return self._asked(slot, spec, found)
-        own = scaled(spec.plans[0], gpus)
-        as_written = None
-        if own.fits_width(gpus):
-            step = found.step(own, counts, cores)
-            as_written = self._told(spec, found, step, gpus, cores)
-        if self._planning.scope is Scope.RESOURCES:
-            return as_written
-        best = found.best_on(counts, max(cores, 1.0))
-        if best is None:
-            return as_written
-        option = self._told(spec, found, best, gpus, cores)
-        asked = as_written is not None and gpus == spec.width.asked_gpus
-        return as_written if asked and as_written.speed >= option.speed else option
+        written, best = self._written_there(found, counts, cores), None
+        if self._planning.scope is not Scope.RESOURCES:
+            best = found.best_on(counts, max(cores, 1.0))
+        if best is None or (written is not None and self._keeps_written(spec, written, best)):
+            best = written
+        return None if best is None else self._told(spec, found, best, gpus, cores)
+
+    def _written_there(self, found: PlanOptions, where: Where, cores: float) -> Foretold | None:
+        own = scaled(found.asked.plans[0], sum(where))
+        return found.step(own, where, cores) if own.fits_width(sum(where)) else None
+
+    def _keeps_written(self, spec: JobRequest, written: Foretold, best: Foretold) -> bool:
+        """Whether the submitted plan is no slower, on as many GPUs as were asked for.
+
+        To one that is guaranteed a speed not even the likely one may be less.
+        """
+        if written.plan.data * written.plan.gpus_per_replica != spec.width.asked_gpus:
+            return False
+        mine, other = (self._book.corrected(spec.id, one) for one in (written, best))
+        likely = spec.guaranteed and mine.seconds < other.seconds
+        return likely or mine.slow_seconds <= other.slow_seconds
 
     def _asked(self, slot: int, spec: JobRequest, found: PlanOptions | None) -> Option:
         gpus, cores = spec.width.asked_gpus, spec.cpus_per_gpu

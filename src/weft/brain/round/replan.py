@@ -29,19 +29,34 @@ NEARLY = 0.85
 
 def replan(session: Session, outcome: Outcome, planning: Planning) -> None:
     """Fill in grants, moves, preemptions and reasons."""
-    _Replan(session, outcome, planning).run()
+    Replan(session, planning).run(outcome)
 
 
-class _Replan:
-    def __init__(self, session: Session, outcome: Outcome, planning: Planning) -> None:
-        self._session, self._outcome, self._planning = session, outcome, planning
+def best_plans(session: Session, outcome: Outcome, planning: Planning) -> None:
+    """Of those who were seated as they asked: the best plan on the GPUs that each got.
+
+    Where queues are guaranteed a part, or somebody has waited too long, who goes first is not a
+    matter of worth, and widths stay as requested.
+    """
+    bidding = Bidding(session, planning)
+    for row, granted in enumerate(outcome.grants):
+        cores = session.kind(granted.slot).cpus_per_gpu
+        best = bidding.option(granted.slot, granted.shares, cores) if granted.width else None
+        if best is not None:
+            outcome.grants[row] = replace(granted, plan=best.plan)
+
+
+class Replan:
+    """One choice over all ranked jobs, and where it leads."""
+
+    def __init__(self, session: Session, planning: Planning) -> None:
+        self._session, self._planning, self._outcome = session, planning, Outcome()
         self._bidding = Bidding(session, planning)
         self._restart = max(session.snapshot.restart_seconds, planning.least_restart_seconds)
 
-    def run(self) -> None:
-        slots = self._outcome.ranked.tolist()
-        bids = [self._bidding.bid(slot) for slot in slots]
-        self._market = self._priced(bids)
+    def run(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        bids, self._market = self.asked(self._outcome.ranked.tolist())
         chosen = choose(bids, self._market, self._planning)
         stopped = [bid.slot for bid in bids if bid.held and bid.slot not in chosen]
         self._session.give([seated(self._session.state, slot) for slot in stopped])
@@ -49,8 +64,15 @@ class _Replan:
         for bid in sorted(changed, key=lambda bid: (-chosen[bid.slot].gpus, bid.seq)):
             self._seat(bid, chosen[bid.slot])
         self._stop(stopped)
+        self._fill([bid for bid in bids if bid.held is None and bid.slot not in chosen])
         self._explain([bid for bid in bids if bid.held is None])
-        self._outcome.wake_by(self._session.now + self._planning.again_seconds)
+        if any(bid.held is not None and not bid.settled for bid in bids):
+            self._outcome.wake_by(self._session.now + self._planning.again_seconds)
+
+    def asked(self, slots: list[int]) -> tuple[list[Bid], Market]:
+        """What these jobs bid, and what there is for them."""
+        bids = [self._bidding.bid(slot) for slot in slots]
+        return bids, self._priced(bids)
 
     def _priced(self, bids: list[Bid]) -> Market:
         session, book = self._session, self._session.state.plan_book
@@ -60,7 +82,6 @@ class _Replan:
         budget = self._planning.budget * served
         return Market(
             gpus=session.free + held,
-            node_gpus=int(session.fabric.nodes.gpus.max(initial=1)),
             restart_seconds=self._restart,
             allowance=budget - book.paid_gpu_seconds,
             scarcity=min(book.paid_gpu_seconds / budget, 1.0) if budget > 0.0 else 0.0,
@@ -86,6 +107,18 @@ class _Replan:
                 self._outcome.preempted[slot] = (takers[0].slot, False)
             else:
                 session.take_back(seated(session.state, slot), session.kind(slot))
+
+    def _fill(self, bids: list[Bid]) -> None:
+        """What is left where others could not be seated: nobody waits beside GPUs that suffice."""
+        for bid in sorted(bids, key=lambda bid: bid.seq):
+            offered = self._planning.offered(bid, self._market)
+            worthiest = max(
+                (one for one in offered if one.gpus <= self._session.free),
+                key=lambda one: self._planning.worth(bid, one, self._restart),
+                default=None,
+            )
+            if worthiest is not None:
+                self._seat(bid, worthiest)
 
     def _seat(self, bid: Bid, option: Option) -> None:
         """What was chosen, or the next narrower that there are nodes for."""
@@ -117,7 +150,7 @@ class _Replan:
         best = None
         if offer is not None:
             best = self._bidding.option(slot, offer.shares, option.cores)
-        if offer is None or best is None or not self._good_enough(bid, option, best):
+        if offer is None or best is None or not self._is_taken(bid, option, best):
             if own is not None:
                 session.take_back(own, session.kind(slot))
             return None
@@ -125,11 +158,18 @@ class _Replan:
         session.take(granted, kind)
         return granted
 
-    def _good_enough(self, bid: Bid, option: Option, there: Option) -> bool:
-        as_asked = there.plan == option.plan and option.as_asked and there.speed >= option.speed
-        if bid.promised and there.speed < bid.promised and not as_asked:
-            return False
-        return there.speed >= NEARLY * option.speed
+    def _is_taken(self, bid: Bid, option: Option, there: Option) -> bool:
+        """Whether seats are as good as what was chosen; after a while what was asked for will do.
+
+        Nodes may never be as whole as the forecast took them to be.
+        """
+        if bid.held is None and option.as_asked:
+            left = self._planning.patience_seconds - bid.waited_seconds
+            if left <= 0.0:
+                return True
+            self._outcome.wake_by(self._session.now + left)
+        slower = there.speed < option.speed if option.as_asked else there.speed < bid.promised
+        return not (bid.promised and slower) and there.speed >= NEARLY * option.speed
 
     def _explain(self, bids: list[Bid]) -> None:
         """Why those wait who were given nothing."""
@@ -147,7 +187,7 @@ class _Replan:
         if found is not None:
             return found
         if session.offer(bid.slot, kind, least) is not None:
-            return ReasonCode.PRIORITY_BEHIND
+            return ReasonCode.LOCALITY_WAIT
         return gates.supply(session, kind, least)
 
 

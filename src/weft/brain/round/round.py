@@ -18,7 +18,7 @@ from weft.brain.round.line import Line
 from weft.brain.round.one_node import one_node_width
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.regroup import regroup
-from weft.brain.round.replan import replan
+from weft.brain.round.replan import best_plans, replan
 from weft.brain.round.reservation import reserve
 from weft.brain.round.reshuffle import reshuffle
 from weft.brain.round.resizing import Stretch
@@ -128,15 +128,7 @@ class Round:
             self._consolidate()
             return outcome
         running = self._rank(waiting)
-        yielding = session.recipe.yielding
-        if session.recipe.planning is not None:
-            replan(session, outcome, session.recipe.planning)
-        elif yielding is not None and yielding.regrouping is not None:
-            regroup(session, outcome, running, yielding.regrouping)
-        elif yielding is not None and yielding.reshuffle:
-            reshuffle(session, outcome, running)
-        elif len(waiting):
-            self._hand_out()
+        self._place(running, anybody=len(waiting) > 0)
         if self._stretch is not None:
             self._stretch.settle()
         self._consolidate()
@@ -145,6 +137,21 @@ class Round:
         if session.recipe.host is not None and session.state.fair is not None:
             Hosting(session, outcome, session.recipe.host).settle()
         return outcome
+
+    def _place(self, running: Ints, *, anybody: bool) -> None:
+        """Give seats the way that the recipe says; `anybody` waits."""
+        session, outcome = self._session, self._outcome
+        yielding, planning = session.recipe.yielding, session.recipe.planning
+        if planning is not None and not (session.divided or session.overdue):
+            replan(session, outcome, planning)
+        elif yielding is not None and yielding.regrouping is not None:
+            regroup(session, outcome, running, yielding.regrouping)
+        elif yielding is not None and yielding.reshuffle:
+            reshuffle(session, outcome, running)
+        elif anybody:
+            self._hand_out()
+            if planning is not None:
+                best_plans(session, outcome, planning)
 
     def _consolidate(self) -> None:
         resizing = self._session.recipe.resizing

@@ -70,6 +70,7 @@ class PlanBook:
                 cores=spec.cpus_per_gpu,
                 least_gpus=spec.width.min_gpus,
                 most_gpus=spec.width.max_gpus,
+                more_cores=spec.host is None,
             )
             found = self._options[slot] = options(asked, self.fabric)
         return found

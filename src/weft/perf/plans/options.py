@@ -29,7 +29,10 @@ Where = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a request says of plans; `plans` are all it lists, the submitted one first."""
+    """What a request says of plans; `plans` are all it lists, the submitted one first.
+
+    Without `more_cores` those that were asked for are said to be enough.
+    """
 
     claim: PlanClaim
     plans: tuple[ExecutionPlan, ...]
@@ -37,6 +40,7 @@ class Asked:
     cores: float
     least_gpus: int
     most_gpus: int
+    more_cores: bool = True
 
     @property
     def written(self) -> ExecutionPlan:
@@ -175,6 +179,6 @@ def _space(asked: Asked, bounds: Bounds) -> PlanColumns:
 def _cores(asked: Asked, offers: Offers) -> tuple[float, ...]:
     """Cores per GPU to choose from: more than asked for only where offload would use them."""
     own = max(asked.cores, 1.0)
-    if Capability.OFFLOAD not in offers:
+    if Capability.OFFLOAD not in offers or not asked.more_cores:
         return (own,)
     return tuple(sorted({own, *(float(count) for count in CORES if count > own)}))

@@ -16,8 +16,15 @@ class Option:
     cores: float
     plan: ExecutionPlan
     speed: float
+    """Work per second."""
+
     as_asked: bool = False
     """Whether it is just what was asked for, so that it keeps any promise."""
+
+    @property
+    def per_gpu(self) -> float:
+        """Speed of a GPU; of a job without GPUs its own."""
+        return self.speed / max(self.gpus, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,7 @@ class Bid:
 
     restarts: int = 0
     settled: bool = False
+    priority: int = 0
     yields: bool = True
     queue: int = 0
     seq: int = 0

@@ -12,6 +12,7 @@ from weft.policy.plans.program import solved
 def choose(bids: Sequence[Bid], market: Market, planning: Planning) -> Chosen:
     """What each is to run as, by slot; who is not in it waits."""
     chosen = greedily(bids, market, planning)
-    if not planning.exact or not bids:
+    ranked = len({bid.priority for bid in bids if bid.held is None}) > 1
+    if not planning.exact or not bids or ranked:
         return chosen
     return solved(bids, market, planning, chosen).chosen

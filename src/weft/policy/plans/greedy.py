@@ -5,7 +5,7 @@ steepest step first: so a cliff is one step. Then a job that has run for long ma
 and what is left lets running ones grow. Restarts are paid from the allowance.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
@@ -24,9 +24,6 @@ class Till:
 
     gpus: int
     allowance: float
-    narrow_gpus: int
-    """For jobs of one node, while others need several."""
-
     room: list[int] = field(default_factory=list)
 
     def has(self, bid: Bid, gpus: int) -> bool:
@@ -42,9 +39,7 @@ def greedily(bids: Sequence[Bid], market: Market, planning: Planning) -> Chosen:
     """What each is to run as, by slot; who is not in it waits."""
     chosen = {bid.slot: bid.held for bid in bids if bid.held is not None}
     held = sum(option.gpus for option in chosen.values())
-    narrow = sum(one.gpus for one in chosen.values() if one.gpus <= market.node_gpus)
-    share = int(planning.narrow_share * market.gpus)
-    till = Till(market.gpus - held, market.allowance, share - narrow, list(market.room))
+    till = Till(market.gpus - held, market.allowance, list(market.room))
     for bid in bids:
         if bid.held is not None and till.room:
             till.room[bid.queue] -= bid.held.gpus
@@ -58,11 +53,14 @@ def greedily(bids: Sequence[Bid], market: Market, planning: Planning) -> Chosen:
     return chosen
 
 
-def hull(bid: Bid, options: Iterable[Option], planning: Planning, restart: float) -> list[Rung]:
+def hull(bid: Bid, market: Market, planning: Planning) -> list[Rung]:
     """Nothing, and then options on the upper concave hull of worth by GPUs."""
     rungs: list[Rung] = [(0, 0.0, None)]
-    offered = [(one.gpus, planning.worth(bid, one, restart), one) for one in options]
-    for rung in sorted(offered, key=lambda one: (one[0], -one[1])):
+    ways = [
+        (one.gpus, planning.worth(bid, one, market.restart_seconds), one)
+        for one in planning.offered(bid, market)
+    ]
+    for rung in sorted(ways, key=lambda one: (one[0], -one[1])):
         if rung[1] <= rungs[-1][1]:
             continue
         while len(rungs) > 1 and _steepness(rungs[-2], rungs[-1]) <= _steepness(rungs[-2], rung):
@@ -76,30 +74,18 @@ def _steepness(below: Rung, above: Rung) -> float:
 
 
 def _hand_out(bids: Sequence[Bid], till: Till, market: Market, planning: Planning) -> Chosen:
-    """First steps by worth per GPU, those who have waited too long first; then further steps."""
-    ladders = {}
-    for bid in bids:
-        offered = planning.offered(bid, market)
-        rungs = hull(bid, offered, planning, market.restart_seconds)
-        if len(rungs) > 1:
-            ladders[bid.slot] = rungs
-    asking = [bid for bid in bids if bid.slot in ladders]
-    asking.sort(key=lambda bid: (-_steepness(*ladders[bid.slot][:2]), bid.seq))
+    """First steps by priority and worth per GPU; then further ones."""
+    ladders = {bid.slot: hull(bid, market, planning) for bid in bids}
+    asking = [bid for bid in bids if len(ladders[bid.slot]) > 1]
+    asking.sort(key=lambda bid: (-bid.priority, -_steepness(*ladders[bid.slot][:2]), bid.seq))
     chosen: Chosen = {}
-    refused = False
-    wide = any(ladders[bid.slot][1][0] > market.node_gpus for bid in asking)
     for bid in asking:
         gpus, _, option = ladders[bid.slot][1]
         assert option is not None
-        narrow = wide and gpus <= market.node_gpus
-        if till.has(bid, gpus) and not (narrow and gpus > till.narrow_gpus):
+        if till.has(bid, gpus):
             till.pay(bid, gpus)
             chosen[bid.slot] = option
-            till.narrow_gpus -= gpus if narrow else 0
-        else:
-            refused = True
-    if not (refused and planning.frugal):
-        _widen([bid for bid in asking if bid.slot in chosen], ladders, chosen, till)
+    _widen([bid for bid in asking if bid.slot in chosen], ladders, chosen, till)
     return chosen
 
 
@@ -124,13 +110,20 @@ def _widen(bids: Sequence[Bid], ladders: dict[int, list[Rung]], chosen: Chosen, 
             heappush(heap, (-_steepness(rungs[at], rungs[at + 1]), seq, at + 1, bid))
 
 
+def may_stop(bid: Bid, waiting: Sequence[Bid], planning: Planning, restart: float) -> bool:
+    """Whether it may be stopped for these, none of whom has less priority."""
+    if bid.held is None or any(other.priority < bid.priority for other in waiting):
+        return False
+    return planning.stopping(bid, restart)
+
+
 def _stop_for_others(
     bids: Sequence[Bid], chosen: Chosen, till: Till, market: Market, planning: Planning
 ) -> None:
     """The longest-running first, each where those who wait gain enough by its GPUs."""
     waiting = [bid for bid in bids if bid.slot not in chosen]
     restart = market.restart_seconds
-    victims = [bid for bid in bids if bid.held and planning.stopping(bid, restart)]
+    victims = [bid for bid in bids if may_stop(bid, waiting, planning, restart)]
     for victim in sorted(victims, key=lambda bid: (-bid.ran_seconds, bid.seq)):
         held = victim.held
         if not waiting or held is None:

@@ -12,7 +12,6 @@ class Market:
     """
 
     gpus: int
-    node_gpus: int
     restart_seconds: float
     allowance: float
     scarcity: float = 0.0

@@ -10,7 +10,8 @@ times its cost, where it has not lost more than `own_budget` of its life to rest
 all restarts together stay below `budget` of all GPU-seconds.
 """
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from enum import Enum
 
 from weft.policy.plans.bids import Bid, Option
@@ -43,11 +44,11 @@ class Planning:
 
     scope: Scope = Scope.BOTH
     rule: Rule = Rule.COMPLETIONS
-    prior_seconds: float = 60.0
+    prior_seconds: float = 20.0
     power: float = 1.0
     ageing_per_hour: float = 0.0
     gate: float = 2.0
-    scarce: float = 20.0
+    scarce: float = 3.0
     """So many times the gate it takes to spend the last of the budget."""
 
     own_budget: float = 0.03
@@ -58,12 +59,8 @@ class Planning:
     margin: float = 3.0
     """Who stops for others must be worth so many times less than what they gain."""
 
-    narrow_share: float = 0.5
-    """While a job waits that needs several nodes, those that need one begin on no more than this
-    part of all GPUs: a stream of them would never leave enough of them together."""
-
-    frugal: bool = True
-    """While somebody waits whom nothing was left for, others begin as narrow as is efficient."""
+    patience_seconds: float = 600.0
+    """After so long a job takes what it asked for also where nodes are not as whole as could be."""
 
     exact: bool = True
     least_restart_seconds: float = 30.0
@@ -77,12 +74,12 @@ class Planning:
         left = bid.expected_left(self.prior_seconds) / option.speed
         wait = bid.busy_seconds if option is bid.held else restart_seconds
         aged = 1.0 + self.ageing_per_hour * bid.waited_seconds / 3600.0
-        return float(aged * max(wait + left, 1.0) ** -self.power)
+        return aged * math.pow(max(wait + left, 1.0), -self.power)
 
     def _goodput(self, bid: Bid, option: Option, restart_seconds: float) -> float:
         """Sia's objective with its published figures: power -0.5, and 1.1 for running at all."""
         least = min(one.speed for one in bid.options)
-        gain = (option.speed / least) ** SIA_POWER
+        gain = math.pow(option.speed / least, SIA_POWER)
         if bid.held is not None and option is not bid.held:
             lost = bid.lost_seconds + restart_seconds
             gain /= max((bid.ran_seconds - lost) / (bid.ran_seconds + restart_seconds), 0.01)
@@ -107,12 +104,16 @@ class Planning:
         assert bid.held is not None
         left = bid.expected_left(self.prior_seconds)
         saved = left / bid.held.speed - left / option.speed
-        return saved > self.gate * self.scarce**market.scarcity * market.restart_seconds
+        return saved > self.gate * math.pow(self.scarce, market.scarcity) * market.restart_seconds
 
     def offered(self, bid: Bid, market: Market) -> tuple[Option, ...]:
-        """What it may be given: enough for its promise, and of a running job what pays."""
+        """What it may be given: enough for its promise, and of a running job what pays.
+
+        Who was stopped before does not begin on a stopgap again.
+        """
         if bid.held is None:
-            return self.keeping_promise(bid)
+            kept = self.keeping_promise(bid)
+            return kept if not bid.restarts else on_envelope(kept)
         if not self.may_change(bid, market.restart_seconds):
             return (bid.held,)
         others = (one for one in on_envelope(self.keeping_promise(bid)) if one != bid.held)
@@ -121,23 +122,20 @@ class Planning:
     def keeping_promise(self, bid: Bid) -> tuple[Option, ...]:
         """Options that are as fast as was promised and not too wasteful."""
         kept = [one for one in bid.options if one.as_asked or one.speed >= bid.promised]
-        most = max((one.speed / one.gpus for one in kept), default=0.0)
-        return tuple(one for one in kept if one.speed / one.gpus >= self.least_efficiency * most)
+        most = max((one.per_gpu for one in kept), default=0.0)
+        return tuple(one for one in kept if one.per_gpu >= self.least_efficiency * most)
 
     def on_a_stopgap(self, bid: Bid) -> bool:
         """Whether it runs, and takes more than twice the GPU time that it would take elsewhere."""
         if bid.held is None:
             return False
-        best = max((one.speed / one.gpus for one in self.keeping_promise(bid)), default=0.0)
-        return bid.held.speed / bid.held.gpus < STOPGAP * best
+        best = max((one.per_gpu for one in self.keeping_promise(bid)), default=0.0)
+        return bid.held.per_gpu < STOPGAP * best
 
     def stopping(self, bid: Bid, restart_seconds: float) -> bool:
         """Whether it may be stopped for others and wait."""
         long = bid.ran_seconds >= self.yields_after_seconds
         return bid.promised <= 0.0 and long and self.may_change(bid, restart_seconds)
-
-    def greedy(self) -> "Planning":
-        return replace(self, exact=False)
 
 
 def on_envelope(options: tuple[Option, ...]) -> tuple[Option, ...]:
@@ -157,5 +155,5 @@ def on_envelope(options: tuple[Option, ...]) -> tuple[Option, ...]:
 
 def _gain(before: Option | None, after: Option) -> float:
     if before is None:
-        return after.speed / after.gpus
+        return after.per_gpu
     return (after.speed - before.speed) / (after.gpus - before.gpus)

@@ -13,7 +13,7 @@ import numpy as np
 from weft.model.errors import SpecError
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.policy.plans.bids import Bid, Option
-from weft.policy.plans.greedy import Chosen
+from weft.policy.plans.greedy import Chosen, may_stop
 from weft.policy.plans.market import Market
 from weft.policy.plans.planning import Planning
 
@@ -63,7 +63,7 @@ def columns(bids: Sequence[Bid], market: Market, planning: Planning) -> Columns:
     worth: list[float] = []
     costs: list[float] = []
     restart, dear = market.restart_seconds, planning.margin * planning.scarce**market.scarcity
-    must = np.zeros(len(bids), np.bool_)
+    must, waiting = np.zeros(len(bids), np.bool_), [bid for bid in bids if bid.held is None]
     for row, bid in enumerate(bids):
         offered = planning.offered(bid, market)
         owner += [row] * len(offered)
@@ -75,7 +75,7 @@ def columns(bids: Sequence[Bid], market: Market, planning: Planning) -> Columns:
         if bid.held is None:
             continue
         must[row] = True
-        if planning.stopping(bid, restart):
+        if may_stop(bid, waiting, planning, restart):
             owner.append(row)
             options.append(None)
             worth.append((1.0 - dear) * planning.worth(bid, bid.held, restart))

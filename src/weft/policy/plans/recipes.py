@@ -7,17 +7,15 @@ from weft.policy.recipe import Recipe, Rounds
 
 def rubick(  # noqa: PLR0913 - parameters of a recipe, all by name
     *,
-    prior: float = 60.0,
+    prior: float = 20.0,
     power: float = 1.0,
     efficiency: float = 0.3,
     gate: float = 2.0,
     budget: float = 0.01,
     yields_after: float = 3600.0,
     ageing: float = 0.0,
-    narrow: float = 0.5,
-    frugal: bool = True,
     margin: float = 3.0,
-    scarce: float = 20.0,
+    scarce: float = 3.0,
     exact: bool = False,
     spacing: float = 1.0,
 ) -> Recipe:
@@ -32,8 +30,6 @@ def rubick(  # noqa: PLR0913 - parameters of a recipe, all by name
         ageing_per_hour=ageing,
         exact=exact,
         scarce=scarce,
-        narrow_share=narrow,
-        frugal=frugal,
         margin=margin,
     )
     return _planned("rubick", planning, spacing)
