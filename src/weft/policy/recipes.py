@@ -5,9 +5,8 @@ recipe's parameters, its docstring is what `weft recipes` prints. Some parameter
 `packed` (network-packing widths), `patience` (the longest wait for locality, in seconds), `period`
 (rounds every so many seconds, not at events), `host` (cores and memory by what they bring),
 `interleave` (jobs that agreed to it take turns on the same GPUs) and `longest_wait` (seconds after
-which a job goes first, unless ten of its fair times are longer). Two
-more are common to the elastic ones, so that placement is not what sets them apart: `compact` and
-`restarts` of `Resizing`; None leaves it to the recipe.
+which a job goes first, unless ten of its fair times are longer). Two more are common to the elastic
+ones, so that placement is not what sets them apart: `compact` and `restarts` of `Resizing`.
 """
 
 import inspect
@@ -38,7 +37,7 @@ from weft.policy.order.shortest import (
 from weft.policy.packing import Packing
 from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
-from weft.policy.plans.recipes import rubick, rubick_p, rubick_r, sia
+from weft.policy.plans.recipes import PLANNED
 from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
 from weft.policy.share.blossom import Blossom
 from weft.policy.share.candidates import DEFAULT_CAP
@@ -482,10 +481,7 @@ RECIPES: dict[str, Maker] = {
         make.__name__: _with_common_parameters(make)
         for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair)
     },
-    "maxmin": _elastic(maxmin),
-    "even": _elastic(even),
-    "optimus": _elastic(optimus),
-    "afs": _elastic(afs),
+    **{make.__name__: _elastic(make) for make in (maxmin, even, optimus, afs)},
     "afs-l": _elastic(afs_l),
     "afs-p": _elastic(afs_p),
     "aiturbo": _elastic(aiturbo),
@@ -499,8 +495,5 @@ RECIPES: dict[str, Maker] = {
     "muri-replay-s": muri_replay_s,
     "muri-replay-l": muri_replay_l,
     "muri-replay-capped": muri_replay_capped,
-    "rubick": _with_common_parameters(rubick),
-    "rubick-r": _with_common_parameters(rubick_r),
-    "rubick-p": _with_common_parameters(rubick_p),
-    "sia": _with_common_parameters(sia),
+    **{name: _with_common_parameters(make) for name, make in PLANNED.items()},
 }

@@ -1,6 +1,7 @@
 """Who is given what: cliffs, promises, budgets, quotas; the program beside the greedy choice."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -80,9 +81,10 @@ def test_restarts_are_paid_from_the_allowance(planning: Planning) -> None:
 
 def test_the_last_of_the_budget_goes_to_what_saves_most() -> None:
     old = bid(0, (1, 1.0), (2, 2.0), held=1, work_done=9000.0, ran_seconds=9000.0)
+    planning = replace(GREEDY, scarce=20.0)
     scarce = market(8, scarcity=1.0, restart=200.0)
-    assert choose([old], scarce, GREEDY)[0].gpus == 1
-    assert choose([old], market(8, restart=200.0), GREEDY)[0].gpus == 2
+    assert choose([old], scarce, planning)[0].gpus == 1
+    assert choose([old], market(8, restart=200.0), planning)[0].gpus == 2
 
 
 @BOTH

@@ -47,6 +47,7 @@ class Bidding:
             restarts=own.restarts,
             settled=found is None or own.watch.held,
             priority=int(jobs.priority[slot]),
+            node_gpus=self._book.fabric.gpus_per_node,
             yields=bool(jobs.yields[slot]),
             queue=max(int(jobs.queue[slot]), 0),
             seq=int(jobs.seq[slot]),

@@ -5,32 +5,22 @@ from weft.policy.plans.planning import Planning, Rule, Scope
 from weft.policy.recipe import Recipe, Rounds
 
 
-def rubick(  # noqa: PLR0913 - parameters of a recipe, all by name
+def rubick(
     *,
     prior: float = 20.0,
-    power: float = 1.0,
-    efficiency: float = 0.3,
     gate: float = 2.0,
     budget: float = 0.01,
     yields_after: float = 3600.0,
-    ageing: float = 0.0,
-    margin: float = 3.0,
-    scarce: float = 3.0,
     exact: bool = False,
     spacing: float = 1.0,
 ) -> Recipe:
     """Widths, plans and cores chosen together (Rubick), for jobs that claim a model's shape."""
     planning = Planning(
         prior_seconds=prior,
-        power=power,
-        least_efficiency=efficiency,
         gate=gate,
         budget=budget,
         yields_after_seconds=yields_after,
-        ageing_per_hour=ageing,
         exact=exact,
-        scarce=scarce,
-        margin=margin,
     )
     return _planned("rubick", planning, spacing)
 
@@ -55,3 +45,6 @@ def _planned(name: str, planning: Planning, spacing: float) -> Recipe:
     return Recipe(
         name=name, order=by_arrival, rounds=Rounds(spacing_seconds=spacing), planning=planning
     )
+
+
+PLANNED = {"rubick": rubick, "rubick-r": rubick_r, "rubick-p": rubick_p, "sia": sia}
