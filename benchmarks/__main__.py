@@ -57,7 +57,10 @@ SUITES = {
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "plans": Suite(
-        "benchmarks.plans", "how a model is split, foretold", True, ("time", "memory", "cliffs")
+        "benchmarks.plans",
+        "how a model is split, foretold and chosen",
+        True,
+        ("time", "memory", "cliffs", "base", "decision"),
     ),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),

@@ -1,8 +1,8 @@
-"""Plans: how a model is split over its GPUs, foretold.
+"""Plans: how a model is split over its GPUs, foretold and chosen.
 
-So far what can be said without a scheduler: how long steps take (time), what memory plans need
-(memory), and what curves over plans show a choice (cliffs). Measured steps are Rubick's, of seven
-models.
+Without a scheduler: how long steps take (time), what memory plans need (memory), and what curves
+over plans show a choice (cliffs). With one: Rubick's workloads (base), and what a round costs
+(decision). Measured steps are Rubick's, of seven models.
 """
 
 import importlib
@@ -15,6 +15,8 @@ PARTS = {
     "time": "benchmarks.plans.time",
     "memory": "benchmarks.plans.memory",
     "cliffs": "benchmarks.plans.cliffs",
+    "base": "benchmarks.plans.base",
+    "decision": "benchmarks.plans.decision",
 }
 
 

@@ -14,9 +14,9 @@ from benchmarks.plans.tables import CORES, FABRIC, WORKS, measured
 from benchmarks.plans.time import foretold
 from benchmarks.row import Row, at_most, exactly, told
 from tests.perf.plans.shapes import LLAMA7
+from weft.model.capability import Capability
 from weft.model.ids import JobId
 from weft.model.plan import ExecutionPlan, Sharding
-from weft.perf.plans.capability import Capability
 from weft.perf.plans.curve import Allocation, Configuration, PlanCurve, plan_curve
 from weft.perf.plans.envelope import shared_out
 from weft.perf.plans.fit import StepModel, fitted

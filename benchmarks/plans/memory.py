@@ -11,13 +11,13 @@ from benchmarks.row import Row, at_least, at_most, exactly, told
 from tests.perf.plans.accounting import Walk, counted
 from tests.perf.plans.shapes import ALL, LLAMA70
 from weft.model.plan import ExecutionPlan
+from weft.model.shape import MIXED, ModelShape
 from weft.perf.plans import layout, space
 from weft.perf.plans.curve import best_plans
 from weft.perf.plans.fabric import GIB, Fabric
 from weft.perf.plans.fit import unmeasured
 from weft.perf.plans.laws import Bounds
 from weft.perf.plans.memory import RESERVE_BYTES, peak_memory
-from weft.perf.plans.shape import MIXED, ModelShape
 from weft.perf.plans.space import legal_plans
 from weft.perf.plans.step import Work
 

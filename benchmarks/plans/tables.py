@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.shape import ModelShape
 from weft.perf.plans.fabric import Fabric
-from weft.perf.plans.shape import ModelShape
 from weft.perf.plans.step import Work
 
 FABRIC = Fabric()

@@ -30,11 +30,10 @@ from weft.policy.recipes import (
     backfill,
     fair,
     las,
-    muri_srtf,
-    muri_tiresias,
     srtf,
     tiresias,
 )
+from weft.policy.replays import muri_srtf, muri_tiresias
 
 EAGER = srtf(min_run=0.0, spacing=1.0)
 DEAR_SPREAD = Locality(0.15, 0.10)

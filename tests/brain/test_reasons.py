@@ -24,7 +24,8 @@ from weft.model.cluster import Cluster
 from weft.model.reason import ReasonCode
 from weft.model.request import Locality
 from weft.model.state import State
-from weft.policy.recipes import RECIPES, backfill, fifo, muri_srtf, srtf
+from weft.policy.recipes import RECIPES, backfill, fifo, srtf
+from weft.policy.replays import muri_srtf
 
 ONE_NODE = a_cluster(nodes=1, gpus=8)
 TWO_NODES = a_cluster(nodes=2, gpus=8)

@@ -16,6 +16,7 @@ from tests.sim import idle
 from tests.sim.apart import Apart, rested_are_thought_of
 from tests.sim.company import companions_of, gpus_by_node, party_of, sound_company
 from tests.sim.overdue import Overdue
+from tests.sim.plans import lawful
 from tests.sim.promise import PromiseBroken
 from tests.sim.troubled import FailureWatch
 from weft.brain.brain import Brain
@@ -254,6 +255,7 @@ class Auditor:
         self.starts[start.job] = (start.epoch, start.assignment)
         self.numbers[start.job, start.epoch] = set(start.assignment.placement.numbers)
         whole_gang(self.world.request(start.job), start.assignment, self.world.nodes)
+        lawful(self.world.brain.state, self.world.request(start.job), start.assignment)
 
     def _resized(self, resize: Resize) -> bool:
         """Whether it grows: by seats with new numbers, or it only loses some, never all."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.sim.checks import Auditor
 from tests.sim.company import sociable, taking_turns, with_company, with_memory
+from tests.sim.plans import PLANNED, choosing_plans, planful, with_plans
 from tests.sim.troubled import XID, Trouble, troubled, with_patience, with_troubles
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
@@ -163,6 +164,8 @@ def draw(seed: int) -> Plan:
     jobs = tuple(map(_longer, jobs)) if crowded else jobs
     if sociable(seed):
         cluster, jobs = with_memory(seed, cluster), with_company(seed, jobs)
+    if planful(seed):
+        jobs = with_plans(seed, jobs)
     until = span * rng.uniform(1.0, 2.5)
     last_troubles = _last_troubles(rng, kinds, cluster, until)
     planned = _planned(
@@ -354,7 +357,7 @@ def _accepted(rng: Random) -> tuple[GpuSpeed, ...]:
 
 
 def _recipe(rng: Random) -> Recipe:
-    names = [name for name in RECIPES if not name.startswith("muri")]
+    names = [n for n in RECIPES if not n.startswith("muri") and n not in PLANNED]
     name = rng.choice([*names, "maxmin", "afs-l", "weave", "weave"])
     spacing = rng.choice((0.0, 1.0, 10.0, 60.0))
     knobs: dict[str, Any] = {
@@ -379,7 +382,10 @@ def _recipe(rng: Random) -> Recipe:
 
 def _recipe_of(seed: int, rng: Random, hurry: Random | None) -> Recipe:
     recipe = _recipe(rng) if hurry is None else _hurried(hurry, _recipe(rng))
-    return taking_turns(seed, recipe) if sociable(seed) else recipe
+    recipe = taking_turns(seed, recipe) if sociable(seed) else recipe
+    if not planful(seed):
+        return recipe
+    return replace(choosing_plans(seed), waiting=recipe.waiting)
 
 
 def _hurried(rng: Random, recipe: Recipe) -> Recipe:

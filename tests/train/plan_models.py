@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.checkpoint import checkpoint
 
-from weft.perf.plans.shape import ModelShape
+from weft.model.shape import ModelShape
 
 
 class Block(nn.Module):

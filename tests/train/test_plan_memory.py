@@ -9,9 +9,9 @@ from torch.distributed.fsdp import fully_shard
 
 from tests.train import plan_models as training
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.shape import SINGLE, ModelShape
 from weft.perf.plans.columns import PlanColumns
 from weft.perf.plans.memory import TERMS, block_activation_bytes, peak_memory
-from weft.perf.plans.shape import SINGLE, ModelShape
 
 SHAPES = (
     ModelShape(parameters=10**9, layers=4, hidden=128, sequence=64, vocabulary=500, heads=4),

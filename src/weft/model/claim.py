@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from weft.model.capability import WITHOUT_HINTS, Capability
 from weft.model.curve import Curve
+from weft.model.errors import SpecError
 from weft.model.host import HostCurve
+from weft.model.plan import ExecutionPlan
+from weft.model.shape import ModelShape
 from weft.model.stages import StageProfile
 
 
@@ -72,3 +76,35 @@ class StageClaim:
 
     profile: StageProfile
     source: ClaimSource = ClaimSource.USER
+
+
+@dataclass(frozen=True, slots=True)
+class StepPoint:
+    """One step that was measured: the plan, the GPUs by node, the cores beside each GPU."""
+
+    plan: ExecutionPlan
+    gpus_by_node: tuple[int, ...]
+    cores: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanClaim:
+    """What a job's model is, and what its program can run; `batch` is the global batch in samples.
+
+    Of a job that claims nothing the plan stays as written. `points` were measured beforehand, of
+    this model on such nodes; without them steps are foretold from the shape alone.
+    """
+
+    shape: ModelShape
+    batch: int
+    offers: tuple[Capability, ...] = tuple(sorted(WITHOUT_HINTS))
+    points: tuple[StepPoint, ...] = ()
+    source: ClaimSource = ClaimSource.USER
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise SpecError(
+                f"a global batch of {self.batch} cannot be",
+                hint="give the samples of one step, at least 1",
+            )

@@ -7,7 +7,7 @@ is what the world itself goes by.
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
-from weft.model.claim import ClaimSource, CurveClaim, HostClaim, StageClaim, WorkClaim
+from weft.model.claim import ClaimSource, CurveClaim, HostClaim, PlanClaim, StageClaim, WorkClaim
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.host import HostCurve
@@ -25,7 +25,7 @@ from weft.model.request import (
 )
 from weft.model.stages import StageProfile
 from weft.model.suit import Demand
-from weft.model.truth import JobTruth, Work
+from weft.model.truth import JobTruth, StepTruth, Work
 
 FROM_TRACE = ClaimSource.TRACE
 LINEAR, ENOUGH = CurveClaim.linear(FROM_TRACE), HostClaim.indifferent(FROM_TRACE)
@@ -52,6 +52,8 @@ class Asked(TypedDict, total=False):
     preemptible: bool
     yields: bool
     shareable: bool
+    splits: PlanClaim | None
+    guaranteed: bool
     max_retries: int
     model: str
     program: str
@@ -67,7 +69,7 @@ class Job:
     def __post_init__(self) -> None:
         request, truth = self.request, self.truth
         demand_amount(request.id, truth.work.amount)
-        if truth.work.unit is WorkUnit.SAMPLES and truth.curve is None:
+        if truth.work.unit is WorkUnit.SAMPLES and truth.curve is None and truth.steps is None:
             raise SpecError(
                 f"job {self.id} counts samples but has no curve", hint="give samples/s by width"
             )
@@ -91,6 +93,7 @@ class Job:
         host: HostCurve | None = None,
         loss: Loss | None = None,
         stages: StageProfile | None = None,
+        steps: StepTruth | None = None,
         tell_work: bool = True,
         tell_curve: bool = True,
         tell_host: bool = True,
@@ -122,6 +125,7 @@ class Job:
             host=host,
             loss=loss,
             stages=stages,
+            steps=steps,
             gpu_types=request.gpu_types,
             locality=request.locality,
             checkpoint_interval_seconds=request.checkpoint_interval_seconds,

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from weft.model.claim import CurveClaim, HostClaim, StageClaim, WorkClaim
+from weft.model.claim import CurveClaim, HostClaim, PlanClaim, StageClaim, WorkClaim
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_QUEUE, DEFAULT_TENANT, GpuType, JobId, QueueId, TenantId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -96,6 +96,10 @@ class JobRequest:
     until the world reports otherwise: it has saved something, or has had them long enough. Jobs of
     one tenant with the same `program` are alike, so one tells of the next. One that is `shareable`
     may take turns with others on the same GPUs.
+
+    `splits` is what the job's model and program allow of plans. The first of `plans` is the one it
+    was submitted with; where more are listed, no other is chosen. A `guaranteed` job never runs
+    with less than what it asked for under that plan is foretold to do.
     """
 
     id: JobId
@@ -117,6 +121,8 @@ class JobRequest:
     curve: CurveClaim | None = None
     host: HostClaim | None = None
     stages: StageClaim | None = None
+    splits: PlanClaim | None = None
+    guaranteed: bool = False
     target_loss: float | None = None
     plans: tuple[ExecutionPlan, ...] = (AS_WRITTEN,)
     checkpoint_interval_seconds: float = 1800.0

@@ -6,12 +6,13 @@ reports. So a wrong claim is an ordinary case, and no benchmark can leak what it
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from weft.model.curve import Curve
 from weft.model.host import HostCurve
 from weft.model.ids import GpuType
 from weft.model.loss import Loss
+from weft.model.plan import ExecutionPlan
 from weft.model.request import INDIFFERENT, GpuSpeed, JobRequest, Locality, WorkUnit
 from weft.model.stages import StageProfile
 
@@ -24,14 +25,29 @@ class Work:
     unit: WorkUnit = WorkUnit.SECONDS
 
 
+class StepTruth(Protocol):
+    """How long a step of a job really takes under a plan, where its GPUs are."""
+
+    def samples_per_second(
+        self, plan: ExecutionPlan, gpus_by_node: tuple[int, ...], cores: float
+    ) -> float:
+        """With so many cores beside each GPU; 0 where the plan does not run there."""
+        ...
+
+    def as_asked(self, gpus: int) -> float:
+        """Of so many GPUs on as few nodes as possible, under the plan as written."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTruth:
     """`asked_gpus` is the width at which a second of work takes a second.
 
     Without a `curve` the job scales without loss, without a `host` curve more cores than asked for
     do nothing, without `stages` it keeps a GPU busy all the time, and GPU types that are not named
-    have speed 1. Every `checkpoint_interval_seconds`
-    of training it saves (0: never), and when it is stopped too if it `saves_on_demand`.
+    have speed 1. With `steps` its speed follows its plan, and nothing else. Every
+    `checkpoint_interval_seconds` of training it saves (0: never), and when it is stopped too if it
+    `saves_on_demand`.
     """
 
     work: Work
@@ -40,6 +56,7 @@ class JobTruth:
     host: HostCurve | None = None
     loss: Loss | None = None
     stages: StageProfile | None = None
+    steps: StepTruth | None = None
     gpu_types: tuple[GpuSpeed, ...] = ()
     locality: Locality = INDIFFERENT
     checkpoint_interval_seconds: float = 1800.0
@@ -72,6 +89,8 @@ class JobTruth:
         """Work done per second on `width` GPUs of speed 1, alone and well placed."""
         if self.work.unit is WorkUnit.SECONDS:
             return self.relative_speed(width)
+        if self.steps is not None:
+            return self.steps.as_asked(width)
         assert self.curve is not None, "samples without a curve"
         return self.curve.at(width)
 

@@ -16,6 +16,7 @@ from weft.policy.order.ranking import Order
 from weft.policy.packing import Packing
 from weft.policy.place.packing import Place, best_fit
 from weft.policy.place.patience import PATIENT, Patience
+from weft.policy.plans.planning import Planning
 from weft.policy.share.sharing import Regrouping, Sharing
 from weft.policy.size.requested import Size, as_requested
 from weft.policy.waiting import BOUNDED, Waiting
@@ -147,6 +148,7 @@ class Recipe:
     resizing: Resizing | None = None
     host: HostShares | None = None
     sharing: Sharing | None = None
+    planning: Planning | None = None
     reserving: Reserving | None = None
     defragmenting: Defragmenting | None = None
     waiting: Waiting = BOUNDED

@@ -5,9 +5,8 @@ recipe's parameters, its docstring is what `weft recipes` prints. Some parameter
 `packed` (network-packing widths), `patience` (the longest wait for locality, in seconds), `period`
 (rounds every so many seconds, not at events), `host` (cores and memory by what they bring),
 `interleave` (jobs that agreed to it take turns on the same GPUs) and `longest_wait` (seconds after
-which a job goes first, unless ten of its fair times are longer). Two
-more are common to the elastic ones, so that placement is not what sets them apart: `compact` and
-`restarts` of `Resizing`; None leaves it to the recipe.
+which a job goes first, unless ten of its fair times are longer). Two more are common to the elastic
+ones, so that placement is not what sets them apart: `compact` and `restarts` of `Resizing`.
 """
 
 import inspect
@@ -16,14 +15,12 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
 
-from weft.perf.interleaving.group import LOCK_STEP
 from weft.policy.host.shares import HostShares
 from weft.policy.order.arrival import by_arrival
 from weft.policy.order.attained import (
     DoublingLevels,
     FeedbackLevels,
     LeastAttained,
-    by_attained,
 )
 from weft.policy.order.borda import Borda
 from weft.policy.order.expected import ExpectedShortest
@@ -36,8 +33,9 @@ from weft.policy.order.shortest import (
     by_time_at_least,
 )
 from weft.policy.packing import Packing
-from weft.policy.place.packing import anywhere, best_fit, first_fit, packed_fit
+from weft.policy.place.packing import best_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
+from weft.policy.plans.recipes import PLANNED
 from weft.policy.recipe import (
     Defragmenting,
     Passing,
@@ -47,10 +45,8 @@ from weft.policy.recipe import (
     Rounds,
     Yielding,
 )
-from weft.policy.share.blossom import Blossom
-from weft.policy.share.candidates import DEFAULT_CAP
-from weft.policy.share.guards import Limits
-from weft.policy.share.sharing import Regrouping, Sharing
+from weft.policy.replays import REPLAYS
+from weft.policy.share.sharing import Sharing
 from weft.policy.size.afs import Afs
 from weft.policy.size.climb import Climbing
 from weft.policy.size.even import Even
@@ -59,10 +55,9 @@ from weft.policy.size.optimus import Optimus
 from weft.policy.size.requested import NetworkPacked
 from weft.policy.size.turbo import Turbo
 from weft.policy.size.weave import Weave
-from weft.policy.waiting import DAY_SECONDS, UNBOUNDED
+from weft.policy.waiting import DAY_SECONDS
 
 PREEMPTIVE_SPACING_SECONDS = 60.0
-AS_PUBLISHED = Regrouping(Blossom(published=True), limits=Limits(cycles=LOCK_STEP))
 
 Maker = Callable[..., Recipe]
 
@@ -433,73 +428,12 @@ def muri_l(
     return replace(recipe, name="muri-l", sharing=Sharing())
 
 
-def muri_srtf() -> Recipe:
-    """SRTF under the replay rules of Muri's simulator; for conformance only."""
-    return _muri("muri-srtf", srtf(spacing=0.0))
-
-
-def muri_srsf() -> Recipe:
-    """SRSF under the replay rules of Muri's simulator; for conformance only."""
-    return _muri("muri-srsf", srsf(spacing=0.0))
-
-
-def muri_tiresias() -> Recipe:
-    """Tiresias under the replay rules of Muri's simulator; for conformance only."""
-    return Recipe(
-        name="muri-tiresias",
-        order=FeedbackLevels((3250.0, 7200.0), None),
-        place=anywhere,
-        rounds=Rounds(spacing_seconds=0.0, after_starts=True),
-        yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
-        waiting=UNBOUNDED,
-    )
-
-
-def muri_replay_s() -> Recipe:
-    """Muri-S under the replay rules of its simulator; for conformance only."""
-    return _muri_groups("muri-replay-s", srsf(spacing=0.0), AS_PUBLISHED)
-
-
-def muri_replay_l() -> Recipe:
-    """Muri-L under the replay rules of its simulator; for conformance only."""
-    order = replace(las(spacing=0.0), order=by_attained)
-    return _muri_groups("muri-replay-l", order, AS_PUBLISHED)
-
-
-def muri_replay_capped(*, cap: float = DEFAULT_CAP, ratios: bool = False) -> Recipe:
-    """Our choice of groups under the replay rules of Muri's simulator; for conformance only."""
-    cycles = replace(LOCK_STEP, ratios=ratios)
-    regrouping = Regrouping(Blossom(), cap=cap, limits=Limits(cycles=cycles))
-    return _muri_groups("muri-replay-capped", srsf(spacing=0.0), regrouping)
-
-
-def _muri_groups(name: str, base: Recipe, regrouping: Regrouping) -> Recipe:
-    replay = _muri(name, base)
-    yielding = Yielding(min_run_seconds=0.0, reshuffle=True, regrouping=regrouping)
-    rounds = Rounds(spacing_seconds=0.0, after_starts=True)
-    return replace(replay, yielding=yielding, rounds=rounds)
-
-
-def _muri(name: str, base: Recipe) -> Recipe:
-    return Recipe(
-        name=name,
-        order=base.order,
-        place=first_fit,
-        rounds=Rounds(spacing_seconds=0.0),
-        yielding=Yielding(min_run_seconds=0.0, reshuffle=True),
-        waiting=UNBOUNDED,
-    )
-
-
 RECIPES: dict[str, Maker] = {
     **{
         make.__name__: _with_common_parameters(make)
         for make in (fifo, backfill, srtf, srsf, las, tiresias, gittins, fair)
     },
-    "maxmin": _elastic(maxmin),
-    "even": _elastic(even),
-    "optimus": _elastic(optimus),
-    "afs": _elastic(afs),
+    **{make.__name__: _elastic(make) for make in (maxmin, even, optimus, afs)},
     "afs-l": _elastic(afs_l),
     "afs-p": _elastic(afs_p),
     "aiturbo": _elastic(aiturbo),
@@ -507,10 +441,6 @@ RECIPES: dict[str, Maker] = {
     "sensitivity": _with_common_parameters(sensitivity),
     "muri-s": _with_common_parameters(muri_s),
     "muri-l": _with_common_parameters(muri_l),
-    "muri-srtf": muri_srtf,
-    "muri-srsf": muri_srsf,
-    "muri-tiresias": muri_tiresias,
-    "muri-replay-s": muri_replay_s,
-    "muri-replay-l": muri_replay_l,
-    "muri-replay-capped": muri_replay_capped,
+    **REPLAYS,
+    **{name: _with_common_parameters(make) for name, make in PLANNED.items()},
 }

@@ -14,6 +14,7 @@ from weft.model.decision import NO_PARTY
 from weft.model.ids import JobId, NodeId, PartyId
 from weft.model.kind import kind_of
 from weft.model.placement import Placement, Seat
+from weft.model.request import WorkUnit
 from weft.perf.speed import Traits
 from weft.sim.run import Run
 
@@ -99,6 +100,8 @@ class Ground:
         request, truth, placement = run.job.request, run.job.truth, run.placement
         if not placement.width:
             return 1.0
+        if truth.steps is not None:
+            return self._planned(run)
         traits = Traits(
             truth.units_per_second(placement.width),
             truth.type_speed(self.nodes.gpu_type(placement)),
@@ -108,3 +111,14 @@ class Ground:
         return self.nodes.units_per_second(
             placement, traits, kind=kind_of(request), fed=run.more_per_gpu
         )
+
+    def _planned(self, run: Run) -> float:
+        """Where it sits and how it computes is all in what was measured of its steps."""
+        placement, truth = run.placement, run.job.truth
+        assert truth.steps is not None
+        counts = tuple(sorted(placement.gpus_by_node.values(), reverse=True))
+        cores = sum(seat.cpus for seat in placement.seats) / placement.width
+        speed = truth.steps.samples_per_second(run.plan, counts, cores)
+        if truth.work.unit is WorkUnit.SECONDS:
+            speed /= truth.steps.as_asked(truth.asked_gpus)
+        return speed * truth.type_speed(self.nodes.gpu_type(placement))

@@ -124,8 +124,11 @@ class Run:
 
     @property
     def live(self) -> bool:
-        """Whether it can be resized while it trains: in this world, whoever has a range can."""
-        return self.job.width.elastic
+        """Whether it can be resized while it trains: in this world, whoever has a range can.
+
+        But for those whose plan follows their width: for another one they start anew.
+        """
+        return self.job.width.elastic and self.job.truth.steps is None
 
     @property
     def tunable(self) -> bool:

@@ -116,6 +116,19 @@ COMMON: Mapping[str, Meaning] = {
     ),
     "again": Meaning("Seconds after which the ballots are counted anew.", 1e-3),
     "fill": Meaning("Hand out GPUs that would be idle too; false is the published rule."),
+    "prior": Meaning(
+        "Seconds, at the speed that was asked for, that a job of unknown length is expected to "
+        "take at the least.",
+        0,
+    ),
+    "gate": Meaning(
+        "A restart for another width or plan must save so many times what it costs.", 0
+    ),
+    "budget": Meaning("The part of all GPU time that restarts may take.", 0, 1),
+    "yields_after": Meaning("Seconds after which a running job may be stopped for others.", 0),
+    "exact": Meaning(
+        "Look for the best choice by an integer program (needs SciPy); false takes the greedy one."
+    ),
 }
 BY_SERVICE = Meaning(
     "A running job is ranked as if it had had so many seconds less, so that jobs of nearly equal "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from weft.model.plan import ExecutionPlan, Sharding
-from weft.perf.plans.shape import ModelShape, Precision
+from weft.model.shape import ModelShape, Precision
 
 SINGLE = 4
 

@@ -1,6 +1,6 @@
 """Shapes of known models."""
 
-from weft.perf.plans.shape import ModelShape
+from weft.model.shape import ModelShape
 
 BERT = ModelShape(
     parameters=336_000_000,

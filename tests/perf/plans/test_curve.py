@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.plans.shapes import BERT, LLAMA7, LLAMA30
+from weft.model.capability import Capability
 from weft.model.ids import JobId
 from weft.model.plan import AS_WRITTEN
-from weft.perf.plans.capability import Capability
+from weft.model.shape import ModelShape
 from weft.perf.plans.curve import Allocation, Configuration, PlanCurve, best_plans, plan_curve
 from weft.perf.plans.envelope import envelope, shared_out, steps
 from weft.perf.plans.fabric import GIB, Fabric
 from weft.perf.plans.fit import unmeasured
 from weft.perf.plans.laws import Bounds, breaches
 from weft.perf.plans.sensitivity import Question, Resource, sensitivity
-from weft.perf.plans.shape import ModelShape
 from weft.perf.plans.step import Work
 
 WIDTHS = tuple(range(1, 33))

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.plans.shapes import ALL, BERT, LLAMA7
+from weft.model.capability import EVERYTHING, WITHOUT_HINTS, Capability, needs
 from weft.model.errors import InfeasibleSpec, SpecError
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
-from weft.perf.plans.capability import EVERYTHING, WITHOUT_HINTS, Capability, needs
+from weft.model.shape import ModelShape
 from weft.perf.plans.laws import Bounds, Law, breaches, settled
-from weft.perf.plans.shape import ModelShape
 from weft.perf.plans.space import legal_plans
 
 BOUNDS = Bounds(shape=LLAMA7, batch=64)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.perf.plans.accounting import Walk, counted
 from tests.perf.plans.shapes import ALL, LLAMA7, LLAMA70
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.shape import MIXED, ModelShape
 from weft.perf.plans.columns import PlanColumns
 from weft.perf.plans.fabric import GIB, Fabric
 from weft.perf.plans.laws import Bounds
 from weft.perf.plans.memory import TERMS, peak_memory
-from weft.perf.plans.shape import MIXED, ModelShape
 from weft.perf.plans.space import legal_plans
 
 PLANS = 500

@@ -9,13 +9,13 @@ from tests.perf.plans.shapes import LLAMA7
 from weft.model.errors import InfeasibleSpec, SpecError
 from weft.model.ids import JobId
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.shape import ModelShape
 from weft.perf.plans.columns import PlanColumns
 from weft.perf.plans.correction import Corrections, corrected
 from weft.perf.plans.fabric import Fabric
 from weft.perf.plans.fit import fitted, unmeasured
 from weft.perf.plans.laws import Bounds
 from weft.perf.plans.memory import TERMS, peak_memory
-from weft.perf.plans.shape import ModelShape
 from weft.perf.plans.space import legal_plans
 from weft.perf.plans.step import Cases, Work
 

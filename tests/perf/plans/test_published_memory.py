@@ -5,9 +5,9 @@ import pytest
 
 from tests.perf.plans.shapes import GPT2
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.shape import MIXED, ModelShape
 from weft.perf.plans.columns import PlanColumns
 from weft.perf.plans.memory import TERMS, block_activation_bytes, peak_memory
-from weft.perf.plans.shape import MIXED, ModelShape
 
 # One embedding-free model: the published sums are over all parameters alike.
 PLAIN = ModelShape(parameters=7_500_000_000, layers=32, hidden=4096, sequence=2048)

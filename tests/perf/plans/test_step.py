@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.perf.plans.shapes import ALL, LLAMA7
 from weft.model.errors import SpecError
 from weft.model.plan import ExecutionPlan, Sharding
+from weft.model.shape import ModelShape
 from weft.perf.plans.columns import Floats
 from weft.perf.plans.design import measured_points, most_telling
 from weft.perf.plans.fabric import Fabric
 from weft.perf.plans.fit import StepModel, fitted, unmeasured
 from weft.perf.plans.laws import Bounds
-from weft.perf.plans.shape import ModelShape
 from weft.perf.plans.space import legal_plans
 from weft.perf.plans.step import Cases, Part, Work, step_seconds
 

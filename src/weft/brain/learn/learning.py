@@ -18,6 +18,7 @@ from math import isfinite
 import numpy as np
 
 from weft.brain.event import JobMeasured
+from weft.brain.learn import plans
 from weft.brain.learn.reference import reference_speed
 from weft.brain.learn.stages import LATEST as LATEST_STAGES
 from weft.brain.learn.stages import StageHistory, recall
@@ -110,6 +111,7 @@ class Learning:
         """A job has been submitted: others have shown what to expect of it."""
         recall(state, slot, self.stages)
         spec = state.spec(slot)
+        plans.begin(state, slot)
         if not is_learnt(spec) or not len(state.nodes.gpus):
             return
         known = self.curves.of(spec.tenant, spec.program)
@@ -127,7 +129,8 @@ class Learning:
         lesson, spec = self.lessons.setdefault(slot, Lesson()), state.spec(slot)
         if lesson.is_repeated(event):
             return False
-        news, in_range = False, 0 < event.gpus <= spec.width.max_gpus
+        news = plans.hear(state, slot, event)
+        in_range = 0 < event.gpus <= spec.width.max_gpus
         speed = reference_speed(state, slot, event)
         if is_learnt(spec) and in_range and speed is not None:
             first_time = all(point.gpus != event.gpus for point in lesson.points)

@@ -3,6 +3,8 @@
 Seats are held from the moment a job is told to start, and until the world says that they are free.
 """
 
+from dataclasses import replace
+
 from weft.brain.context import Context
 from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.protocol.outbox import Outbox
@@ -12,6 +14,7 @@ from weft.brain.state.party_name import party_of
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
 from weft.model.placement import Placement, Seat
+from weft.model.plan import AS_WRITTEN
 from weft.model.state import State
 from weft.policy.place.room import Share, host_cpus, host_memory_gib, in_pieces
 
@@ -28,6 +31,7 @@ class Dispatch:
         """A new incarnation on seats that it holds."""
         state = self._context.state
         state.move(slot, State.STARTING)
+        state.plans[slot] = assignment.plan
         state.waits.book(slot, self._context.now, 0)
         state.jobs.epoch[slot] += 1
         state.jobs.serial[slot] = state.jobs.fed_serial[slot] = 0
@@ -79,11 +83,11 @@ class Dispatch:
         self._outbox.ask(slot, Resize(*self._who(slot), assignment, serial))
 
     def assignment(self, granted: Granted) -> Assignment:
-        """What a grant means in seats; it computes as it did before."""
-        slot, plans = granted.slot, self._context.state.plans
-        return Assignment(
-            granted.width, Placement(self.seats(slot, granted.shares, 0)), plans[slot]
-        )
+        """What a grant means in seats; it computes as it did before, where that still fits."""
+        slot, before = granted.slot, self._context.state.plans[granted.slot]
+        plan = granted.plan or (before if before.fits_width(granted.width) else AS_WRITTEN)
+        seats = self.seats(slot, granted.shares, 0, cores=granted.cores)
+        return Assignment(granted.width, Placement(seats), plan)
 
     def beside(self, slot: int, lead: int) -> Assignment:
         """Seats of its own on the nodes where the lead sits, to take turns there."""
@@ -96,10 +100,17 @@ class Dispatch:
         party = party_of(state, lead)
         return Assignment(placement.width, placement, state.plans[slot], party)
 
-    def seats(self, slot: int, shares: tuple[Share, ...], first: int) -> tuple[Seat, ...]:
-        """Seats for these shares, in pieces where the job may be resized, numbered from `first`."""
+    def seats(
+        self, slot: int, shares: tuple[Share, ...], first: int, cores: float | None = None
+    ) -> tuple[Seat, ...]:
+        """Seats for these shares, in pieces where the job may be resized, numbered from `first`.
+
+        With other `cores` beside each GPU than it asked for, where that was decided.
+        """
         state = self._context.state
         kind, names = state.kinds[int(state.jobs.kind[slot])], state.node_ids
+        if cores is not None:
+            kind = replace(kind, cpus_per_gpu=cores)
         resizing = self._context.recipe.resizing if kind.width.elastic else None
         if resizing is not None:
             shares = in_pieces(shares, resizing.grain_gpus)

@@ -59,6 +59,7 @@ class Rounds:
         self._remember(outcome)
         state.waits.book_all(outcome.waiting, now, outcome.reasons)
         vacated = self._vacated(outcome)
+        self._pay_for_restarts(outcome)
         for victim, (beneficiary, _) in outcome.preempted.items():
             self._dispatch.preempt(victim, beneficiary)
         moves = [self._admission.move(moved) for moved in outcome.moves]
@@ -81,6 +82,16 @@ class Rounds:
             fed=tuple(state.spec(slot).id for slot in outcome.feeds),
             reservation=kept_nodes(state, outcome),
         )
+
+    def _pay_for_restarts(self, outcome: Outcome) -> None:
+        """Who is stopped for others, or to go on as something else, will have to start again."""
+        state = self._context.state
+        seconds = state.start_cost.seconds + state.stop_cost.seconds
+        widths = {victim: int(state.jobs.width[victim]) for victim in outcome.preempted}
+        widths |= {moved.slot: moved.width for moved in outcome.moves}
+        for slot, gpus in widths.items():
+            if state.spec(slot).splits is not None:
+                state.plan_book.pay(slot, gpus, seconds)
 
     def _vacated(self, outcome: Outcome) -> set[int]:
         """Nodes that somebody leaves by this decision."""

@@ -9,6 +9,7 @@ from weft.brain.state.brain_state import BrainState
 from weft.model.decision import Preemption
 from weft.model.host import PerGpu
 from weft.model.ids import JobId, NodeId
+from weft.model.plan import ExecutionPlan
 from weft.model.snapshot import Ints
 from weft.perf.interleaving.group import GroupForecast
 from weft.policy.order.ranking import Ranking
@@ -21,11 +22,13 @@ def _nobody() -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Seats for one job."""
+    """Seats for one job; a plan and cores beside each GPU where those were chosen too."""
 
     slot: int
     width: int
     shares: tuple[Share, ...]
+    plan: ExecutionPlan | None = None
+    cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

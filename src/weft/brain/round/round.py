@@ -19,6 +19,7 @@ from weft.brain.round.line import Line
 from weft.brain.round.one_node import one_node_width
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.regroup import regroup
+from weft.brain.round.replan import best_plans, replan
 from weft.brain.round.reservation import reserve
 from weft.brain.round.reshuffle import reshuffle
 from weft.brain.round.resizing import Stretch
@@ -74,7 +75,8 @@ def decide(state: BrainState, now: float, recipe: Recipe, *, supply_grew: bool =
     if not state.queued and not _looks_beyond_the_queue(state, recipe):
         return Outcome()
     session = Session(state, now, recipe)
-    changing = recipe.yielding or recipe.resizing or recipe.sharing or recipe.defragmenting
+    beside = recipe.sharing or recipe.planning or recipe.defragmenting
+    changing = recipe.yielding or recipe.resizing or beside
     free_for_all = recipe.passing is Passing.ANYBODY and not changing
     only_fresh = free_for_all and not supply_grew and not session.divided
     return Round(session, only_fresh=only_fresh).run()
@@ -85,6 +87,8 @@ def _looks_beyond_the_queue(state: BrainState, recipe: Recipe) -> bool:
     resizing = recipe.resizing
     if recipe.rounds.after_starts or recipe.host is not None or state.seating.company:
         return True
+    if recipe.planning is not None:
+        return bool(state.slot_of)
     if resizing is None:
         return False
     return state.ranged > 0 or (resizing.restarts and state.seating.any_spread)
@@ -93,7 +97,7 @@ def _looks_beyond_the_queue(state: BrainState, recipe: Recipe) -> bool:
 def _only_moves(state: BrainState, recipe: Recipe) -> bool:
     """Whether running jobs can but be moved: then nobody's rank matters."""
     beside = recipe.rounds.after_starts or recipe.host is not None or state.seating.company
-    return not (state.ranged or beside)
+    return not (state.ranged or beside or recipe.planning is not None)
 
 
 class Round:
@@ -126,13 +130,7 @@ class Round:
             self._consolidate()
             return outcome
         running = self._rank(waiting)
-        yielding = session.recipe.yielding
-        if yielding is not None and yielding.regrouping is not None:
-            regroup(session, outcome, running, yielding.regrouping)
-        elif yielding is not None and yielding.reshuffle:
-            reshuffle(session, outcome, running)
-        elif len(waiting):
-            self._hand_out()
+        self._place(running, anybody=len(waiting) > 0)
         if self._stretch is not None:
             self._stretch.settle()
         if session.recipe.defragmenting is not None:
@@ -143,6 +141,21 @@ class Round:
         if session.recipe.host is not None and session.state.fair is not None:
             Hosting(session, outcome, session.recipe.host).settle()
         return outcome
+
+    def _place(self, running: Ints, *, anybody: bool) -> None:
+        """Give seats the way that the recipe says; `anybody` waits."""
+        session, outcome = self._session, self._outcome
+        yielding, planning = session.recipe.yielding, session.recipe.planning
+        if planning is not None and not (session.divided or session.overdue):
+            replan(session, outcome, planning)
+        elif yielding is not None and yielding.regrouping is not None:
+            regroup(session, outcome, running, yielding.regrouping)
+        elif yielding is not None and yielding.reshuffle:
+            reshuffle(session, outcome, running)
+        elif anybody:
+            self._hand_out()
+            if planning is not None:
+                best_plans(session, outcome, planning)
 
     def _consolidate(self) -> None:
         resizing = self._session.recipe.resizing
@@ -191,9 +204,8 @@ class Round:
     def _candidates(self, waiting: Ints) -> Ints:
         """Those who wait, and those who run where a round may change something for them."""
         recipe, jobs = self._session.recipe, self._session.snapshot.jobs
-        if not (
-            recipe.yielding or recipe.resizing or self._session.divided or self._session.overdue
-        ):
+        changing = recipe.yielding or recipe.resizing or recipe.planning
+        if not (changing or self._session.divided or self._session.overdue):
             return waiting
         running = np.flatnonzero((jobs.state == State.RUNNING) & jobs.active)
         return np.concatenate([waiting, running])

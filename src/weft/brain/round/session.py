@@ -37,7 +37,7 @@ class Session:
         self.recipe = recipe
         self.snapshot: Snapshot = state.snapshot(now)
         self.fabric = state.fabric
-        moves = recipe.resizing or recipe.defragmenting or recipe.sharing
+        moves = recipe.resizing or recipe.planning or recipe.defragmenting or recipe.sharing
         self.room = free_room(state, moves=moves is not None)
         self.free = int(self.room.gpus.sum())
         self.free_at_begin = self.free
@@ -115,13 +115,13 @@ class Session:
         self.give([own])
         offer = self.offer(slot, kind, width)
         if offer is None or (pays is not None and not pays(offer)):
-            self._take_back(own, kind)
+            self.take_back(own, kind)
             return None
         granted = Granted(slot, width, offer.shares)
         self.take(granted, kind)
         return granted
 
-    def _take_back(self, victim: Victim, kind: Kind) -> None:
+    def take_back(self, victim: Victim, kind: Kind) -> None:
         shares = tuple((row, gpus) for row, gpus, *_ in victim.seats)
         self.room.take(kind, shares)
         self.free -= sum(gpus for _, gpus in shares)

@@ -17,6 +17,7 @@ from weft.brain.state.lifecycle import check_transition
 from weft.brain.state.measured_cost import MeasuredCost
 from weft.brain.state.menubook import MenuBook, is_learnt
 from weft.brain.state.node_table import NodeTable
+from weft.brain.state.plan_book import PlanBook
 from weft.brain.state.seating import Seating
 from weft.brain.state.turns import ALONE, Turn, Turns
 from weft.brain.state.vacancy import Vacancy
@@ -65,6 +66,7 @@ class BrainState:
         self.specs: list[JobRequest | None] = []
         self.after_stop: list[State] = []
         self.plans: list[ExecutionPlan] = []
+        self.plan_book = PlanBook()
         self.slot_of: dict[JobId, int] = {}
         self.closed = ClosedJobs()
         self.next_assignment: dict[int, Assignment] = {}
@@ -187,8 +189,8 @@ class BrainState:
         twin.job_table, twin.node_table = self.job_table.copied(), self.node_table.copied()
         twin.seating = self.seating.copied(twin.job_table, twin.node_table)
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
-        twin.menus, twin.turns = self.menus.copied(), self.turns.copied()
-        twin.failures = self.failures.copied()
+        for name in ("menus", "turns", "failures", "plan_book"):
+            setattr(twin, name, getattr(self, name).copied())
         twin.waits, twin.finished = self.waits.copied(twin.job_table), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
             setattr(twin, name, list(getattr(self, name)))
@@ -207,8 +209,7 @@ class BrainState:
         kind = self._owed_kind(slot)
         self.slot_of[job.id] = slot
         jobs = self.jobs
-        jobs.active[slot] = True
-        jobs.state[slot] = State.QUEUED
+        jobs.active[slot], jobs.state[slot] = True, State.QUEUED
         jobs.seq[slot] = self.sequence
         jobs.kind[slot] = self._intern_kind(kind)
         jobs.queue[slot] = self.queue_row.get(job.queue, -1)
@@ -233,8 +234,7 @@ class BrainState:
         if is_learnt(job) and job.work is None:
             jobs.scale[slot] = np.nan  # in units that nobody has told yet
         jobs.reason[slot] = PENDING
-        jobs.queued_since[slot] = at
-        jobs.waiting_since[slot] = at
+        jobs.queued_since[slot] = jobs.waiting_since[slot] = at
         jobs.rank[slot] = -1
         self.sequence += 1
         self.queued += 1
@@ -269,10 +269,10 @@ class BrainState:
         self.failures.forget(slot)
         self.seating.forget_party(slot)
         self.menus.drop(int(jobs.menu[slot]))
+        self.plan_book.close(slot, spec.id, float(jobs.attained_gpu_seconds[slot]))
         self.turns.forget(slot)
-        self.ladders.pop(slot, None)
-        self.host_learnt.pop(slot, None)
-        self.host_samples.pop(slot, None)
+        for known in (self.ladders, self.host_learnt, self.host_samples):
+            known.pop(slot, None)
         self.ranged -= spec.width.elastic
         del self.slot_of[spec.id]
         self.specs[slot] = None
@@ -365,21 +365,21 @@ class BrainState:
 
     def own_use(self, *, held_only: bool = False) -> list[int]:
         """GPUs by queue: of all parties that stay and of pledges; or of all that hold."""
-        count = self.seat_count
-        seats = self.seats
+        count, seats = self.seat_count, self.seats
         mask = ~seats.pledged[:count] if held_only else ~seats.releasing[:count]
         mask = mask & (seats.slot[:count] >= 0)
         queues = self.jobs.queue[seats.slot[:count][mask]]
         gpus = seats.gpus[:count][mask]
         known = queues >= 0
         use = np.bincount(queues[known], gpus[known], minlength=len(self.quota.ids))
-        return [int(value) for value in use]
+        return [int(gpus) for gpus in use]
 
     # --- nodes and queues ---------------------------------------------------------------------
 
     def put_node(self, node: Node) -> int:
         row = self.node_table.put(node)
         self.seating.add_node(row)
+        self.plan_book.see_nodes(self.node_table.specs)
         return row
 
     def lose_node(self, row: int) -> None:
@@ -442,12 +442,14 @@ class BrainState:
         if not placement.width:
             return 1.0
         kind = self.kinds[int(jobs.kind[slot])]
+        type_speed = spec.type_speed(self.node_table.gpu_type(placement))
+        if spec.splits is not None:
+            return self.plan_book.speed(slot, spec, self.plans[slot], placement) * type_speed
         if is_learnt(spec):
             learnt = self.likely_speed(slot, placement.width)
             alone = float(learnt if believing else placement.width)
         else:
             alone = spec.units_per_second(placement.width)
-        type_speed = spec.type_speed(self.node_table.gpu_type(placement))
         traits = Traits(alone, type_speed, spec.locality, self.host_of(slot))
         return self.node_table.units_per_second(placement, traits, kind=kind, fed=self.fed(slot))
 

@@ -130,5 +130,5 @@ def listed(width: Width) -> tuple[int, ...]:
 
 
 def is_learnt(job: JobRequest) -> bool:
-    """Whether the job's curve is to be learnt: nobody has claimed one."""
-    return job.curve is None
+    """Whether the job's curve is to be learnt: nobody has claimed one, and no plan tells it."""
+    return job.curve is None and job.splits is None

@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from weft.model.capability import NOT_YET, needs
 from weft.model.errors import InfeasibleSpec
 from weft.model.plan import ExecutionPlan, Sharding
-from weft.perf.plans.capability import NOT_YET, needs
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.plan import ExecutionPlan
-from weft.perf.plans.columns import Floats, Ints
+from weft.model.shape import MIXED, Precision
+from weft.perf.plans.columns import Floats, Ints, PlanColumns
 from weft.perf.plans.fit import StepModel
 from weft.perf.plans.laws import Bounds
 from weft.perf.plans.memory import peak_memory
-from weft.perf.plans.shape import MIXED, Precision
 from weft.perf.plans.space import legal_plans
 from weft.perf.plans.step import Cases
 
@@ -98,13 +98,15 @@ def best_plans(
     *,
     cores: Sequence[float] = CORES,
     precision: Precision = MIXED,
+    among: PlanColumns | None = None,
 ) -> list[Configuration]:
     """The best plan of every allocation, of use or not; those where nothing fits are left out.
 
-    Only offload asks for more than the fewest cores, so other plans are looked at once.
+    Only offload asks for more than the fewest cores, so other plans are looked at once. Without
+    plans `among` which to look, they are all legal ones.
     """
     fabric = model.fabric
-    plans = legal_plans(bounds, tuple(widths))
+    plans = legal_plans(bounds, tuple(widths)) if among is None else among
     peak = peak_memory(plans, bounds.shape, bounds.batch, precision)
     fits = np.flatnonzero(peak.fits(fabric))
     plans, used = plans.take(fits), peak.total[fits]

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from weft.model.capability import EVERYTHING, NOT_YET, Offers, needs
 from weft.model.errors import InfeasibleSpec, SpecError
 from weft.model.plan import ExecutionPlan, Sharding
-from weft.perf.plans.capability import EVERYTHING, NOT_YET, Offers, needs
-from weft.perf.plans.shape import ModelShape
+from weft.model.shape import ModelShape
 
 
 class Law(StrEnum):

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.model.plan import Sharding
+from weft.model.shape import MIXED, ModelShape, Precision
 from weft.perf.plans.columns import STAGES, Bools, Floats, Ints, PlanColumns
 from weft.perf.plans.fabric import GIB, Fabric
-from weft.perf.plans.shape import MIXED, ModelShape, Precision
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "working", "reserve")
 RESERVE_BYTES = 1.5 * GIB

@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from weft.model.shape import MIXED, Precision
 from weft.perf.plans.curve import CORES, Allocation, PlanCurve, best_plans
 from weft.perf.plans.envelope import envelope
 from weft.perf.plans.fit import StepModel
 from weft.perf.plans.laws import Bounds
-from weft.perf.plans.shape import MIXED, Precision
 
 MORE = 1.25
 """Memory and bandwidth are asked about at so many times what there is."""

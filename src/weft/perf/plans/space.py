@@ -11,8 +11,8 @@ from itertools import product
 
 import numpy as np
 
+from weft.model.capability import OF_SHARDING, Capability, Offers
 from weft.model.plan import Sharding
-from weft.perf.plans.capability import OF_SHARDING, Capability, Offers
 from weft.perf.plans.columns import STAGES, Ints, PlanColumns
 from weft.perf.plans.laws import Bounds
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from weft.model.errors import SpecError
 from weft.model.plan import ExecutionPlan
+from weft.model.shape import ModelShape
 from weft.perf.plans.columns import Bools, Floats, Ints, PlanColumns
 from weft.perf.plans.fabric import Fabric
 from weft.perf.plans.layout import loads
-from weft.perf.plans.shape import ModelShape
 
 
 class Part(IntEnum):

@@ -1,0 +1,156 @@
+"""Bidding: what each ranked job could run as, from what is foretold of its plans.
+
+A job of which no shape is known has one option: what it asked for, as written.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.brain.round.session import Session
+from weft.brain.state.plan_book import cores_of, units_per_second, where
+from weft.model.plan import AS_WRITTEN
+from weft.model.request import JobRequest
+from weft.model.state import State
+from weft.perf.plans.laws import breaches
+from weft.perf.plans.options import Foretold, PlanOptions, Where, scaled
+from weft.policy.plans.bids import Bid, Option
+from weft.policy.plans.planning import Planning, Scope
+
+
+class Bidding:
+    """Bids of one round."""
+
+    def __init__(self, session: Session, planning: Planning) -> None:
+        self._session, self._planning = session, planning
+        self._book = session.state.plan_book
+
+    def bid(self, slot: int) -> Bid:
+        session, spec = self._session, self._session.state.spec(slot)
+        jobs, now, one = session.snapshot.jobs, session.now, np.array([slot])
+        found, own = self._book.options(slot, spec), self._book.entry(slot)
+        runs = jobs.state[slot] == State.RUNNING
+        left = float(session.snapshot.remaining_work(one)[0])
+        asked = self._asked(slot, spec, found)
+        held = self._held(slot, spec, found) if runs else None
+        return Bid(
+            slot=slot,
+            options=tuple(self._options(slot, spec, found, asked)),
+            held=held,
+            asked_speed=asked.speed,
+            work_done=float(session.snapshot.work_done(one)[0]),
+            work_left=None if not left > 0.0 else left,
+            promised=self._promised(spec, found),
+            ran_seconds=now - float(jobs.started[slot]) if runs else 0.0,
+            waited_seconds=now - float(jobs.queued_since[slot]),
+            lost_seconds=own.lost_seconds,
+            restarts=own.restarts,
+            settled=found is None or own.watch.held,
+            priority=int(jobs.priority[slot]),
+            node_gpus=self._book.fabric.gpus_per_node,
+            yields=bool(jobs.yields[slot]),
+            queue=max(int(jobs.queue[slot]), 0),
+            seq=int(jobs.seq[slot]),
+        )
+
+    def option(self, slot: int, shares: tuple[tuple[int, int], ...], cores: float) -> Option | None:
+        """The best that the job can run as on just these GPUs, within the scope."""
+        spec = self._session.state.spec(slot)
+        found = self._book.options(slot, spec)
+        counts = tuple(sorted((gpus for _, gpus in shares), reverse=True))
+        gpus = sum(counts)
+        if found is None:
+            return self._asked(slot, spec, found)
+        written, best = self._written_there(found, counts, cores), None
+        if self._planning.scope is not Scope.RESOURCES:
+            best = found.best_on(counts, max(cores, 1.0))
+        if best is None or (written is not None and self._keeps_written(spec, written, best)):
+            best = written
+        return None if best is None else self._told(spec, found, best, gpus, cores)
+
+    def _written_there(self, found: PlanOptions, where: Where, cores: float) -> Foretold | None:
+        own = scaled(found.asked.plans[0], sum(where))
+        return found.step(own, where, cores) if own.fits_width(sum(where)) else None
+
+    def _keeps_written(self, spec: JobRequest, written: Foretold, best: Foretold) -> bool:
+        """Whether the submitted plan is no slower, on as many GPUs as were asked for.
+
+        To one that is guaranteed a speed not even the likely one may be less.
+        """
+        if written.plan.data * written.plan.gpus_per_replica != spec.width.asked_gpus:
+            return False
+        mine, other = (self._book.corrected(spec.id, one) for one in (written, best))
+        likely = spec.guaranteed and mine.seconds < other.seconds
+        return likely or mine.slow_seconds <= other.slow_seconds
+
+    def _asked(self, slot: int, spec: JobRequest, found: PlanOptions | None) -> Option:
+        gpus, cores = spec.width.asked_gpus, spec.cpus_per_gpu
+        if found is not None:
+            return self._told(spec, found, found.as_asked(), gpus, cores, as_asked=True)
+        speed = float(self._session.snapshot.jobs.pace[slot])
+        return Option(gpus, cores, AS_WRITTEN, speed if speed > 0.0 else 1.0, as_asked=True)
+
+    def _held(self, slot: int, spec: JobRequest, found: PlanOptions | None) -> Option:
+        state = self._session.state
+        held = state.seating.assignments[slot]
+        assert held is not None
+        if found is None:
+            speed = float(state.jobs.speed[slot])
+            return Option(held.width, spec.cpus_per_gpu, held.plan, speed if speed > 0.0 else 1.0)
+        cores = cores_of(held.placement)
+        step = found.step(held.plan, where(held.placement), cores)
+        return self._told(spec, found, step, held.width, cores)
+
+    def _options(
+        self, slot: int, spec: JobRequest, found: PlanOptions | None, asked: Option
+    ) -> Iterator[Option]:
+        """What was asked for is always among them."""
+        yield asked
+        if found is None:
+            return
+        scope, width = self._planning.scope, spec.width.asked_gpus
+        if scope is Scope.RESOURCES:
+            yield from self._widths(spec, found)
+            return
+        for one in found.useful:
+            gpus, cores = one.allocation.gpus, one.allocation.cores
+            if scope is Scope.BOTH or gpus == width:
+                yield self._told(spec, found, found.on_paper(one), gpus, cores)
+        if scope is Scope.PLANS:
+            best = found.best_on(found.model.fabric.filled(width), max(spec.cpus_per_gpu, 1.0))
+            if best is not None:
+                yield self._told(spec, found, best, width, spec.cpus_per_gpu)
+
+    def _widths(self, spec: JobRequest, found: PlanOptions) -> Iterator[Option]:
+        """The submitted plan with more or fewer replicas, where it is legal and fits."""
+        plan = spec.plans[0]
+        alone = plan.gpus_per_replica
+        for replicas in range(1, spec.width.max_gpus // alone + 1):
+            gpus = replicas * alone
+            wider = scaled(plan, gpus)
+            if gpus < spec.width.min_gpus or breaches(wider, gpus, found.bounds):
+                continue
+            if len(spec.plans) > 1 and wider not in spec.plans:
+                continue
+            step = found.step(wider, found.model.fabric.filled(gpus), spec.cpus_per_gpu)
+            if step.gpu_bytes <= found.model.fabric.gpu_memory_bytes:
+                yield self._told(spec, found, step, gpus, spec.cpus_per_gpu)
+
+    def _promised(self, spec: JobRequest, found: PlanOptions | None) -> float:
+        if not spec.guaranteed or found is None:
+            return 0.0
+        likely = self._book.corrected(spec.id, found.as_asked()).seconds
+        return units_per_second(spec, found, likely)
+
+    def _told(
+        self,
+        spec: JobRequest,
+        found: PlanOptions,
+        step: Foretold,
+        gpus: int,
+        cores: float,
+        *,
+        as_asked: bool = False,
+    ) -> Option:
+        slow = self._book.corrected(spec.id, step).slow_seconds
+        return Option(gpus, cores, step.plan, units_per_second(spec, found, slow), as_asked)
