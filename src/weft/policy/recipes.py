@@ -161,10 +161,7 @@ def backfill(
     spacing: float = 1.0,
     make_way: bool = False,
 ) -> Recipe:
-    """First come, first served, others may pass; a gang blocked for long gets a reservation.
-
-    With `make_way` a higher priority takes the seats of a lower one, from those who lose least.
-    """
+    """First come, first served, others may pass; a gang blocked for long gets a reservation."""
     return Recipe(
         name="backfill",
         order=by_arrival,
