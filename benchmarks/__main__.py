@@ -58,9 +58,9 @@ SUITES = {
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "plans": Suite(
         "benchmarks.plans",
-        "how a model is split, foretold and chosen",
+        "how a model is split, foretold, chosen and changed",
         True,
-        ("time", "memory", "cliffs", "base", "decision"),
+        ("time", "memory", "cliffs", "base", "decision", "switch"),
     ),
     "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),

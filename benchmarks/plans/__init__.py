@@ -2,7 +2,8 @@
 
 Without a scheduler: how long steps take (time), what memory plans need (memory), and what curves
 over plans show a choice (cliffs). With one: Rubick's workloads (base), and what a round costs
-(decision). Measured steps are Rubick's, of seven models.
+(decision). How long a real job stands still for another plan (switch). Measured steps are Rubick's,
+of seven models.
 """
 
 import importlib
@@ -17,6 +18,7 @@ PARTS = {
     "cliffs": "benchmarks.plans.cliffs",
     "base": "benchmarks.plans.base",
     "decision": "benchmarks.plans.decision",
+    "switch": "benchmarks.plans.switch",
 }
 
 

@@ -64,6 +64,7 @@ def main() -> None:
 @click.option("--job", default="job", show_default=True, help="Its name.")
 @click.option("--incarnation", default=1, show_default=True, help="How often it was started.")
 @click.option("--shard", default=1, show_default=True, help="Workers that hold one model together.")
+@click.option("--plan", default="", help="How they do: tensor=2,shard=2.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Socket, key and logs.")
 @click.option("--checkpoints", help="Where states are kept: a folder, or s3://BUCKET/PREFIX.")
 @click.option("--every", "every_seconds", default=0.0, help="Seconds between two checkpoints.")
@@ -86,6 +87,7 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
         job=given["job"],
         incarnation=given["incarnation"],
         shard=given["shard"],
+        split=parse_plan(given["plan"]) if given["plan"] else None,
         folder=given["folder"],
         checkpoints=_place(given["checkpoints"]),
         save_every_seconds=given["every_seconds"],

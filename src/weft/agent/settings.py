@@ -45,6 +45,7 @@ class Settings:
     job: str = "job"
     incarnation: int = 1
     shard: int = 1
+    split: Plan | None = None  # where more is said of it than a number of shards
     folder: Path | None = None
     checkpoints: Place | None = None
     save_every_seconds: float = 0.0
@@ -62,7 +63,7 @@ class Settings:
     @property
     def plan(self) -> Plan:
         """The plan that the job begins with."""
-        return Plan(shard=self.shard)
+        return self.split or Plan(shard=self.shard)
 
     @property
     def shared_vault(self) -> Vault | None:

@@ -19,6 +19,7 @@ from weft.local.agents.supervisor import Agents
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.devices import bind, free_devices, rebind, shared_devices
 from weft.local.reconcile.next_step import next_step
+from weft.local.reconcile.plans import same, told
 from weft.local.reconcile.step import (
     NOTHING,
     Action,
@@ -194,6 +195,8 @@ class Executor:
             seats=seats,
             target=(),
             target_serial=0,
+            plan=told(action.assignment.plan, action.assignment.width),
+            target_plan="",
             top_seat=max((seat.number for seat in seats), default=0),
             party=action.assignment.party,
             agent=None,
@@ -228,9 +231,12 @@ class Executor:
         both = {seat.number: seat for seat in (*held, *target)}
         await self._change(
             entry,
-            self._happening("Resizing", _on(target), entry.epoch, tuple(both.values())),
+            self._happening(
+                "Resizing", _under(target, action.plan), entry.epoch, tuple(both.values())
+            ),
             seats=held,
             target=target,
+            target_plan=action.plan,
             target_serial=action.serial,
             top_seat=max(entry.top_seat, *(seat.number for seat in target)),
         )
@@ -243,6 +249,7 @@ class Executor:
             sum(seat.gpus for seat in entry.target),
             devices if self._machine.has_gpus else (),
             self._machine.cpus_of(devices),
+            plan="" if same(entry.target_plan, entry.plan) else entry.target_plan or "replicated",
         )
         if await self._agents.order(entry, order) is not None:
             self._note(entry, ordered=(entry.epoch, entry.target_serial))
@@ -256,9 +263,13 @@ class Executor:
         crash.passing("before-seats")
         await self._change(
             entry,
-            self._happening("Resized", _on(action.seats), entry.epoch, action.seats),
+            self._happening(
+                "Resized", _under(action.seats, action.plan), entry.epoch, action.seats
+            ),
             seats=action.seats,
             target=(),
+            plan=action.plan,
+            target_plan="",
             serial=action.serial,
             target_serial=max(action.serial, entry.target_serial),
         )
@@ -359,6 +370,11 @@ class Executor:
 
 def _why(end: End | None) -> str:
     return "" if end is None else str(end.diagnosis or end.why)
+
+
+def _under(seats: tuple[Seat, ...], plan: str) -> str:
+    """Where it runs, and how, if it was told how."""
+    return f"{_on(seats)}, {plan}" if plan else _on(seats)
 
 
 def _on(seats: tuple[Seat, ...]) -> str:

@@ -9,6 +9,7 @@ from weft.brain.state.party_name import party_of
 from weft.model.decision import NO_PARTY, Assignment
 from weft.model.ids import JobId, PartyId
 from weft.model.placement import Placement
+from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.state import State
 
 
@@ -19,6 +20,7 @@ class Resizing:
     serial: int
     before: frozenset[int]
     target: Placement
+    plan: ExecutionPlan = AS_WRITTEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,9 @@ def _resizing(state: BrainState, slot: int) -> Resizing | None:
     under_way = state.seating.resizes.get(slot)
     if under_way is None or state.state_of(slot) is not State.RESIZING:
         return None
-    target = under_way.target.placement
-    return Resizing(int(state.jobs.serial[slot]), under_way.before, target)
+    target = under_way.target
+    serial = int(state.jobs.serial[slot])
+    return Resizing(serial, under_way.before, target.placement, target.plan)
 
 
 def past_of(brain: Brain, job: JobId) -> Past | None:

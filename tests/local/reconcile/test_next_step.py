@@ -33,6 +33,7 @@ from weft.brain.event import (
     Verb,
     WorkerLost,
 )
+from weft.local.reconcile import plans
 from weft.local.reconcile.next_step import next_step
 from weft.local.reconcile.observation import ObservedAgent, ObservedWorker, Presence
 from weft.local.reconcile.step import (
@@ -57,6 +58,7 @@ from weft.local.record.entry import End, Progress
 from weft.model.decision import NO_PARTY
 from weft.model.errors import ProtocolError
 from weft.model.ids import PartyId
+from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
 
@@ -247,6 +249,65 @@ def test_a_resize_is_recorded_ordered_awaited_recorded_and_told() -> None:
     entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1)
     done = InstructionDone(NOW, entry.id, 1, Verb.RESIZE, serial=1)
     assert next_step(a_look(entry, alive(a_status(2)), belief)).events == (done,)
+
+
+SPLIT = ExecutionPlan(tensor=2)
+
+
+def replanning(plan: ExecutionPlan) -> Belief:
+    """The same seats, and another plan on them."""
+    order = Resizing(1, frozenset((0, 1)), an_assignment(0, 1).placement, plan)
+    return believed(S.RESIZING, 0, 1, serial=1, resizing=order)
+
+
+def test_another_plan_on_the_same_seats_is_ordered_awaited_recorded_and_told() -> None:
+    belief, entry = replanning(SPLIT), a_started(S.RUNNING, 0, 1)
+    as_it_is = a_status(2, plan="replicated", target_plan="replicated")
+    assert next_step(a_look(entry, alive(as_it_is), belief)).action == RecordTarget(
+        1, an_assignment(0, 1).placement, "tensor=2"
+    )
+    entry = replace(entry, target=seats(0, 1), target_serial=1, target_plan="tensor=2")
+    assert next_step(a_look(entry, alive(as_it_is), belief)).action == OrderResize()
+    note = Note(ordered=(1, 1))
+    under_way = a_status(2, plan="replicated", target_plan="tensor=2")
+    assert next_step(a_look(entry, alive(under_way), belief, note=note)).action is None
+    there = a_status(2, plan="tensor=2", target_plan="tensor=2")
+    step = next_step(a_look(entry, alive(there), belief, note=note))
+    assert step.action == RecordSeats(1, seats(0, 1), "tensor=2")
+    entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1, plan="tensor=2")
+    done = InstructionDone(NOW, entry.id, 1, Verb.RESIZE, serial=1)
+    assert next_step(a_look(entry, alive(there), belief)).events == (done,)
+
+
+def test_a_plan_that_did_not_work_is_told_as_the_old_one() -> None:
+    belief, note = replanning(SPLIT), Note(ordered=(1, 1))
+    entry = a_started(S.RUNNING, 0, 1, target=seats(0, 1), target_serial=1, target_plan="tensor=2")
+    back = a_status(2, plan="replicated", target_plan="replicated")
+    assert next_step(a_look(entry, alive(back), belief, note=note)).action == RecordSeats(
+        1, seats(0, 1), ""
+    )
+    entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1, plan="shard=2")
+    (report,) = next_step(a_look(entry, alive(back), belief)).events
+    assert isinstance(report, JobReported)
+    assert report.plan == ExecutionPlan(sharding=Sharding.PARAMETERS, shard_degree=2)
+
+
+@pytest.mark.parametrize(
+    ("plan", "width", "text"),
+    [
+        (AS_WRITTEN, 4, ""),
+        (SPLIT, 4, "tensor=2"),
+        (ExecutionPlan(sharding=Sharding.PARAMETERS), 4, "shard=4"),
+        (ExecutionPlan(sharding=Sharding.PARAMETERS, tensor=2), 4, "shard=2,tensor=2"),
+        (ExecutionPlan(sharding=Sharding.PARAMETERS, shard_degree=2), 8, "shard=2"),
+        (ExecutionPlan(pipeline=2, micro_batches=4), 2, "pipeline=2,micro_batches=4"),
+    ],
+    ids=str,
+)
+def test_a_plan_as_an_agent_is_told_it(plan: ExecutionPlan, width: int, text: str) -> None:
+    assert plans.told(plan, width) == text
+    again = plans.believed(text)
+    assert again is None or plans.told(again, width) == text
 
 
 def test_what_a_resize_cost_is_told_with_its_end() -> None:

@@ -29,6 +29,7 @@ parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--context", type=int, default=16)
 parser.add_argument("--pause", type=float, default=0.0)
+parser.add_argument("--sizes", action="store_true", help="say how large the state is")
 parser.add_argument("--digest", action="store_true")
 parser.add_argument("--communication", default="weft")
 parser.add_argument("--fault", nargs="*", default=[], help="hang:PLAN, fail:PLAN, early:PLAN")
@@ -70,6 +71,9 @@ text = Windows(bytes(range(32, 32 + 80)) * 6, options.context)
 text.bytes = text.bytes[: options.samples + options.context]
 loader = weft.loader(text, options.batch, seed=3)
 write(began=os.getpid(), plan=str(current().plan))
+if options.sizes:
+    bytes_held = 3 * sum(p.numel() * p.element_size() for p in model.parameters())
+    (folder / f"state-{worker}.json").write_text(json.dumps(bytes_held))
 for mb in weft.steps(loader, total=options.total):
     session = current()
     idle = mb.warmup or not session.share_weight or not first_of_its_copies()
@@ -97,4 +101,4 @@ for mb in weft.steps(loader, total=options.total):
         after=held(session.book) if digest else None,
     )
     weft.metric(loss=loss.item())
-write(final=True, loss=loss.item())
+write(final=True)

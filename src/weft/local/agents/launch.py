@@ -161,6 +161,7 @@ class Launcher:
             "--devices": _listed(devices),
             "--cpus": _listed(cpus),
             "--company": self._meeting(entry),
+            "--plan": entry.plan,
         }
         given = [f"{option}={value}" for option, value in options.items() if value != ""]
         return ("run", *given, "--", *command_of(spec.run))

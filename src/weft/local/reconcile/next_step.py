@@ -29,6 +29,7 @@ from weft.brain.event import (
 from weft.failure.evidence import Failure, FailureClass
 from weft.local.reconcile.devices import on_devices
 from weft.local.reconcile.observation import KILLED, Presence, Status
+from weft.local.reconcile.plans import believed, same, told
 from weft.local.reconcile.step import (
     Kill,
     Launch,
@@ -95,6 +96,7 @@ def report(entry: Entry, now: float, work_done: float) -> JobReported:
         live=entry.progress.live,
         next_seat=entry.top_seat,
         party=PartyId(entry.party),
+        plan=believed(entry.plan),
     )
 
 
@@ -193,10 +195,12 @@ def _resize(look: Look) -> Step:
     if (over := _over(look)) is not None:
         return over
     if entry.target_serial < order.serial:
-        return look.act(RecordTarget(order.serial, order.target))
+        plan = told(order.plan, order.target.width)
+        return look.act(RecordTarget(order.serial, order.target, plan))
     if entry.target:
         return _approach(look)
-    if {seat.number for seat in entry.seats} == order.target.numbers:
+    as_wanted = same(entry.plan, told(order.plan, order.target.width))
+    if {seat.number for seat in entry.seats} == order.target.numbers and as_wanted:
         return look.events(_resized(look))
     return look.events(report(entry, look.now, belief.work_done))
 
@@ -349,19 +353,21 @@ def _approach(look: Look) -> Step:
     if status is None:
         return _listen(look)
     if not status.live:
-        return look.act(RecordSeats(entry.target_serial, entry.seats))
+        return look.act(RecordSeats(entry.target_serial, entry.seats, entry.plan))
     if look.note.ordered != (entry.epoch, entry.target_serial):
         return look.act(OrderResize(), look_at=look.now + 1.0)
-    if status.target != width:  # it has given up on somebody who was to come
-        return look.act(RecordSeats(entry.target_serial, _as_many(entry, status)))
+    gave_up = status.plan_settled and not same(status.plan, entry.target_plan)
+    if status.target != width or gave_up:  # on somebody who was to come, or on the plan
+        return look.act(RecordSeats(entry.target_serial, _as_many(entry, status), entry.plan))
     if _has_arrived(entry, status):
-        return look.act(RecordSeats(entry.target_serial, entry.target))
+        return look.act(RecordSeats(entry.target_serial, entry.target, entry.target_plan))
     return _listen(look)
 
 
 def _has_arrived(entry: Entry, status: Status) -> bool:
     wanted = {device for seat in entry.target for device in seat.devices}
-    return status.settled and status.devices_in_use <= wanted
+    there = status.settled and status.plan_settled
+    return there and status.devices_in_use <= wanted
 
 
 def _as_many(entry: Entry, status: Status) -> tuple[Seat, ...]:
@@ -380,7 +386,7 @@ def _shrunk(look: Look) -> Step | None:
         return None
     if status.target >= _width(entry.seats):
         return None
-    return look.act(RecordSeats(look.belief.serial, _as_many(entry, status)))
+    return look.act(RecordSeats(look.belief.serial, _as_many(entry, status), entry.plan))
 
 
 def _width(seats: tuple[Seat, ...]) -> int:

@@ -14,9 +14,12 @@ from typing import Any, Final
 
 from weft.agent.outcome import INFRASTRUCTURE, Outcome
 from weft.agent.reports.profile import RESOURCES, Profile
+from weft.agent.plan import parse_plan
 from weft.agent.reports.speed import Measured
 from weft.failure.diagnosis import Diagnosis
+from weft.local.reconcile.plans import same
 from weft.local.record.entry import NO_PROGRESS, Progress
+from weft.model.errors import SpecError
 
 EXITED: Final = "exited"
 NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -68,6 +71,13 @@ class Status:
     profile: Profile | None = None
     company: str | None = None
     paused_seconds: float | None = None
+    plan: str = ""
+    target_plan: str = ""
+
+    @property
+    def plan_settled(self) -> bool:
+        """Whether its agent is on no way to another plan."""
+        return same(self.plan, self.target_plan)
 
     @property
     def settled(self) -> bool:
@@ -149,6 +159,8 @@ def read_status(body: Mapping[str, Any]) -> Status:
         profile=_profile(body.get("profile")),
         company=_company(body),
         paused_seconds=_amount(body.get("paused_seconds")),
+        plan=_plan(body.get("plan")),
+        target_plan=_plan(body.get("target_plan")),
     )
 
 
@@ -238,3 +250,11 @@ def _figures(value: object) -> dict[str, float]:
         for name, figure in list(value.items())[:MOST_METRICS]
         if type(figure) is float and math.isfinite(figure)
     }
+
+
+def _plan(told: object) -> str:
+    """A text that is a plan; an agent that tells none has none."""
+    try:
+        return str(parse_plan(told)) if isinstance(told, str) else ""
+    except SpecError:
+        return ""

@@ -54,15 +54,19 @@ class RecordRunning:
 
 @dataclass(frozen=True, slots=True)
 class RecordTarget:
-    """Write down what the job is to be resized to, with the devices of what is added."""
+    """Write down what the job is to be resized to, with the devices of what is added.
+
+    `plan` is as the agent is told it.
+    """
 
     serial: int
     target: Placement
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderResize:
-    """Tell the agent the width and the devices of the target on record."""
+    """Tell the agent the width, the devices and the plan of the target on record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class RecordSeats:
 
     serial: int
     seats: tuple[Seat, ...]
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)

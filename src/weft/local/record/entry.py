@@ -130,6 +130,8 @@ class Entry:
     target_serial: int = 0
     top_seat: int = 0
     party: str = ""
+    plan: str = ""  # as its agent was told, or knows it
+    target_plan: str = ""
     agent: Birth | None = None
     end: End | None = None
     progress: Progress = NO_PROGRESS

@@ -55,6 +55,8 @@ JOBS: Final = Table(
     Column("target_serial", Integer, nullable=False),
     Column("top_seat", Integer, nullable=False),
     Column("party", String(200), nullable=False, server_default=""),
+    Column("plan", Text, nullable=False, server_default=""),
+    Column("target_plan", Text, nullable=False, server_default=""),
     Column("agent", JSON(none_as_null=True)),
     Column("end", JSON(none_as_null=True)),
     Column("progress", JSON, nullable=False),
@@ -124,8 +126,13 @@ def _add_party(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE jobs ADD COLUMN party VARCHAR(200) DEFAULT '' NOT NULL"))
 
 
+def _add_plans(connection: Connection) -> None:
+    for column in ("plan", "target_plan"):
+        connection.execute(text(f"ALTER TABLE jobs ADD COLUMN {column} TEXT DEFAULT '' NOT NULL"))
+
+
 # The step at index n brings a schema of version n + 1 to n + 2.
-MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create, _add_failures, _add_party)
+MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create, _add_failures, _add_party, _add_plans)
 
 
 def bring_up_to_date(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:
