@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, Final
 
 from weft.agent.outcome import INFRASTRUCTURE, Outcome
-from weft.agent.reports.profile import RESOURCES, Profile
 from weft.agent.plan import parse_plan
+from weft.agent.reports.profile import RESOURCES, Profile
 from weft.agent.reports.speed import Measured
 from weft.failure.diagnosis import Diagnosis
 from weft.local.reconcile.plans import same
