@@ -1,9 +1,10 @@
 """Switch: how long a real job stands still when it goes to another plan while it trains.
 
 A language model with 150 MB of state (weights and moments, fp32) on two workers goes through
-replicas, tensors, FSDP2 and two stages, first with the new workers warmed beside the old ones, then
-with the old ones stopped first, as where there is no memory for both. Standing still is the time
-between the last step under one plan and the first under the next, without that of a usual step.
+replicas, tensors, FSDP2, FSDP2 over tensors on four, and two stages: first with the new workers
+warmed beside the old ones, then with the old ones stopped first, as where there is no memory for
+both. Standing still is the time between the last step under one plan and the first under the next,
+without that of a usual step.
 """
 
 import json
@@ -19,7 +20,7 @@ from tests.train.lines import check_each_once
 
 MOST_SECONDS = 3.0
 STAGES = "pipeline=2,micro_batches=2"
-CYCLE = ("tensor=2", "shard=2", STAGES, "replicated")
+CYCLE = ("tensor=2", "shard=2", "shard=2,tensor=2 4", f"{STAGES} 2", "replicated")
 SIZES = ("--width", "384", "--layers", "7", "--context", "16", "--batch", "4", "--sizes")
 SAMPLES = 160
 

@@ -101,4 +101,5 @@ for mb in weft.steps(loader, total=options.total):
         after=held(session.book) if digest else None,
     )
     weft.metric(loss=loss.item())
-write(final=True)
+if "loss" in globals():  # one that was started again behind its loop has none
+    write(final=True, loss=loss.item())

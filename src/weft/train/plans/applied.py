@@ -22,6 +22,7 @@ from weft.train.plans.hooks import Hooks
 from weft.train.state.local_tensors import clean
 
 INSIDE_SECONDS = 120.0
+_STORES: list[AgentStore] = []  # torch keeps its own half alone, and asks it again for a mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ def meet(contact: Contact, device: torch.device) -> None:
     place = contact.worker % contact.shard
     first = contact.worker - place
     store = AgentStore(contact, f"unit-{first}/", timedelta(seconds=INSIDE_SECONDS))
+    _STORES.append(store)
     dist.init_process_group(
         inside(device),
         store=store,
