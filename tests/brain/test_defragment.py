@@ -8,6 +8,7 @@ from tests.builders import (
     Scene,
     a_cluster,
     a_job,
+    a_node,
     a_queue,
     given,
     is_never_preempted,
@@ -113,3 +114,14 @@ def test_a_gang_that_waits_for_closer_seats_gets_them() -> None:
     scene.expect("gang", waits_because(ReasonCode.LOCALITY_WAIT, nodes=2, fewest=1))
     scene.wait(2 * HOUR).expect("gang", runs)
     assert len(scene.nodes("gang")) == 1
+
+
+def test_a_gang_never_gets_nodes_of_two_pools() -> None:
+    nodes = [a_node(f"{pool}{row}", 4, pool=pool) for pool in "xy" for row in range(2)]
+    scene = given(a_cluster(*nodes))
+    scene.with_recipe(RECIPES["backfill"](defragment=True, reserve=False))
+    for name in "abcd":
+        scene.submit(a_job(name, 1, seconds=DAY), a_job(f"{name}-fill", 3)).decide()
+    scene.finish(*(f"{name}-fill" for name in "abcd"))
+    scene.submit(a_job("gang", 8)).wait(4 * HOUR)
+    assert len({node[0] for node in scene.nodes("gang")}) == 1

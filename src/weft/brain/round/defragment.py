@@ -93,40 +93,40 @@ class _Defragmentation:
     def _clearing(self, slot: int, width: int) -> Clearing | None:
         """The cheapest nodes to clear, if those who leave them find room on the others."""
         kind = self._session.kind(slot)
-        chosen: list[_Option] = []
-        for gpus, count in self._parts(kind, width):
-            used = {option.node for option in chosen}
-            options = [one for one in self._options(kind, gpus) if one.node not in used]
-            chosen += sorted(options, key=lambda one: (one.gpu_seconds, one.node))[:count]
+        choices = [self._chosen(kind, width, pool) for pool in self._pools()]
+        complete = [one for one in choices if sum(option.gpus for option in one) == width]
+        if not complete:
+            return None
+        chosen = min(complete, key=_price)
         leaving = tuple(victim for option in chosen for victim in option.leaving)
         gang = Granted(slot, width, tuple((one.node, one.gpus) for one in chosen))
-        if sum(one.gpus for one in chosen) < width or not leaving:
-            return None
-        moves = self._elsewhere(gang, kind, leaving)
-        price = sum(option.gpu_seconds for option in chosen)
-        return None if moves is None else Clearing(gang, leaving, moves, price)
+        moves = self._elsewhere(gang, kind, leaving) if leaving else None
+        return None if moves is None else Clearing(gang, leaving, moves, _price(chosen))
 
-    def _parts(self, kind: Kind, width: int) -> list[tuple[int, int]]:
-        """What the gang needs of a node, and of how many; nothing where that is not allowed."""
-        most = int(self._capacity(kind).max(initial=0))
-        if not most:
-            return []
-        whole, rest = divmod(width, most)
-        if kind.max_nodes is not None and whole + (rest > 0) > kind.max_nodes:
-            return []
-        return [(gpus, count) for gpus, count in ((most, whole), (rest, 1)) if gpus and count]
+    def _pools(self) -> list[int]:
+        """A gang never spans two of them."""
+        found: list[int] = np.unique(self._session.fabric.nodes.pool).tolist()
+        return found
+
+    def _chosen(self, kind: Kind, width: int, pool: int) -> list[_Option]:
+        """The cheapest nodes of one pool; too few where there are not enough."""
+        capacity = np.where(self._session.fabric.nodes.pool == pool, self._capacity(kind), 0)
+        chosen: list[_Option] = []
+        for gpus, count in _parts(kind, width, int(capacity.max(initial=0))):
+            used = {option.node for option in chosen}
+            options = [one for one in self._options(capacity, gpus) if one.node not in used]
+            chosen += sorted(options, key=lambda one: (one.gpu_seconds, one.node))[:count]
+        return chosen
 
     def _capacity(self, kind: Kind) -> Ints:
         """GPUs by node of the type that suits the kind best; 0 where nothing may start."""
         tiers = self._session.fabric.site(kind).tiers
-        if not tiers:
-            return np.zeros(0, np.int64)
-        found: Ints = np.where(self._session.fabric.usable, tiers[0].capacity, 0)
+        capacity = tiers[0].capacity if tiers else np.zeros(self._session.fabric.count, np.int64)
+        found: Ints = np.where(self._session.fabric.usable, capacity, 0)
         return found
 
-    def _options(self, kind: Kind, gpus: int) -> Iterator[_Option]:
+    def _options(self, capacity: Ints, gpus: int) -> Iterator[_Option]:
         """Nodes that could give so many, who would leave each, and at which price."""
-        capacity = self._capacity(kind)
         for node in np.flatnonzero(capacity >= gpus).tolist():
             missing = gpus - int(self._session.room.gpus[node])
             leaving = _leaving(self._movable.get(node, []), missing)
@@ -225,6 +225,20 @@ class _Defragmentation:
         outcome.waiting, outcome.reasons = outcome.waiting[stays], outcome.reasons[stays]
         if outcome.reservation is not None and outcome.reservation.slot in served:
             outcome.reservation = None
+
+
+def _price(options: list[_Option]) -> float:
+    return sum(option.gpu_seconds for option in options)
+
+
+def _parts(kind: Kind, width: int, most: int) -> list[tuple[int, int]]:
+    """What the gang needs of a node, and of how many; nothing where that is not allowed."""
+    if not most:
+        return []
+    whole, rest = divmod(width, most)
+    if kind.max_nodes is not None and whole + (rest > 0) > kind.max_nodes:
+        return []
+    return [(gpus, count) for gpus, count in ((most, whole), (rest, 1)) if gpus and count]
 
 
 def _leaving(movable: list[Priced], missing: int) -> list[Priced] | None:
