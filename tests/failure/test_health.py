@@ -42,8 +42,16 @@ def test_where_all_nodes_are_blamed_alike_none_is_a_lemon() -> None:
     assert len(health.blames.entries) == 200 and not health.aside
 
 
-def test_one_that_stands_out_is_one() -> None:
+def a_lemon() -> Health:
+    """Blamed twice a day, and once by its kernel."""
     health = over_days("n0", "n0")
+    at = 20 * DAY_SECONDS
+    return healths.blame(health, [laid("n0", 999, at, NodeAction.CORDON)], POOL, at)
+
+
+def test_one_that_stands_out_is_one_if_its_kernel_agrees() -> None:
+    assert not over_days("n0", "n0").aside, "what programs say is checked, and forgiven"
+    health = a_lemon()
     assert [one.node for one in health.aside] == [N0] and health.aside[0].lemon
 
 
@@ -53,7 +61,7 @@ def test_the_kernels_word_needs_no_comparison() -> None:
 
 
 def test_a_lemon_is_let_off_when_its_failures_are_forgotten_or_it_is_repaired() -> None:
-    health = over_days("n0", "n0")
+    health = a_lemon()
     soon, later = 21 * DAY_SECONDS, 60 * DAY_SECONDS
     assert healths.checked(health, N0, soon, passed=True).aside
     assert not healths.checked(health, N0, later, passed=True).aside

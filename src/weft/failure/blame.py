@@ -189,8 +189,8 @@ def stands_out(
 ) -> bool:
     """Whether it is blamed for more than its neighbours are, beyond what chance explains.
 
-    In a small pool every node sees many jobs that fail of themselves: then a count says nothing,
-    unless the node's own kernel agrees.
+    In a small pool every node sees many jobs that fail of themselves, so a count of what programs
+    say is not enough: the node's own kernel, or its platform, has to agree once.
     """
     since = at_seconds - terms.memory_seconds
     jobs: dict[NodeId, set[JobId]] = {}
@@ -202,7 +202,9 @@ def stands_out(
                 sure.add(one.job)
     own = len(jobs.pop(node, ()))
     usual = sum(map(len, jobs.values())) / max(len(pool) - 1, 1)
-    return len(sure) >= terms.lemon_failures or own > usual + 3.0 * math.sqrt(usual)
+    return len(sure) >= terms.lemon_failures or (
+        bool(sure) and own > usual + 3.0 * math.sqrt(usual)
+    )
 
 
 @dataclass(frozen=True, slots=True)
