@@ -1,9 +1,8 @@
 """Value: Philly's jobs with Philly's failures, with what this room does about them and without.
 
-A sixteenth of the list on 40 GPUs, which it keeps busy for three fifths of the time, and in its
-bursts not nearly; the same seed and the same truth in every run. Jobs are ill as the table says,
-nodes go bad at Meta's rate and are repaired within a day, and a store that half of the jobs need is
-out for an hour once a week. Without the room a world reports
+A sixteenth of the list on a sixteenth of the GPUs, the same seed and the same truth in every run:
+jobs are ill as the table says, nodes go bad at Meta's rate and are repaired within a day, and a
+store that half of the jobs need is out for an hour once a week. Without the room a world reports
 exit statuses, and everything is tried three times more. Then each mechanism is left out alone.
 
 Lost is all that a job had which is given up in the end, and what others did since their last
@@ -33,7 +32,7 @@ from weft.trace.readers import read
 LISTING: Final = Path("jobs", "philly_pollux.csv.gz")
 PART: Final = 16
 SHORT_PART: Final = 128
-NODES, SHORT_NODES = 5, 2
+NODES, SHORT_NODES = 26, 4
 NODE_GPUS: Final = 8
 RECIPE: Final = "backfill"
 SEED: Final = 1

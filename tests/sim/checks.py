@@ -750,6 +750,9 @@ def is_at_rest(world: "RandomWorld") -> bool:
         return False
     if world.brain.round_is_due(world.now):
         return False
+    health = world.brain.state.failures.health
+    if health.aside or any(breaker.is_open for breaker in health.breakers):
+        return False  # somebody is still being asked
     state = world.brain.state
     return all(
         state.state_of(slot) is State.QUEUED

@@ -74,6 +74,9 @@ UNLUCKY_SHARE, UNLUCKY_SECONDS = 0.5, 60.0
 CROWDED_SHARE, LONGER, LONGEST_SECONDS = 0.35, 6.0, 6000.0
 """So many worlds have too little for all, and a bound on waits that matters."""
 
+LATEST_NEWS_SECONDS = 1000.0
+"""When all word of faults has come in."""
+
 FOR_GOOD_SHARE = 0.35
 """Of the nodes that something may happen to for good."""
 
@@ -560,7 +563,8 @@ class RandomWorld(World):
         self.health: Health | None = None
         self.retries: dict[JobId, RetryState] = {}
         if troubled(plan.seed):
-            self._at(plan.faults.until_seconds, Turn.WORLD, self._repair, None)
+            for later in (0.0, LATEST_NEWS_SECONDS):
+                self._at(plan.faults.until_seconds + later, Turn.WORLD, self._repair, None)
         for at in plan.crashes:
             self._at(at, Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:

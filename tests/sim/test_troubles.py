@@ -194,3 +194,14 @@ def test_a_gang_that_waits_dies_on_one_gpu_instead_of_sixteen() -> None:
     assert trials[JobId("good~trial")].attained_gpu_seconds == pytest.approx(600.0)
     assert record.jobs[JobId("good")].outcome == "succeeded"
     assert set(record.jobs) == {"big", "gang", "good"}
+
+
+def test_a_bad_node_that_made_a_name_of_itself_is_back_when_it_is_repaired() -> None:
+    bad = BadNode(node=NodeId("n0"), lines=ECC, end_seconds=20_000.0, after_seconds=60.0)
+    jobs = [
+        a_job(f"j{n}", 8, seconds=600.0, at=100.0 * n, tenant=f"u{n % 4}", max_retries=6)
+        for n in range(120)
+    ]
+    world, record, _ = lived([*jobs, a_job("last", 8, at=60_000.0)], Troubles(bad_nodes=(bad,)))
+    assert record.jobs[JobId("last")].outcome == "succeeded"
+    assert not world.brain.state.failures.health.aside

@@ -180,6 +180,33 @@ def is_lemon(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms 
     return len(counted) >= terms.lemon_failures
 
 
+def stands_out(
+    blames: Blames,
+    node: NodeId,
+    pool: Collection[NodeId],
+    at_seconds: float,
+    terms: BlameTerms = TERMS,
+) -> bool:
+    """Whether it is blamed for more than its neighbours are, beyond what chance explains.
+
+    In a small pool every node sees many jobs that fail of themselves, so a count of what programs
+    say is not enough: the node's own kernel, or its platform, has to agree once.
+    """
+    since = at_seconds - terms.memory_seconds
+    jobs: dict[NodeId, set[JobId]] = {}
+    sure: set[JobId] = set()
+    for one in blames.entries:
+        if one.weight >= 1.0 and one.at_seconds > since and one.node in pool:
+            jobs.setdefault(one.node, set()).add(one.job)
+            if one.node == node and one.action >= NodeAction.CORDON:
+                sure.add(one.job)
+    own = len(jobs.pop(node, ()))
+    usual = sum(map(len, jobs.values())) / max(len(pool) - 1, 1)
+    return len(sure) >= terms.lemon_failures or (
+        bool(sure) and own > usual + 3.0 * math.sqrt(usual)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """Nodes to set aside, and those that would be if there were not too many: people decide."""

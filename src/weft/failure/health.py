@@ -4,13 +4,22 @@ It is one value that is replaced when something changes, so a world that has to 
 compares two of them by identity and writes the new one down; nothing else has to be kept.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weft.failure import breaker as breakers
 from weft.failure.backoff import Backoff
-from weft.failure.blame import Blame, Blames, case, forgiven, is_lemon, laid, quarantined
+from weft.failure.blame import (
+    Blame,
+    Blames,
+    case,
+    forgiven,
+    is_lemon,
+    laid,
+    quarantined,
+    stands_out,
+)
 from weft.failure.breaker import Breaker, Hold, Strike
 from weft.failure.classes import NodeAction
 from weft.model.ids import JobId, NodeId, TenantId
@@ -133,8 +142,8 @@ def blame(
             since_seconds=at_seconds,
             due_seconds=at_seconds,
             why=reasons[node].why,
-            lemon=is_lemon(blames, node, at_seconds)
-            or reasons[node].action is NodeAction.QUARANTINE,
+            lemon=reasons[node].action is NodeAction.QUARANTINE
+            or (is_lemon(blames, node, at_seconds) and stands_out(blames, node, pool, at_seconds)),
         )
         for node in found.nodes
     )
@@ -149,7 +158,8 @@ def checked(
     """A check came back: who passes returns, unless it is a lemon that nobody has repaired."""
     found = next((one for one in health.aside if one.node == node), None)
     people = tuple(one for one in health.for_people if one != node)
-    if passed and (found is None or repaired or not found.lemon):
+    bad = found is not None and found.lemon and is_lemon(health.blames, node, at_seconds)
+    if passed and (repaired or not bad):
         aside = tuple(one for one in health.aside if one.node != node)
         blames = forgiven(health.blames, node, at_seconds)
         return replace(health, blames=blames, aside=aside, for_people=people)
@@ -162,16 +172,6 @@ def checked(
 def checking(health: Health, one: SetAside, at_seconds: float) -> Health:
     """It is being checked, and is asked after again if nobody tells of it."""
     return _put_off(health, replace(one, asked=True), at_seconds)
-
-
-def without(health: Health, nodes: Iterable[NodeId]) -> Health:
-    """These nodes are no longer there to be set aside; what was laid to them is remembered."""
-    gone = set(nodes)
-    return replace(
-        health,
-        aside=tuple(one for one in health.aside if one.node not in gone),
-        for_people=tuple(one for one in health.for_people if one not in gone),
-    )
 
 
 def _put_off(health: Health, one: SetAside, at_seconds: float) -> Health:

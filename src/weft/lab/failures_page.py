@@ -27,7 +27,7 @@ more than an exit status has it judged by how often the job has failed. What fol
   over 80 s. Where nobody can ask it, jobs try again after ten minutes.
 - **Nodes set aside.** Nothing starts on a node that its kernel or several users' jobs blame
   (`Health.SetAside`), until a check passes; at most 5 % of a pool, or one node. A node that failed
-  three jobs in four weeks must be repaired, whatever a check says.
+  three jobs in four weeks, more than its neighbours and by its kernel's word, must be repaired.
 
 - **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
   a pool of at most a hundredth of the GPUs; what that shows is held against the gang.

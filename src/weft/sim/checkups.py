@@ -27,8 +27,9 @@ class Checkups:
         self._agenda.put(at, Turn.MESSAGE, self._checked, check.node)
 
     def _checked(self, node: NodeId) -> None:
-        now = self._agenda.now
-        self._tell(NodeChecked(now, node, self._troubles.passes(node, now)))
+        now, troubles = self._agenda.now, self._troubles
+        passed, repaired = troubles.passes(node, now), troubles.is_repaired(node, now)
+        self._tell(NodeChecked(now, node, passed, repaired=passed and repaired))
 
     def _ask(self, ask: AskService) -> None:
         now = self._agenda.now

@@ -110,6 +110,10 @@ class Troubles:
             bad.node == node and bad.is_bad(at) and not bad.passes_checks for bad in self.bad_nodes
         )
 
+    def is_repaired(self, node: NodeId, at: float) -> bool:
+        """Whether people have seen to what was wrong with it."""
+        return any(bad.node == node and bad.end_seconds <= at for bad in self.bad_nodes)
+
     def answers(self, service: str, at: float) -> bool:
         return not any(one.service == service and one.is_down(at) for one in self.outages)
 
