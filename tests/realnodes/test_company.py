@@ -31,7 +31,7 @@ PAUSE_SECONDS: Final = 5.0
 def stages(read: float, compute: float) -> dict[str, Any]:
     """A job that reads and computes for so long in each step, and says so."""
     claim = {"storage_seconds": read, "gpu_seconds": compute, "step_seconds": max(read, compute)}
-    return {"shareable": True, "stages": {**claim, "gpu_memory": "2GiB"}}
+    return {"shareable": True, "stages": {**claim, "gpu_memory": "2GiB"}, "duration": "10h"}
 
 
 def submit(site: Site, name: str, *, read: float, compute: float) -> None:
