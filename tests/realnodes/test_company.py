@@ -92,14 +92,15 @@ def _is_grouped(site: Site) -> tuple[str, str]:
 
 
 def _meet(site: Site, *names: str) -> None:
-    """A lease server runs in their folder, and both agents have brought one."""
+    """Both agents are in the folder of their claim, and a lease server runs there."""
     (node,) = set(site.seats(names[0]).values())
-    listed = site.nodes.machine(node).call(["ls", "-R", "/var/lib/company"])
-    assert "leases.sock" in listed, listed
-    for name in names:
-        (pod,) = site.uids(name)
-        words = ("exec", "-n", TEAM, pod, "--", "ls", "/run/company/members")
-        assert len(site.plane.kubectl(*words).split()) == 2
+    machine = site.nodes.machine(node)
+
+    def listed(pattern: str) -> list[str]:
+        return machine.call(["sh", "-c", f"ls -d /var/lib/company/*/{pattern} || true"]).split()
+
+    wait_until(lambda: len(listed("members/*")) == len(names), "each in the other's sight")
+    wait_until(lambda: len(listed("leases.sock")) == 1, "a lease server")
 
 
 def _one_is_killed(site: Site, lead: str, companion: str) -> None:
