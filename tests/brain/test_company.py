@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import JobMeasured, JobSubmitted, NodeAdded, Tick
+from weft.brain.event import (
+    InstructionDone,
+    JobFinished,
+    JobMeasured,
+    JobSubmitted,
+    NodeAdded,
+    Tick,
+    Verb,
+)
 from weft.model.claim import ClaimSource
 from weft.model.cluster import Cluster, Gpu
 from weft.model.errors import SpecError
@@ -392,3 +400,25 @@ def test_the_closest_pair_names_its_guard() -> None:
     refused = no_company_seen(brain, JobId("b"), by_all=True)
     assert refused == NoCompany(("a",), "gain", Guard.GAIN.meaning)
     assert no_company_seen(brain, JobId("a"), by_all=True) is None
+
+
+def test_a_gpu_that_came_free_while_a_companion_started_is_not_forgotten() -> None:
+    """It cannot be moved before it runs, and nothing else happens afterwards."""
+    half = StageProfile(iteration_seconds=0.14, storage_seconds=0.06, gpu_seconds=0.08)
+    loads = StageProfile(iteration_seconds=0.1, storage_seconds=0.08, gpu_seconds=0.02)
+    brain = Brain(recipe())
+    (node,) = Cluster.uniform(1, 2).nodes
+    brain.handle(NodeAdded(0.0, node))
+    for name, stages in (("x", None), ("a", half), ("b", loads)):
+        brain.handle(JobSubmitted(1.0, job(name, stages, work=9e5).request))
+        brain.handle(Tick(brain.now + 60.0))
+        if name != "b":
+            brain.handle(InstructionDone(brain.now, JobId(name), 1, Verb.START))
+    brain.handle(JobFinished(brain.now, JobId("x"), 1))
+    brain.handle(Tick(brain.now + 60.0))
+    assert brain.state.seating.company.is_companion(brain.state.slot_of[JobId("b")])
+    brain.handle(InstructionDone(brain.now + 1.0, JobId("b"), 1, Verb.START))
+    assert brain.pace.due_at is not None
+    brain.handle(Tick(brain.pace.due_at))
+    assert brain.decision is not None
+    assert [move.job for move in brain.decision.moves] == ["b"]

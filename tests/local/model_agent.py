@@ -10,7 +10,8 @@ given; a live job says how fast that is. Growing takes `join` seconds. The step 
 drain, and every `save` steps, in the folder for checkpoints, where the next incarnation goes on
 from it; a file `enough` there ends it early. `fail` ends it there with code 3, once; `deaf` never
 drains; `stay` never grows. With `storage`, `cpu`, `gpu` or `network`, seconds of a step, it tells
-what its steps do. Company changes nothing for it; it says where it would meet others.
+what its steps do. In company it says that it is `slowed` so many times, and where it would meet
+others.
 """
 
 import argparse
@@ -132,6 +133,7 @@ class ModelAgent:
             return
         number = self.speed["number"] + 1 if self.speed else 1
         rate = self.width ** self.knobs.get("scale", 1.0) / self.knobs.get("step", 0.05)
+        rate /= self.knobs.get("slowed", 1.0) if self.company else 1.0
         told = {"number": number, "width": self.width, "steps_per_second": rate}
         self.speed = {**told, "seconds": seconds, "shared": bool(self.company)}
         self.switched_at, self.steps_since = time.monotonic(), 0

@@ -159,3 +159,54 @@ def test_the_next_run_of_a_program_need_not_be_measured() -> None:
         wait_until(lambda: (lab.entry("first").progress.step or 0) > 20, "it to be measured")
         submit(lab, "second", None, run)
         in_company(lab, "first", "second")
+
+
+# --- odd uses -----------------------------------------------------------------------------------
+
+
+def test_three_share_a_slot_and_the_lead_is_cancelled_first() -> None:
+    third = {"cpu_seconds": 0.08, "gpu_seconds": 0.005}
+    with a_lab(slots=1, recipe=RECIPE) as lab:
+        lab.start()
+        for name, stages in (("loads", LOADS), ("computes", COMPUTES), ("prepares", third)):
+            submit(lab, name, stages)
+        in_company(lab, "loads", "computes", "prepares")
+        lab.client.cancel("loads")
+        lab.wait_for("loads", "Cancelled")
+        in_company(lab, "computes", "prepares")
+        assert {lab.entry(name).epoch for name in ("computes", "prepares")} == {1}
+
+
+def test_a_second_slot_that_comes_free_parts_them() -> None:
+    """Who cannot be seated joins; when there is room for it, it gets a slot of its own."""
+    with a_lab(slots=2, recipe=RECIPE) as lab:
+        lab.start()
+        lab.submit("apart", LONG, preemptible=True)
+        submit(lab, "computes", {"storage_seconds": 0.06, "gpu_seconds": 0.08})
+        lab.wait_for("computes", "Running")
+        known = {"duration": "10h", "checkpoint": {"every": "1s"}}  # so that a stop pays
+        lab.submit("loads", f"{LONG} slowed=1.4", shareable=True, stages=LOADS, **known)
+        in_company_on(lab, "loads", "computes")
+        lab.let_finish("apart")
+        lab.wait_for("apart", "Succeeded")
+        wait_until(lambda: alone_somewhere(lab, "loads", "computes"), "a slot for each", lab.log)
+
+
+def test_without_interleaving_nobody_shares() -> None:
+    with a_lab(slots=1, recipe="fifo(spacing=0.1)") as lab:
+        lab.start()
+        submit(lab, "loads", LOADS)
+        lab.wait_for("loads", "Running")
+        submit(lab, "computes", COMPUTES)
+        wait_until(lambda: bool(lab.entry("computes").reasons), "a reason", lab.log)
+        assert lab.state("computes") == "Queued"
+
+
+def in_company_on(lab: Lab, *names: str) -> None:
+    wait_until(lambda: all(company(lab, name) for name in names), "company", lab.log)
+    assert len({lab.entry(name).devices for name in names}) == 1
+
+
+def alone_somewhere(lab: Lab, *names: str) -> bool:
+    slots = [lab.entry(name).devices for name in names]
+    return len(set(slots)) == len(names) and not any(company(lab, name) for name in names)

@@ -31,7 +31,7 @@ PAUSE_SECONDS: Final = 5.0
 def stages(read: float, compute: float) -> dict[str, Any]:
     """A job that reads and computes for so long in each step, and says so."""
     claim = {"storage_seconds": read, "gpu_seconds": compute, "step_seconds": max(read, compute)}
-    return {"shareable": True, "stages": {**claim, "gpu_memory": "2GiB"}}
+    return {"shareable": True, "stages": {**claim, "gpu_memory": "2GiB"}, "duration": "10h"}
 
 
 def submit(site: Site, name: str, *, read: float, compute: float) -> None:
@@ -92,14 +92,15 @@ def _is_grouped(site: Site) -> tuple[str, str]:
 
 
 def _meet(site: Site, *names: str) -> None:
-    """A lease server runs in their folder, and both agents have brought one."""
+    """Both agents are in the folder of their claim, and a lease server runs there."""
     (node,) = set(site.seats(names[0]).values())
-    listed = site.nodes.machine(node).call(["ls", "-R", "/var/lib/company"])
-    assert "leases.sock" in listed, listed
-    for name in names:
-        (pod,) = site.uids(name)
-        words = ("exec", "-n", TEAM, pod, "--", "ls", "/run/company/members")
-        assert len(site.plane.kubectl(*words).split()) == 2
+    machine = site.nodes.machine(node)
+
+    def listed(pattern: str) -> list[str]:
+        return machine.call(["sh", "-c", f"ls -d /var/lib/company/*/{pattern} || true"]).split()
+
+    wait_until(lambda: len(listed("members/*")) == len(names), "each in the other's sight")
+    wait_until(lambda: len(listed("leases.sock")) == 1, "a lease server")
 
 
 def _one_is_killed(site: Site, lead: str, companion: str) -> None:

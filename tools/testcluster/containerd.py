@@ -31,7 +31,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     bin_dir = "{plugins}"
     conf_dir = "{networks}"
 """
-# The same for the version that knows CDI; a shim of the older one would be found before its own.
+# The same for the version that knows CDI; its own shim is on its PATH, before that of an older one.
 _CDI_SETTINGS: Final = """\
 version = 3
 root = "/var/lib/containerd"
@@ -53,9 +53,6 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri"]
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{plugins}"]
     conf_dir = "{networks}"
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    runtime_path = "{shim}"
 """
 CDI: Final = "/run/cdi"
 _PATIENCE_SECONDS: Final = 30.0
@@ -76,8 +73,7 @@ class Containerd:
         self._settings = machine.logs / "containerd.toml"
         told = {"socket": SOCKET, "pause": pause, "plugins": PLUGINS, "networks": networks}
         if cdi:
-            shim = containerd_folder() / "containerd-shim-runc-v2"
-            self._settings.write_text(_CDI_SETTINGS.format(**told, cdi=CDI, shim=shim))
+            self._settings.write_text(_CDI_SETTINGS.format(**told, cdi=CDI))
         else:
             self._settings.write_text(_SETTINGS.format(**told))
 
@@ -87,7 +83,9 @@ class Containerd:
 
     def start(self) -> None:
         """Return before it is ready."""
-        self._machine.run(f"containerd{self._version}", [f"--config={self._settings}"])
+        first = (containerd_folder(),) if self._version else ()
+        program = f"containerd{self._version}"
+        self._machine.run(program, [f"--config={self._settings}"], path=first)
 
     def wait(self) -> None:
         """Until it answers."""

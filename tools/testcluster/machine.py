@@ -20,6 +20,7 @@ from weft.model.errors import WorldError
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CGROUP: Final = "weft-nodes"
 _HERE: Final = Path(__file__).parent
 _PATIENCE_SECONDS: Final = 30.0
@@ -74,9 +75,14 @@ class Machine:
         """What to put before a command to run it in this machine."""
         return [str(_HERE / "enter"), self.name, str(self.pid)]
 
-    def run(self, program: str, arguments: Sequence[str]) -> Process:
-        """Start a program in it that runs until it is killed, or the machine is."""
-        process = Process(program, arguments, self.logs, inside=self.enter())
+    def run(self, program: str, arguments: Sequence[str], path: Sequence[Path] = ()) -> Process:
+        """Start a program in it that runs until it is killed, or the machine is.
+
+        What it starts itself it finds in `path` first.
+        """
+        words = ":".join([*map(str, path), _PATH])
+        inside = [*self.enter(), "env", f"PATH={words}"] if path else self.enter()
+        process = Process(program, arguments, self.logs, inside=inside)
         self._programs[program] = process
         process.start()
         return process

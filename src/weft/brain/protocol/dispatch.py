@@ -42,7 +42,8 @@ class Dispatch:
         self._context.state.move(slot, State.RUNNING)
         self._context.state.set_running(slot, self._context.now)
         self._outbox.listen(slot)
-        if self._context.recipe.rounds.after_starts:
+        shares = self._context.state.seating.company.is_companion(slot)
+        if self._context.recipe.rounds.after_starts or shares:  # GPUs may have come free meanwhile
             self._pace.want()
         self._pace.want_when_they_may_yield([slot])
 
