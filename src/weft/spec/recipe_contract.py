@@ -24,7 +24,15 @@ from weft.policy.place.packing import Offer, Place
 from weft.policy.place.patience import Patience
 from weft.policy.place.room import Room
 from weft.policy.plans.planning import Planning
-from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
+from weft.policy.recipe import (
+    Defragmenting,
+    Passing,
+    Recipe,
+    Reserving,
+    Resizing,
+    Rounds,
+    Yielding,
+)
 from weft.policy.share.sharing import Sharing
 from weft.policy.size.requested import Size
 from weft.policy.supply import Supply
@@ -49,6 +57,7 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "sharing": (Sharing, type(None)),
     "planning": (Planning, type(None)),
     "reserving": (Reserving, type(None)),
+    "defragmenting": (Defragmenting, type(None)),
     "waiting": (Waiting,),
 }
 
