@@ -2,7 +2,7 @@
 
 No length is known, but to the one recipe that is said to know them. `bp` are the same jobs with
 other submitted plans, in `mt` 194 of 406 are guaranteed what they asked for. Parameters were
-chosen on other workloads of the same models (`workloads.drawn`, seeds 1 to 6), not on these.
+chosen on other workloads of the same models (`workloads.drawn`, seeds 1 to 4), not on these.
 """
 
 from collections.abc import Iterator

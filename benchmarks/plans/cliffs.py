@@ -12,8 +12,12 @@ import numpy as np
 
 from benchmarks.plans.tables import CORES, FABRIC, WORKS, measured
 from benchmarks.plans.time import foretold
+from benchmarks.plans.workloads import Line, jobs, nodes
 from benchmarks.row import Row, at_most, exactly, told
 from tests.perf.plans.shapes import LLAMA7
+from weft.brain.brain import Brain
+from weft.brain.event import JobSubmitted, NodeAdded, Tick
+from weft.brain.instruction import Start
 from weft.model.capability import Capability
 from weft.model.ids import JobId
 from weft.model.plan import ExecutionPlan, Sharding
@@ -22,6 +26,7 @@ from weft.perf.plans.envelope import shared_out
 from weft.perf.plans.fit import StepModel, fitted
 from weft.perf.plans.laws import Bounds
 from weft.perf.plans.step import Cases
+from weft.policy.recipes import RECIPES
 
 LLAMA, ROBERTA = JobId("llama7"), JobId("roberta")
 REQUEST = 8
@@ -29,8 +34,9 @@ OFFLOADED = ExecutionPlan(sharding=Sharding.GRADIENTS, offload=True, recompute=T
 
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
-    """Both cases."""
+    """Both cases, the first also as it is scheduled."""
     yield from _across(traces)
+    yield from _scheduled(traces)
     yield from _cores(traces)
 
 
@@ -106,3 +112,19 @@ def offloading(traces: Path, slow: float) -> StepModel:
     before = foretold(traces, "llama7").model.at_batch(2 * WORKS["llama7"].batch)
     point = Cases.of([OFFLOADED], [(1,)], [2.0], FABRIC)
     return fitted(point, np.array([slow]), before)
+
+
+def _scheduled(traces: Path) -> Iterator[Row]:
+    """The same two jobs, each asking for eight GPUs, as a scheduler seats them on 24."""
+    brain = Brain(RECIPES["rubick"](spacing=0.0))
+    for node in nodes(24):
+        brain.handle(NodeAdded(0.0, node))
+    for line in (
+        Line(str(LLAMA), 0.0, "llama7", REQUEST, "zero-offload", 1, False),
+        Line(str(ROBERTA), 0.0, "roberta", REQUEST, "zero-dp", 1, False),
+    ):
+        brain.handle(JobSubmitted(0.0, jobs(traces, [line])[0].request))
+    said = brain.handle(Tick(1.0))
+    have = {one.job: one.assignment.width for one in said if isinstance(one, Start)}
+    yield exactly("GPUs that the scheduler gives LLaMA-7B of 24", have.get(LLAMA, 0), "", 16)
+    yield exactly("… RoBERTa", have.get(ROBERTA, 0), "", 8)

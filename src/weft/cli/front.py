@@ -30,6 +30,9 @@ COMMANDS = {
     "shell": Entry(
         "weft.cli.shell.command:shell", "Open a shell on GPUs, for as long as you work.", JOBS
     ),
+    "plans": Entry(
+        "weft.cli.spec.plans:plans", "Show how a model could be split, with time and memory.", JOBS
+    ),
     "spec": Entry("weft.cli.spec.group:spec", "Begin, check and explain job files.", JOBS),
     "completion": Entry(
         "weft.cli.completion.command:completion", "Let TAB complete what you type.", WORLD

@@ -47,11 +47,29 @@ class ExecutionPlan:
         """GPUs that hold one copy of the model."""
         return self.tensor * self.pipeline * self.context
 
+    @property
+    def text(self) -> str:
+        """As a person reads it: `data 2 × tensor 8, gradients shared out, recomputed`."""
+        return "as written" if self == ExecutionPlan() else _text(self)
+
     def fits_width(self, width: int) -> bool:
         """Whether `width` GPUs divide into whole replicas of this plan."""
         if self.data:
             return width == self.data * self.gpus_per_replica
         return width % self.gpus_per_replica == 0
+
+
+def _text(plan: ExecutionPlan) -> str:
+    degrees = {"data": plan.data, "tensor": plan.tensor, "pipeline": plan.pipeline}
+    parts = [" × ".join(f"{name} {degree}" for name, degree in degrees.items() if degree > 1)]
+    if plan.sharding is not Sharding.NONE:
+        shards = f" by {plan.shard_degree}" if plan.shard_degree else ""
+        parts.append(f"{plan.sharding.value} shared out{shards}")
+    counts = {"accumulation": plan.accumulation_steps, "micro-batches": plan.micro_batches}
+    parts += [f"{name} {count}" for name, count in counts.items() if count > 1]
+    switches = {"recomputed": plan.recompute, "offloaded": plan.offload}
+    parts += [name for name, on in switches.items() if on]
+    return ", ".join(part for part in parts if part) or "one GPU"
 
 
 AS_WRITTEN = ExecutionPlan()

@@ -23,7 +23,16 @@ from weft.policy.place.fabric import Fabric
 from weft.policy.place.packing import Offer, Place
 from weft.policy.place.patience import Patience
 from weft.policy.place.room import Room
-from weft.policy.recipe import Passing, Recipe, Reserving, Resizing, Rounds, Yielding
+from weft.policy.plans.planning import Planning
+from weft.policy.recipe import (
+    Defragmenting,
+    Passing,
+    Recipe,
+    Reserving,
+    Resizing,
+    Rounds,
+    Yielding,
+)
 from weft.policy.share.sharing import Sharing
 from weft.policy.size.requested import Size
 from weft.policy.supply import Supply
@@ -46,7 +55,9 @@ KINDS: Mapping[str, tuple[type, ...]] = {
     "resizing": (Resizing, type(None)),
     "host": (HostShares, type(None)),
     "sharing": (Sharing, type(None)),
+    "planning": (Planning, type(None)),
     "reserving": (Reserving, type(None)),
+    "defragmenting": (Defragmenting, type(None)),
     "waiting": (Waiting,),
 }
 

@@ -47,7 +47,6 @@ class Bidding:
             restarts=own.restarts,
             settled=found is None or own.watch.held,
             priority=int(jobs.priority[slot]),
-            node_gpus=self._book.fabric.gpus_per_node,
             yields=bool(jobs.yields[slot]),
             queue=max(int(jobs.queue[slot]), 0),
             seq=int(jobs.seq[slot]),
@@ -75,13 +74,14 @@ class Bidding:
     def _keeps_written(self, spec: JobRequest, written: Foretold, best: Foretold) -> bool:
         """Whether the submitted plan is no slower, on as many GPUs as were asked for.
 
-        To one that is guaranteed a speed not even the likely one may be less.
+        One that is guaranteed a speed leaves it only for what is faster at its slower end.
         """
         if written.plan.data * written.plan.gpus_per_replica != spec.width.asked_gpus:
             return False
         mine, other = (self._book.corrected(spec.id, one) for one in (written, best))
-        likely = spec.guaranteed and mine.seconds < other.seconds
-        return likely or mine.slow_seconds <= other.slow_seconds
+        if spec.guaranteed:
+            return mine.seconds <= other.slow_seconds
+        return mine.slow_seconds <= other.slow_seconds
 
     def _asked(self, slot: int, spec: JobRequest, found: PlanOptions | None) -> Option:
         gpus, cores = spec.width.asked_gpus, spec.cpus_per_gpu

@@ -6,6 +6,7 @@ gets, the best plan there is taken.
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from weft.brain.state.waits import REASON_ROW
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
 from weft.model.snapshot import Ints
+from weft.policy.place.room import Room
 from weft.policy.plans.bids import Bid, Option
 from weft.policy.plans.choice import choose
 from weft.policy.plans.market import Market
@@ -60,10 +62,15 @@ class Replan:
         chosen = choose(bids, self._market, self._planning)
         stopped = [bid.slot for bid in bids if bid.held and bid.slot not in chosen]
         self._session.give([seated(self._session.state, slot) for slot in stopped])
-        changed = [bid for bid in bids if bid.slot in chosen and chosen[bid.slot] is not bid.held]
-        for bid in sorted(changed, key=lambda bid: (-chosen[bid.slot].gpus, bid.seq)):
-            self._seat(bid, chosen[bid.slot])
+        changed = [bid for bid in bids if chosen.get(bid.slot) not in (None, bid.held)]
+        changed.sort(key=lambda bid: (-chosen[bid.slot].gpus, bid.seq))
+        for bid in changed:
+            if bid.held is None:
+                self._seat(bid, chosen[bid.slot])
         self._stop(stopped)
+        for bid in changed:
+            if bid.held is not None:
+                self._seat(bid, chosen[bid.slot])
         self._fill([bid for bid in bids if bid.held is None and bid.slot not in chosen])
         self._explain([bid for bid in bids if bid.held is None])
         if any(bid.held is not None and not bid.settled for bid in bids):
@@ -101,10 +108,12 @@ class Replan:
 
     def _stop(self, slots: list[int]) -> None:
         """These go for those who got seats; where nobody did, they stay."""
-        session, takers = self._session, self._outcome.grants or self._outcome.moves
+        session, jobs = self._session, self._session.snapshot.jobs
+        takers = [granted.slot for granted in self._outcome.grants]
         for slot in slots:
             if takers:
-                self._outcome.preempted[slot] = (takers[0].slot, False)
+                first = max(takers, key=lambda taker: int(jobs.priority[taker]))
+                self._outcome.preempted[slot] = (first, False)
             else:
                 session.take_back(seated(session.state, slot), session.kind(slot))
 
@@ -159,17 +168,32 @@ class Replan:
         return granted
 
     def _is_taken(self, bid: Bid, option: Option, there: Option) -> bool:
-        """Whether seats are as good as what was chosen; after a while what was asked for will do.
+        """Whether seats are as good as what was chosen, or as these nodes ever allow."""
+        least = self._ever(bid.slot, option)
+        promised = least if option.as_asked else bid.promised
+        if bid.promised and there.speed < promised:
+            return False
+        return there.speed >= NEARLY * least
 
-        Nodes may never be as whole as the forecast took them to be.
-        """
-        if bid.held is None and option.as_asked:
-            left = self._planning.patience_seconds - bid.waited_seconds
-            if left <= 0.0:
-                return True
-            self._outcome.wake_by(self._session.now + left)
-        slower = there.speed < option.speed if option.as_asked else there.speed < bid.promised
-        return not (bid.promised and slower) and there.speed >= NEARLY * option.speed
+    def _ever(self, slot: int, option: Option) -> float:
+        """Its speed if all nodes were free: they may be smaller than the forecast took them."""
+        session = self._session
+        kind = with_cores(session.kind(slot), option.cores)
+        offer = session.recipe.place(self._empty, session.fabric, kind, option.gpus)
+        best = None
+        if offer is not None:
+            best = self._bidding.option(slot, offer.shares, option.cores)
+        return min(option.speed, best.speed) if best is not None else 0.0
+
+    @cached_property
+    def _empty(self) -> Room:
+        """All nodes that take seats, with nobody on them."""
+        nodes, usable = self._session.fabric.nodes, self._session.fabric.usable
+        return Room(
+            np.where(usable, nodes.gpus, 0),
+            np.where(usable, nodes.cpus, 0.0),
+            np.where(usable, nodes.memory_gib, 0.0),
+        )
 
     def _explain(self, bids: list[Bid]) -> None:
         """Why those wait who were given nothing."""

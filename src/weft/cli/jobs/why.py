@@ -18,6 +18,7 @@ from weft.view.company import company_line, no_company_line
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from weft.brain.considered import Alternative, Considered
     from weft.lab.journals.why import Answer, Failed
 
 SHOWN_EPISODES = 20
@@ -65,6 +66,9 @@ def show(answer: "Answer") -> None:
         console.print(f"It {company_line(answer.company)}.", markup=False)
     if answer.no_company is not None:
         console.print(no_company_line(answer.no_company), markup=False)
+    if answer.plan is not None:
+        for line in plan_lines(answer.plan):
+            console.print(line, markup=False)
     waits = {cause: s for cause, s in answer.waits_seconds.items() if s > 0}
     if waits:
         parts = sorted(waits.items(), key=lambda pair: -pair[1])
@@ -81,6 +85,21 @@ def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
         print_json(asdict(answer))
     else:
         show(answer)
+
+
+def plan_lines(plan: "Considered") -> list[str]:
+    """What it runs as and why, then what was rejected, each with what is foretold of it."""
+    lines = []
+    if plan.chosen is not None:
+        lines.append(f"It runs as {_way(plan.chosen)}: {plan.chosen.why}.")
+    if plan.note:
+        lines.append(f"Its plan stays: {plan.note}.")
+    return [*lines, *(f"  rejected: {_way(one)}: {one.why}" for one in plan.rejected)]
+
+
+def _way(one: "Alternative") -> str:
+    left = f"{one.units_per_second:.3g} a second, {span(one.left_seconds)} to go"
+    return f"{several(one.gpus, 'GPU')}, {one.plan} ({left})"
 
 
 def failed_lines(failed: "Failed") -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Formatter
 
 from weft.brain.brain import Brain
+from weft.brain.considered import Considered, considered
 from weft.brain.event import JobSubmitted
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.closed import Closed
@@ -116,6 +117,7 @@ class Answer:
     waiting_jobs: int
     reasons: tuple[Told, ...]
     company: Company | None = None
+    plan: Considered | None = None
     failed: Failed | None = None
     no_company: NoCompany | None = None
     waits_seconds: dict[str, float]
@@ -206,6 +208,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         position=line.index(spec.id) + 1 if spec.id in line else None,
         waiting_jobs=len(line),
         reasons=tuple(Told.of(reason) for reason in reasons),
+        plan=considered(brain, spec.id),
         failed=course.failed,
         company=company_seen(brain, spec.id, by_all=True),
         no_company=no_company_seen(brain, spec.id, by_all=True) if reasons else None,

@@ -52,9 +52,6 @@ class Bid:
     restarts: int = 0
     settled: bool = False
     priority: int = 0
-    node_gpus: int = 8
-    """A stopgap takes no more than a node."""
-
     yields: bool = True
     queue: int = 0
     seq: int = 0

@@ -123,7 +123,8 @@ def _stop_for_others(
     """The longest-running first, each where those who wait gain enough by its GPUs."""
     waiting = [bid for bid in bids if bid.slot not in chosen]
     restart = market.restart_seconds
-    victims = [bid for bid in bids if may_stop(bid, waiting, planning, restart)]
+    starting = [bid for bid in bids if bid.held is None]
+    victims = [bid for bid in bids if may_stop(bid, starting, planning, restart)]
     for victim in sorted(victims, key=lambda bid: (-bid.ran_seconds, bid.seq)):
         held = victim.held
         if not waiting or held is None:

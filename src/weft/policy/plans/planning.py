@@ -59,9 +59,6 @@ class Planning:
     margin: float = 3.0
     """Who stops for others must be worth so many times less than what they gain."""
 
-    patience_seconds: float = 600.0
-    """After so long a job takes what it asked for also where nodes are not as whole as could be."""
-
     exact: bool = False
     least_restart_seconds: float = 30.0
     again_seconds: float = 300.0
@@ -120,19 +117,10 @@ class Planning:
         return (bid.held, *(one for one in others if self.pays(bid, one, market)))
 
     def keeping_promise(self, bid: Bid) -> tuple[Option, ...]:
-        """Options that are as fast as was promised and not too wasteful.
-
-        Below the envelope only small ones are: several nodes are not put together for a stopgap.
-        """
-        kept = tuple(one for one in bid.options if one.as_asked or one.speed >= bid.promised)
-        above = on_envelope(kept)
+        """Options that are as fast as was promised and not too wasteful."""
+        kept = [one for one in bid.options if one.as_asked or one.speed >= bid.promised]
         most = max((one.per_gpu for one in kept), default=0.0)
-        return tuple(
-            one
-            for one in kept
-            if one.per_gpu >= self.least_efficiency * most
-            and (one.gpus <= bid.node_gpus or one in above)
-        )
+        return tuple(one for one in kept if one.per_gpu >= self.least_efficiency * most)
 
     def on_a_stopgap(self, bid: Bid) -> bool:
         """Whether it runs, and takes more than twice the GPU time that it would take elsewhere."""
