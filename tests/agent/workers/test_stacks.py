@@ -23,22 +23,27 @@ lock = threading.Lock()
 lock.acquire()
 def stands_here(): lock.acquire()
 threading.Thread(target=stands_here, daemon=True).start()
-print("ready", flush=True)
-def hangs_here(): time.sleep(60)
+def hangs_here():
+    print("ready", flush=True)
+    time.sleep(60)
 hangs_here()
 """
 DEAF = "import time; print('ready', flush=True); time.sleep(60)"
 
 
 def test_every_thread_of_a_hung_worker_is_told_and_it_lives_on(tmp_path: Path) -> None:
+    log = tmp_path / "worker-3.log"
     with _worker(HANGS, tmp_path) as process:
         began = time.monotonic()
         stacks.take(process.pid, tmp_path, 3)
         assert time.monotonic() - began < stacks.WAIT_SECONDS
         told = (tmp_path / "worker-3.stacks").read_text()
         assert "hangs_here" in told and "stands_here" in told
+        assert not log.exists(), "nothing is made that was not there"
+        log.touch()
         stacks.take(process.pid, tmp_path, 3)
         assert len((tmp_path / "worker-3.stacks").read_text()) == 2 * len(told)
+        assert log.read_text().startswith(stacks.HEADING.decode()) and told[-9:] in log.read_text()
         assert process.poll() is None
 
 

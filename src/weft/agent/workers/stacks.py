@@ -20,6 +20,8 @@ VARIABLE: Final = "WEFT_STACKS_FILE"
 WAIT_SECONDS: Final = 0.3
 LOOK_SECONDS: Final = 0.005
 COLLECTIVES_KEPT: Final = "2000"
+MOST_SHOWN_BYTES: Final = 8 * 1024
+HEADING: Final = b"weft: a worker hangs; this one stands here:\n"
 
 _PROC: Final = Path("/proc")
 
@@ -69,6 +71,23 @@ def take(pid: int, logs: Path, worker: int) -> None:
     before = _size(path)
     if _ask(pid):
         _wait_for_more(path, before)
+        _show(path, before, logs / f"worker-{worker}.log")
+
+
+def _show(path: Path, before: int, log: Path) -> None:
+    """In the worker's own log too, where its owner looks first; both files are the worker's."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            told = os.pread(handle, MOST_SHOWN_BYTES, before)
+        finally:
+            os.close(handle)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(log, flags)
+        try:
+            os.write(handle, HEADING + told)
+        finally:
+            os.close(handle)
 
 
 def _ask(pid: int) -> int:
