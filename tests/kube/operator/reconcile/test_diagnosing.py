@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.kube.looks import NOW, a_job, a_pod, believed, kinds, step
-from weft.brain.event import InstructionRefused, JobFailed, WorkerLost
+from tests.kube.looks import NOW, TWO_SEATS, a_job, a_pod, believed, kinds, step
+from weft.brain.event import InstructionRefused, JobFailed, Past, WorkerLost
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.last_words import written
 from weft.failure.observed import Exit, MemoryEvents, Observed, Output, Where
@@ -17,7 +17,7 @@ from weft.kube.operator.observation.node import ObservedNode, Trouble, read_node
 from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS
 from weft.kube.operator.reconcile.step import DeletePods, Note, Settle, Step
-from weft.kube.operator.status.patches import Standing, standing_patch
+from weft.kube.operator.status.patches import Standing, decision_patch, standing_patch
 from weft.kube.reading.failures import failures_of, last_failure
 from weft.model.state import State
 
@@ -150,7 +150,20 @@ def test_a_status_remembers_failures_and_readers_read_them() -> None:
         status={"work": {"done": 10, "saved": 5}, "past": {"retry": "garbage"}},
     )
     assert job.past.retry is None
-    waiting = standing_patch(job, Standing(State.QUEUED, failure=found), NOW)
+    once = Past(failures=1)
+    preempted = standing_patch(job, Standing(State.QUEUED, past=Past(), failure=found), NOW)
+    assert "failures" not in preempted["status"], "it is an older one"
+    waiting = standing_patch(job, Standing(State.QUEUED, past=once, failure=found), NOW)
+    begun = decision_patch(
+        job,
+        4,
+        TWO_SEATS,
+        state=State.STARTING,
+        now=NOW,
+        leader=1,
+        told=Standing(State.QUEUED, past=once, failure=found),
+    )
+    assert begun["status"]["failures"] == waiting["status"]["failures"]
     (line,) = failures_of(as_thing(job, waiting))
     assert (line.kind, line.rule, line.epoch, line.queue) == ("user", "python_semantic", 3, "night")
     assert line.lost_gpu_seconds == 16 * 100 / 2 and line.did == "it is tried again"

@@ -114,6 +114,7 @@ class Actions:
             state=state,
             now=look.now,
             leader=self._context.leader,
+            told=self._context.standing(look.key, state, "") if job.epoch else None,
         )
         await self._patch_status(job, patch)
         crash.passing("recorded")

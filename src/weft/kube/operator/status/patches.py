@@ -55,10 +55,22 @@ class Standing:
 
 
 def decision_patch(
-    job: ObservedJob, epoch: int, assignment: Assignment, *, state: State, now: float, leader: int
+    job: ObservedJob,
+    epoch: int,
+    assignment: Assignment,
+    *,
+    state: State,
+    now: float,
+    leader: int,
+    told: Standing | None = None,
 ) -> Patch:
-    """The decision and the state that follows from it."""
-    status = _standing(job, Standing(state, gpus=assignment.width), now)
+    """The decision and the state that follows from it.
+
+    A failure that led to it may have been told nobody yet: `told` is where the job stood.
+    """
+    before = told or Standing(state)
+    standing = Standing(state, assignment.width, past=before.past, failure=before.failure)
+    status = _standing(job, standing, now)
     status["decision"] = {
         "epoch": epoch,
         "width": assignment.width,
@@ -182,7 +194,7 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
     }
     if standing.past is not None:
         status["past"] = _past(standing.past)
-    if standing.failure is not None and not state.holds_seats:
+    if standing.failure is not None:
         status |= _failures(job, standing.failure, standing, now)
     for name, value in (("progress", standing.progress), ("work", standing.work)):
         if value is not None:
@@ -227,7 +239,8 @@ def _failures(job: ObservedJob, found: Diagnosis, standing: Standing, now: float
     before = list(job.status.get("failures") or ())
     told = before[-1] if before and before[-1].get("epoch") == job.epoch else None
     did = standing.did.removeprefix(f"{found}; ")[:MESSAGE_LIMIT] or "it is tried again"
-    if told is not None and told.get("did") == did:
+    fresh = standing.past is not None and standing.past.failures > job.past.failures
+    if told.get("did") == did if told is not None else not fresh:
         return {}
     new = _failure(job, found, now) if told is None else dict(told)
     kept = before if told is None else before[:-1]
