@@ -184,8 +184,15 @@ def test_a_second_slot_that_comes_free_parts_them() -> None:
         lab.submit("apart", LONG, preemptible=True)
         submit(lab, "computes", {"storage_seconds": 0.06, "gpu_seconds": 0.08})
         lab.wait_for("computes", "Running")
-        known = {"duration": "10h", "checkpoint": {"every": "1s"}}  # so that a stop pays
-        lab.submit("loads", f"{LONG} slowed=1.4", shareable=True, stages=LOADS, **known)
+        saves = {"every": "1s"}  # so that a stop pays
+        lab.submit(
+            "loads",
+            f"{LONG} slowed=1.4",
+            shareable=True,
+            stages=LOADS,
+            duration="10h",
+            checkpoint=saves,
+        )
         in_company_on(lab, "loads", "computes")
         lab.let_finish("apart")
         lab.wait_for("apart", "Succeeded")
