@@ -6,7 +6,8 @@ KINDS: dict[str, tuple[str, ...]] = {
         *("plain-scripts", "coming-from-slurm", "coming-from-kueue"),
     ),
     "Concepts": (
-        *("architecture", "elastic", "checkpoints", "stages", "repository/SECURITY", "glossary"),
+        *("architecture", "elastic", "checkpoints", "stages", "company", "plans"),
+        *("repository/SECURITY", "glossary"),
     ),
     "Reference": (
         *(
