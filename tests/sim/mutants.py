@@ -690,9 +690,13 @@ def seats_are_numbered_twice() -> Iterator[None]:
     seats = Dispatch.seats
 
     def from_nought(
-        self: Dispatch, slot: int, shares: tuple[Share, ...], first: int
+        self: Dispatch,
+        slot: int,
+        shares: tuple[Share, ...],
+        first: int,
+        cores: float | None = None,
     ) -> tuple[Seat, ...]:
-        return seats(self, slot, shares, 0)
+        return seats(self, slot, shares, 0, cores=cores)
 
     with patch.object(Dispatch, "seats", from_nought):
         yield

@@ -4,12 +4,13 @@ from random import Random
 
 import pytest
 
-from tests.builders import HOUR, a_cluster, a_job, a_node, a_queue, queues
+from tests.builders import HOUR, a_cluster, a_job, a_node, a_queue, given, queues
 from weft.brain.brain import Brain
 from weft.brain.event import Event
 from weft.brain.instruction import Instruction
 from weft.model.cluster import Cluster
 from weft.model.curve import Curve
+from weft.model.ids import JobId
 from weft.model.job import Job
 from weft.model.queue import QueueTree
 from weft.model.request import Locality, WorkUnit
@@ -91,6 +92,28 @@ def test_jobs_for_one_gpu_type_share_it_beside_idle_ones_of_another(name: str, m
     ]
     found = widths_after(1.0, name, jobs, cluster)
     assert set(found) == set(many) and sum(found.values()) == 8
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_what_a_gang_that_cannot_be_seated_was_to_have_does_not_idle(name: str) -> None:
+    scene = given(a_cluster(nodes=2, gpus=8)).with_recipe(RECIPES[name]())
+    scene.submit(*(a_job(one, 5, preemptible=False, seconds=LONG) for one in "xy")).decide()
+    scene.submit(a_job("gang", 4, max_nodes=1, seconds=LONG)).decide()
+    scene.submit(a_job("elastic", 1, width=(1, 6), seconds=LONG)).decide().live("elastic")
+    scene.wait(2 * HOUR)
+    assert sum(scene.nodes("elastic").values()) == 6
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_seats_that_a_job_grows_by_have_numbers_of_their_own(name: str) -> None:
+    scene = given(a_cluster(nodes=1, gpus=4)).with_recipe(RECIPES[name]())
+    scene.submit(a_job("other", 3, preemptible=False)).decide()
+    scene.submit(a_job("elastic", 1, width=(1, 4), seconds=LONG)).decide().live("elastic")
+    scene.finish("other").wait(2 * HOUR)
+    state = scene.brain.state
+    seats = state.placement(state.slot_of[JobId("elastic")]).seats
+    assert sum(seat.gpus for seat in seats) == 4
+    assert len({seat.number for seat in seats}) == len(seats) > 1
 
 
 @pytest.mark.parametrize("name", ["fifo", "backfill", "even", "srtf", "las", "afs-l", "weave"])

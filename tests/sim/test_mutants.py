@@ -23,33 +23,50 @@ from weft.model.errors import InvariantBreach
 SEEDS = 200
 MOST_STEPS = 15_000
 FOUND_AT: dict[str, int] = {
-    "jobs_on_a_lost_node_not_stopped": 1,
-    "absence believed, no guard": 2,
+    "a_breaker_never_opens": 17,
+    "a_companion_that_goes_stays_on_the_list": 13,
+    "a_new_brain_does_not_ask_who_takes_turns": 24,
+    "a_new_brain_does_not_hear_of_nodes_and_services": 4,
+    "a_new_brain_does_not_hear_of_retries": 4,
+    "a_node_comes_back_whatever_its_check_says": 6,
+    "a_node_that_shrinks_keeps_all_its_seats": 4,
+    "a_pledge_starts_without_its_cores": 17,
+    "a_round_asked_for_ignores_the_period": 2,
+    "absence believed, no guard": 1,
+    "an_open_breaker_holds_nobody": 17,
+    "any_number_of_nodes_is_set_aside": 4,
     "anybody_may_be_preempted": 6,
-    "cancel_while_stopping_forgotten": 11,
+    "cancel_while_stopping_forgotten": 5,
+    "copies_share_what_they_know_of_failures": 4,
+    "copy_shares_its_rows": 1,
     "epoch_not_checked_on_done": 6,
-    "moves_to_a_lost_node_are_kept": 14,
+    "gpus_do_not_pass_to_a_companion": 13,
+    "jobs_on_a_lost_node_not_stopped": 1,
+    "memory_of_those_who_take_turns_is_not_counted": 15,
+    "moves_to_a_lost_node_are_kept": 15,
+    "nodes_that_are_set_aside_are_offered": 4,
     "old_news_of_absence_believed": 1,
     "pledges_do_not_count_on_the_quota": 6,
-    "pledges_start_without_a_look_at_the_seats": 4,
+    "pledges_on_a_lost_node_are_kept": 6,
     "quota_ignores_what_is_still_being_left": 6,
     "quota_not_checked": 4,
     "quota_of_ancestors_not_checked": 18,
     "quota_use_from_a_stale_copy": 6,
-    "recorded_epoch_forgotten_after_a_crash": 4,
+    "recorded_epoch_forgotten_after_a_crash": 6,
     "refused_start_not_released": 1,
     "retries_without_end": 1,
     "runs_found_after_a_crash_are_ignored": 3,
-    "seats_on_cordoned_nodes_offered": 4,
-    "pledges_on_a_lost_node_are_kept": 14,
+    "seats_being_left_count_as_free": 1,
+    "seats_on_cordoned_nodes_offered": 57,
     "sizing_ignores_the_quota_tree": 21,
     "stop_not_repeated_when_it_was_lost": 5,
     "stopping_runs_found_after_a_crash_hold_nothing": 24,
-    "strangers ignored, no guard": 3,
-    "what_refused_jobs_were_meant_to_have_stays_idle": 66,
-    "a_pledge_starts_without_its_cores": 19,
-    "seats_are_numbered_twice": 10,
-    "whoever_waited_too_long_stays_patient": 7,
+    "the_lead_of_a_party_yields_alone": 13,
+    "the_same_failure_is_tried_again_without_end": 8,
+    "those_who_matter_more_are_joined_too": 4,
+    "what_only_the_owner_can_cure_is_tried_again": 8,
+    "who_would_rather_not_is_put_into_company": 13,
+    "whoever_waited_too_long_stays_patient": 12,
 }
 """Seeds that are known to find a mutant; without one the search starts at 0."""
 
@@ -59,6 +76,12 @@ LAWS: dict[str, Callable[[], None]] = {
     ),
     "a_guarantee_is_not_reclaimed_under_a_full_parent": partial(
         laws.test_a_guarantee_is_reclaimed_where_the_parents_cap_binds, "fifo", {"limit": 8}
+    ),
+    "what_refused_jobs_were_meant_to_have_stays_idle": partial(
+        laws.test_what_a_gang_that_cannot_be_seated_was_to_have_does_not_idle, "even"
+    ),
+    "seats_are_numbered_twice": partial(
+        laws.test_seats_that_a_job_grows_by_have_numbers_of_their_own, "even"
     ),
     "nobody_is_ever_overdue": (
         waits.test_whoever_has_waited_too_long_takes_parts_of_nodes_that_others_keep
