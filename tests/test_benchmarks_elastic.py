@@ -40,7 +40,9 @@ from tests.builders import a_job
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.request import Locality
+from weft.policy.plans.recipes import PLANNED
 from weft.policy.recipes import RECIPES
+from weft.policy.replays import REPLAYS
 from weft.sim.world import World
 from weft.spec.recipe import make_recipe
 
@@ -198,8 +200,7 @@ def test_every_elastic_recipe_enters_with_every_placement() -> None:
 
 def test_every_recipe_that_people_use_enters() -> None:
     left_out = {name for name in RECIPES if name not in (*ELASTIC, *FIXED)}
-    replays = {"muri-srtf", "muri-srsf", "muri-tiresias", "muri-replay-s", "muri-replay-l"}
-    assert left_out == {"afs", "sensitivity", "muri-s", "muri-l", *replays}
+    assert left_out == {"afs", "sensitivity", "muri-s", "muri-l", *REPLAYS, *PLANNED}
 
 
 def test_our_own_column_is_our_recipe_as_it_is() -> None:
@@ -276,9 +277,7 @@ def test_what_no_decision_reaches_is_not_the_code() -> None:
     source = Path(weft.__file__).parents[1]
     reached = {file.relative_to(source).as_posix() for file in record._reached(source)}
     assert {"weft/brain/round/round.py", "weft/perf/predict.py", "weft/model/menu.py"} <= reached
-    assert not any(
-        name.startswith(("weft/perf/plans", "weft/spec", "weft/kube")) for name in reached
-    )
+    assert not any(name.startswith(("weft/spec", "weft/kube", "weft/train")) for name in reached)
 
 
 def test_the_page_shows_what_was_run_and_nothing_else() -> None:

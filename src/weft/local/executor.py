@@ -257,7 +257,6 @@ class Executor:
 
     async def _order_company(self, entry: Entry, action: OrderCompany) -> None:
         await self._agents.order(entry, self._agents.company(entry, action.party))
-        crash.passing("company-ordered")
 
     async def _record_seats(self, entry: Entry, action: RecordSeats) -> None:
         crash.passing("before-seats")

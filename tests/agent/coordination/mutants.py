@@ -84,8 +84,8 @@ def a_step_in_hand_is_applied_whether_it_counts_or_not() -> Iterator[None]:
 
 @mutant
 def old_orders_are_followed_after_a_failure() -> Iterator[None]:
-    def ask(self: Part, pending: int, why: str) -> WorkerAction:
-        return Say(Broken(self.epoch, self.committed, pending, why))
+    def ask(self: Part, pending: int, why: str, *, yielded: bool = False) -> WorkerAction:
+        return Say(Broken(self.epoch, self.committed, pending, why, yielded))
 
     with patch.object(Part, "ask", ask):
         yield

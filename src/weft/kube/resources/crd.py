@@ -223,11 +223,30 @@ WAIT_REPORT_COLUMNS: Final[tuple[Column, ...]] = (
 )
 
 
+FIRST_DEFAULTS: Final = frozenset(
+    {
+        *("borrowing", "checkpoint.every", "grace", "preemptible", "priority", "queue"),
+        *("resources", "resources.gpus", "retry", "retry.limit", "weight"),
+    }
+)
+"""What the API server writes into jobs and queues: the fields of the first version. It must not
+write one that came later, for an older admission policy does not know that field."""
+
+
+def _with_first_defaults(schema: Schema, path: str = "") -> Schema:
+    """The schema without the defaults of fields that came later: the operator knows them."""
+    if path and path not in FIRST_DEFAULTS:
+        schema.pop("default", None)
+    for name, inner in schema.get("properties", {}).items():
+        _with_first_defaults(inner, f"{path}.{name}".removeprefix("."))
+    return schema
+
+
 def training_jobs() -> dict[str, Any]:
     """The definition of TrainingJob."""
     schema = _schema(
         "A training job: what its owner asks for, and what has become of it.",
-        structural(TrainingJobSpec, defaults=True),
+        _with_first_defaults(structural(TrainingJobSpec, defaults=True)),
         structural(TrainingJobStatus, defaults=False),
     )
     schema["required"] = ["spec"]
@@ -246,7 +265,7 @@ def queues() -> dict[str, Any]:
     """The definition of Queue."""
     schema = _schema(
         "A queue: a share of the cluster's GPUs, and what it uses of it.",
-        structural(QueueSpec, defaults=True),
+        _with_first_defaults(structural(QueueSpec, defaults=True)),
         structural(QueueStatus, defaults=False),
     )
     at(schema, "spec")["default"] = {}
