@@ -26,8 +26,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn
 
-from weft.agent.workers import stacks
-
 IMPORTS: Final = ("torch", "torch.distributed", "torch._dynamo", "weft.train.api")
 SHARDED_IMPORTS: Final = ("torch.distributed.device_mesh", "torch.distributed.fsdp")
 LENGTH: Final = struct.Struct("<I")
@@ -59,7 +57,6 @@ class Birth:
         sys.path[0] = str(Path(self.argv[0]).resolve().parent)
         _be_called(Path(self.argv[0]).name)
         _draw_anew()
-        stacks.listen()
 
 
 def main() -> None:

@@ -139,6 +139,9 @@ def _sendable(spec: Spec) -> Spec:
 
 
 def _let_in(jobs: Jobs, spec: TrainingJobSpec) -> None:
+    if spec.service_account:
+        account = {"metadata": {"name": spec.service_account}}
+        jobs.api.send("POST", "/api/v1/namespaces/team/serviceaccounts", account)
     for pod in pods_for(spec, job_for(spec)):
         answer = jobs.api.send("POST", pods_path("team") + "?dryRun=All", pod)
         assert answer.status == 201, answer.message

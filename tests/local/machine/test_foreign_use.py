@@ -96,7 +96,7 @@ def test_children_of_a_job_are_ours_though_they_clean_their_environment() -> Non
         finally:
             os.kill(child, 9)
             job.kill()
-    assert not is_marked(child, "me")
+    wait_until(lambda: not is_marked(child, "me"), "its end is known")
 
 
 def test_without_the_library_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

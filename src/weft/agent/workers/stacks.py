@@ -42,7 +42,6 @@ def variables(logs: Path, worker: int) -> dict[str, str]:
     kept = {
         "PYTHONFAULTHANDLER": "1",
         "TORCH_FR_BUFFER_SIZE": COLLECTIVES_KEPT,
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": COLLECTIVES_KEPT,
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": record,
         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": record,
