@@ -30,8 +30,7 @@ def consolidate(session: Session, outcome: Outcome, resizing: Resizing) -> None:
     if not len(spread):
         return
     fewest = session.fabric.fewest_nodes
-    busy = {changed.slot for changed in outcome.stretched} | set(outcome.preempted)
-    busy |= {moved.slot for moved in outcome.moves}
+    busy = outcome.changing
     slots = _settled(session, outcome, spread)
     prices = price_seconds(session.snapshot, slots, Change.RESTART, resizing)
     costs = max(resizing.worth, 1.0) * prices

@@ -22,7 +22,7 @@ from weft.model.reason import ReasonCode
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.state import State
 from weft.policy.place.packing import Offer
-from weft.policy.place.room import ROUNDING, Room, Share
+from weft.policy.place.room import Room
 from weft.policy.recipe import Defragmenting
 
 SCATTERED = (REASON_ROW[ReasonCode.FRAGMENTED], REASON_ROW[ReasonCode.LOCALITY_WAIT])
@@ -164,14 +164,11 @@ class _Defragmentation:
 
     def _busy(self) -> set[int]:
         """Those for whom something is to change anyway, and those who share."""
-        outcome, seating = self._outcome, self._session.state.seating
-        return {
-            *outcome.preempted,
-            *(moved.slot for moved in outcome.moves),
-            *(changed.slot for changed in outcome.stretched),
-            *seating.feeding,
-            *(slot for lead in seating.company.leads() for slot in seating.company.members(lead)),
-        }
+        seating = self._session.state.seating
+        sharing = (
+            slot for lead in seating.company.leads() for slot in seating.company.members(lead)
+        )
+        return {*self._outcome.changing, *seating.feeding, *sharing}
 
     # --- and where to go ----------------------------------------------------------------------
 
@@ -184,7 +181,7 @@ class _Defragmentation:
         for victim in leaving:
             trial.give(victim.seats)
         trial.take(kind, gang.shares)
-        if not _stands(trial, gang.shares):
+        if not trial.stands(gang.shares):
             return None
         avoid = np.zeros(len(trial.gpus), bool) if session.reserved is None else session.reserved
         avoid = avoid.copy()
@@ -219,10 +216,7 @@ class _Defragmentation:
 
     def _forget_waits(self, served: list[int]) -> None:
         outcome = self._outcome
-        if not served:
-            return
-        stays = ~np.isin(outcome.waiting, served)
-        outcome.waiting, outcome.reasons = outcome.waiting[stays], outcome.reasons[stays]
+        outcome.wait_no_more(served)
         if outcome.reservation is not None and outcome.reservation.slot in served:
             outcome.reservation = None
 
@@ -256,12 +250,3 @@ def _leaving(movable: list[Priced], missing: int) -> list[Priced] | None:
             chosen.remove(one)
             missing += one[1].width
     return chosen
-
-
-def _stands(room: Room, shares: tuple[Share, ...]) -> bool:
-    nodes = [node for node, _ in shares]
-    return bool(
-        (room.gpus[nodes] >= 0).all()
-        and (room.cpus[nodes] >= -ROUNDING).all()
-        and (room.memory_gib[nodes] >= -ROUNDING).all()
-    )

@@ -241,9 +241,4 @@ class Eviction:
         for victim in victims:
             trial.give(victim.seats)
         trial.take(kind, offer.shares)
-        nodes = [node for node, _ in offer.shares]
-        return bool(
-            (trial.gpus[nodes] >= 0).all()
-            and (trial.cpus[nodes] >= -ROUNDING).all()
-            and (trial.memory_gib[nodes] >= -ROUNDING).all()
-        )
+        return trial.stands(offer.shares, ROUNDING)

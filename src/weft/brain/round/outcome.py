@@ -79,6 +79,21 @@ class Outcome:
         """Whether nobody was ranked and nobody moves."""
         return not len(self.candidates) and not (self.moves or self.feeds or self.joins)
 
+    @property
+    def changing(self) -> set[int]:
+        """Running jobs for whom something is to change: they stop, move, grow or shrink."""
+        return {
+            *self.preempted,
+            *(moved.slot for moved in self.moves),
+            *(changed.slot for changed in self.stretched),
+        }
+
+    def wait_no_more(self, slots: list[int]) -> None:
+        """These were given seats after all: they have no reason to wait."""
+        if slots:
+            stays = ~np.isin(self.waiting, slots)
+            self.waiting, self.reasons = self.waiting[stays], self.reasons[stays]
+
     def wake_by(self, at: float) -> None:
         """Ask for a round at that time at the latest."""
         if self.wake is None or at < self.wake:

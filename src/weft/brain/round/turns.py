@@ -41,11 +41,7 @@ class _Turns:
         self._session, self._outcome, self._sharing = session, outcome, sharing
         self._state: BrainState = session.state
         self._company = session.state.seating.company
-        self._busy = {
-            *outcome.preempted,
-            *(moved.slot for moved in outcome.moves),
-            *(changed.slot for changed in outcome.stretched),
-        }
+        self._busy = outcome.changing
 
     def settle(self) -> None:
         self._state.turns.refused.clear()
@@ -61,7 +57,7 @@ class _Turns:
                 self._join(slots, hosts[peers])
         if self._outcome.grants:
             self._outcome.wake_by(self._session.now + self._session.recipe.rounds.spacing_seconds)
-        self._forget_reasons()
+        self._outcome.wait_no_more([one.slot for one in self._outcome.joins])
 
     # --- those who wait -----------------------------------------------------------------------
 
@@ -173,14 +169,6 @@ class _Turns:
         """What each GPU there has; without a bound where nobody counts it."""
         memory_gib = self._state.node_table.specs[node].gpu.memory_gib
         return np.inf if memory_gib is None else memory_gib
-
-    def _forget_reasons(self) -> None:
-        """Who joins waits no more."""
-        outcome = self._outcome
-        joined = [one.slot for one in outcome.joins]
-        if joined:
-            stays = ~np.isin(outcome.waiting, joined)
-            outcome.waiting, outcome.reasons = outcome.waiting[stays], outcome.reasons[stays]
 
     # --- parting ------------------------------------------------------------------------------
 

@@ -57,6 +57,15 @@ class Room:
             self.cpus[node] += cpus
             self.memory_gib[node] += memory_gib
 
+    def stands(self, shares: Iterable[Share], rounding: float = ROUNDING) -> bool:
+        """Whether no more than there is was taken on the nodes of these shares."""
+        nodes = [node for node, _ in shares]
+        return bool(
+            (self.gpus[nodes] >= 0).all()
+            and (self.cpus[nodes] >= -rounding).all()
+            and (self.memory_gib[nodes] >= -rounding).all()
+        )
+
 
 def in_pieces(shares: Sequence[Share], most_gpus: int) -> tuple[Share, ...]:
     """The same shares, none larger than that."""
