@@ -7,6 +7,7 @@ eight, `1:30` is ninety) are left out, because they surprise.
 """
 
 import json
+import pathlib
 import re
 import reprlib
 from collections.abc import Iterable, Iterator
@@ -47,6 +48,17 @@ class Document:
 
     value: object
     lines: dict[Path, int] = field(default_factory=dict)
+
+
+def read_bounded(path: pathlib.Path) -> bytes:
+    """What stands in the file, at most a little more than a document may hold."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SpecError(
+            f"{path}: cannot be read: {error.strerror}", hint="check the path"
+        ) from error
 
 
 def parse_document(text: str | bytes, *, name: str) -> Document:

@@ -16,7 +16,7 @@ from weft.failure.pattern import pattern
 from weft.failure.rule import MOST_NAME, Role, Rule
 from weft.failure.rulebook import RuleBook, rule_of, shipped
 from weft.model.errors import SpecError
-from weft.spec.document import MAX_BYTES, parse_document
+from weft.spec.document import parse_document, read_bounded
 from weft.spec.fault import shown
 from weft.spec.reading import validated
 from weft.spec.strict import Strict, told, wrong
@@ -151,13 +151,7 @@ class OwnRules(Strict):
 
 def read_rules(path: Path, book: RuleBook | None = None) -> RuleBook:
     """A book of rules with those of a file in front."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        hint = "check the path"
-        raise SpecError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
-    return parse_rules(raw, name=path.name, book=book)
+    return parse_rules(read_bounded(path), name=path.name, book=book)
 
 
 def parse_rules(

@@ -7,9 +7,8 @@ from pydantic import AfterValidator, Field
 
 from weft.model.capability import EVERYTHING, Capability
 from weft.model.claim import PlanClaim
-from weft.model.errors import SpecError
 from weft.model.shape import ModelShape
-from weft.spec.document import MAX_BYTES, parse_document
+from weft.spec.document import parse_document, read_bounded
 from weft.spec.fault import shown
 from weft.spec.reading import validated
 from weft.spec.strict import Strict, told, wrong
@@ -58,12 +57,5 @@ class ModelFile(Strict):
 
 
 def read_model_file(path: Path) -> ModelFile:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(
-            f"{path}: cannot be read: {error.strerror}", hint="check the path"
-        ) from error
-    document = parse_document(raw, name=path.name)
+    document = parse_document(read_bounded(path), name=path.name)
     return validated(ModelFile, document.value, name=path.name, lines=document.lines)

@@ -20,7 +20,7 @@ from weft.notify.notice import Occasion
 from weft.notify.outbox import Outbox
 from weft.notify.subscription import Rule, Subscriptions
 from weft.notify.target import Mail, Slack, Target, Webhook
-from weft.spec.document import MAX_BYTES, parse_document
+from weft.spec.document import parse_document, read_bounded
 from weft.spec.fault import shown
 from weft.spec.notify_fields import OCCASIONS, OccasionName, TargetName
 from weft.spec.reading import validated
@@ -143,13 +143,7 @@ class NotifyFile(Strict):
 
 def read_outbox(path: Path, source: str) -> Outbox:
     """An outbox as the file says; `source` is how this world calls itself."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        hint = "check the path"
-        raise SpecError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
-    document = parse_document(raw, name=path.name)
+    document = parse_document(read_bounded(path), name=path.name)
     written = validated(NotifyFile, document.value, name=path.name, lines=document.lines)
     targets = {name: one.target(name, source) for name, one in written.targets.items()}
     for rule in written.rules:

@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from weft.model.errors import SpecError
-from weft.spec.document import MAX_BYTES, parse_document
+from weft.spec.document import parse_document, read_bounded
 from weft.spec.fault import Lines, spec_error
 from weft.spec.job_file import JobFile
 
@@ -15,14 +15,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def read_job_file(path: Path) -> JobFile:
     """The job file at that path."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SpecError(
-            f"{path}: cannot be read: {error.strerror}", hint="check the path"
-        ) from error
-    return parse_job_file(raw, name=path.name)
+    return parse_job_file(read_bounded(path), name=path.name)
 
 
 def parse_job_file(text: str | bytes, *, name: str = "job file") -> JobFile:
