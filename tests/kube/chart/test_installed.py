@@ -38,7 +38,7 @@ Right = tuple[str, str, str]
 @pytest.fixture
 def operator(cluster: ControlPlane) -> Iterator[Rest]:
     """A connection with the rights that the chart gives the operator."""
-    kubeconfig = install_chart(cluster)
+    kubeconfig = install_chart(cluster, {"nodes": {"gpuClass": "gpu.example.com"}})
     cluster.add_namespace(TEAM, RESTRICTED)
     with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as connection:
         yield connection

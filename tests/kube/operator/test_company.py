@@ -11,6 +11,7 @@ from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
 from weft.kube.client.api import Api
+from weft.kube.devices import read_claim
 from weft.kube.reading.node_reader import list_nodes
 from weft.view.node_page import NodeLine, NodePage
 
@@ -182,11 +183,7 @@ def test_a_job_that_does_not_share_has_a_claim_of_its_own(
 
 
 def test_a_claim_that_somebody_else_made_is_left_alone(lab: Lab, operator: OperatorProcess) -> None:
-    body = {
-        "metadata": {"name": "vit-1-0"},
-        "spec": {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": DRIVER}}]}},
-    }
-    lab.cluster.api.must("POST", f"{API}/namespaces/lab/resourceclaims", body)
+    lab.cluster.api.must("POST", f"{API}/namespaces/lab/resourceclaims", a_claim("vit-1-0"))
     lab.submit("vit", 1)
     wait_until(lambda: bool(lab.job("vit").get("status", {}).get("past", {}).get("refusals")), "no")
     wait_until(lambda: "vit-2-0" in claims(lab), "another epoch, with a claim of its own")
@@ -202,3 +199,32 @@ def test_a_node_grows_with_what_its_driver_publishes(lab: Lab, operator: Operato
     known["spec"]["pool"]["generation"] = 2
     lab.cluster.api.must("PUT", path, known)
     lab.await_workers("wide")
+
+
+def test_devices_that_others_have_claimed_are_theirs(lab: Lab, operator: OperatorProcess) -> None:
+    """Nobody but the claim says so: the pod that uses it asks for no resource by count."""
+    path = f"{API}/namespaces/{lab.namespace}/resourceclaims"
+    foreign = lab.cluster.api.must("POST", path, a_claim("theirs"))
+    foreign["status"] = {"allocation": {"devices": {"results": [given("gpu-0")]}}}
+    lab.cluster.api.must("PUT", f"{path}/theirs/status", foreign)
+    wait_until(lambda: listed_nodes(lab)[0].foreign_gpus == 1, "the claim counts")
+    lab.submit("vit", 1)
+    lab.wait_for("vit", "Queued")
+    assert "vit-1-0" not in claims(lab)
+    lab.cluster.api.must("DELETE", f"{path}/theirs")
+    lab.await_workers("vit")
+
+
+def test_who_only_looks_on_holds_no_device() -> None:
+    raw = a_claim("monitor") | {"metadata": {"uid": "u", "resourceVersion": "1"}}
+    raw["status"] = {"allocation": {"devices": {"results": [given("gpu-0", adminAccess=True)]}}}
+    assert not read_claim(raw).devices
+
+
+def a_claim(name: str) -> dict[str, Any]:
+    request = {"name": "x", "exactly": {"deviceClassName": DRIVER}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+def given(device: str, **more: Any) -> dict[str, Any]:
+    return {"request": "x", "driver": DRIVER, "pool": "node-0", "device": device, **more}

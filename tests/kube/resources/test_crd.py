@@ -69,7 +69,6 @@ def test_defaults_are_written_down(jobs: Jobs) -> None:
         "queue": "default",
         "priority": 0,
         "preemptible": True,
-        "shareable": False,
         "retry": {"limit": 3},
         "grace": "30s",
     }

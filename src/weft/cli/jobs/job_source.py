@@ -52,17 +52,11 @@ def checked_name(name: str) -> str:
 
 def read_text(file: str) -> tuple[bytes, str]:
     """What stands there, at most a little more than a job file may hold; and what to call it."""
-    from weft.spec.document import MAX_BYTES
+    from weft.spec.document import MAX_BYTES, read_bounded
 
     if file == STDIN:
         return sys.stdin.buffer.read(MAX_BYTES + 1), "standard input"
-    try:
-        with Path(file).open("rb") as stream:
-            return stream.read(MAX_BYTES + 1), Path(file).name
-    except OSError as error:
-        raise SpecError(
-            f"{file}: cannot be read: {error.strerror}", hint="check the path"
-        ) from None
+    return read_bounded(Path(file)), Path(file).name
 
 
 def set_field(fields: dict[str, object], override: str) -> None:

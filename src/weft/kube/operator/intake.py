@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from weft.brain.event import QueueChanged
+from weft.kube.devices import NodeDevices, ObservedClaim, ObservedSlice, devices_on
 from weft.kube.logs import Log
 from weft.kube.operator.decider import Decider
 from weft.kube.operator.executor.executor import Executor
@@ -21,7 +22,6 @@ from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.observation.pod_index import nodes_touched
 from weft.kube.operator.observation.queue import ObservedQueue
 from weft.kube.operator.observation.queue_tree import as_meant, build_tree, misplaced, recipe_of
-from weft.kube.operator.observation.slice import NodeDevices, ObservedSlice, devices_on
 from weft.kube.operator.reconcile.beliefs import is_counted
 from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note
@@ -55,8 +55,9 @@ class Intake:
         self._pods = informers.pod_index
         self._jobs, self._nodes, self._queues = informers.jobs, informers.nodes, informers.queues
         self.foreign_use = ForeignUse(self._pods, self._stands_behind)
-        self._slices, self._gpu_class = informers.slices, informers.gpu_class
-        counted = self._devices_on if self._slices is not None else None
+        self._slices, self._claims = informers.slices, informers.claims
+        self._gpu_class = informers.gpu_class
+        counted = self._devices_on if self._gpu_class else None
         self.inventory = NodeInventory(self._nodes.items, self.foreign_use, counted)
         self._decider = decider
         self._executor = executor
@@ -182,9 +183,15 @@ class Intake:
         for node in {one.node for one in (old, new) if one is not None}:
             self._touch_node(node)
 
+    def claim_changed(self, key: str, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
+        pools = {pool for one in (old, new) if one is not None for pool in one.pools()}
+        for one in self._slices.items.values():
+            if (one.driver, one.pool) in pools:
+                self._touch_node(one.node)
+
     def _devices_on(self, node: str) -> NodeDevices:
-        assert self._slices is not None
-        return devices_on(node, self._gpu_class, self._slices.items.values())
+        slices, claims = self._slices.items.values(), self._claims.items.values()
+        return devices_on(node, self._gpu_class, slices, claims)
 
     def _touch_node(self, name: str) -> None:
         self.inventory.touch(name)

@@ -13,8 +13,9 @@ from os import environ
 from typing import TYPE_CHECKING, Any
 
 from weft.failure.health import Health
-from weft.kube.claims import SLICES, claim_name
+from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claim_name, claims_path
 from weft.kube.client.errors import Forbidden, NotFound
+from weft.kube.devices import ObservedClaim, ObservedSlice, devices_on, read_claim, read_slice
 from weft.kube.health_map import HealthMap, health_in
 from weft.kube.names import (
     GPU_RESOURCE,
@@ -76,8 +77,8 @@ async def list_nodes(api: "Api", namespace: str) -> NodePage:
     health = await read_health(api)
     lines = [node_line(thing, held, foreign, rules) for thing in things]
     if rules.gpu_class:
-        counted = await _published(api, rules.gpu_class, notes)
-        lines = [replace(line, gpus=counted[line.name]) for line in lines]
+        published = await _published(api, rules.gpu_class, notes)
+        lines = [published.on(line) for line in lines]
     return NodePage(tuple(with_health(line, health) for line in lines), tuple(notes))
 
 
@@ -189,18 +190,32 @@ async def _foreign(
     return foreign
 
 
-async def _published(api: "Api", driver: str, notes: list[str]) -> Counter[str]:
-    """Devices by node, as their driver publishes them."""
-    found: Counter[str] = Counter()
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a driver publishes, and what claims of others were given of it; None if not known."""
+
+    driver: str
+    slices: tuple[ObservedSlice, ...] = ()
+    claims: tuple[ObservedClaim, ...] | None = None
+
+    def on(self, line: NodeLine) -> NodeLine:
+        found = devices_on(line.name, self.driver, self.slices, self.claims or ())
+        foreign = None if self.claims is None else found.foreign
+        return replace(line, gpus=found.gpus + found.foreign, foreign_gpus=foreign)
+
+
+async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
     try:
-        slices = (await list_all(api, SLICES)).items
+        slices = tuple(read_slice(one) for one in (await list_all(api, SLICES)).items)
     except Forbidden:
         notes.append("you may not list resourceslices: GPUs are not counted")
-        return found
-    for one in slices:
-        if part(one, "spec").get("driver") == driver:
-            found[part(one, "spec").get("nodeName", "")] += len(part(one, "spec")["devices"])
-    return found
+        return Published(driver)
+    try:
+        claims = (await list_all(api, claims_path(), FOREIGN_CLAIMS)).items
+    except Forbidden:
+        notes.append("you may not list the claims of all namespaces: foreign use is not counted")
+        return Published(driver, slices)
+    return Published(driver, slices, tuple(read_claim(one) for one in claims))
 
 
 def _type(labels: Mapping[str, str], resource: str) -> str | None:

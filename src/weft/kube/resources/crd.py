@@ -72,12 +72,13 @@ JOB_RULES: Final[Rules] = {
     ),
     "spec.stages": (
         (
-            f"{' || '.join(f'self.{name} > 0.0' for name in STAGES)}",
+            " || ".join(f"(has(self.{name}) && self.{name} > 0.0)" for name in STAGES),
             "stages that take no time tell nothing: give the seconds of one step",
         ),
         (
-            "!has(self.step_seconds) ||"
-            f" ({' && '.join(f'self.{name} <= self.step_seconds' for name in STAGES)})",
+            "!has(self.step_seconds) || ("
+            + " && ".join(f"(!has(self.{n}) || self.{n} <= self.step_seconds)" for n in STAGES)
+            + ")",
             "a stage is longer than the step: raise step_seconds",
         ),
     ),

@@ -11,10 +11,11 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from weft.kube.claims import SLICES
+from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claims_path
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
+from weft.kube.devices import ObservedClaim, ObservedSlice, read_claim, read_slice
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import (
@@ -31,7 +32,6 @@ from weft.kube.operator.observation.node import ObservedNode, read_node
 from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.operator.observation.pod_index import PodIndex
 from weft.kube.operator.observation.queue import ObservedQueue, read_queue
-from weft.kube.operator.observation.slice import ObservedSlice, read_slice
 
 FOREIGN_PODS = {
     "labelSelector": f"!{JOB_LABEL}",
@@ -58,10 +58,13 @@ class Listener(Protocol):
     def slice_changed(
         self, key: str, old: ObservedSlice | None, new: ObservedSlice | None
     ) -> None: ...
+    def claim_changed(
+        self, key: str, old: ObservedClaim | None, new: ObservedClaim | None
+    ) -> None: ...
 
 
 class Informers:
-    """Five caches, a sixth where drivers publish GPUs, and at most one who listens."""
+    """Five caches, two more where drivers publish GPUs, and at most one who listens."""
 
     def __init__(self, api: Api, nodes: NodeRules, metrics: Metrics, random: Random) -> None:
         self.pod_index = PodIndex()
@@ -88,15 +91,16 @@ class Informers:
             queues_path(), read_queue, self._queue_changed
         )
 
-        self.slices: Cache[ObservedSlice] | None = None
+        self.slices: Cache[ObservedSlice] = self._cache(SLICES, read_slice, self._slice_changed)
+        self.claims: Cache[ObservedClaim] = self._cache(
+            claims_path(), read_claim, self._claim_changed, FOREIGN_CLAIMS
+        )
         self.gpu_class = nodes.gpu_class
-        if nodes.gpu_class:
-            self.slices = self._cache(SLICES, read_slice, self._slice_changed)
 
     @property
     def all(self) -> tuple[Cache[Any], ...]:
         found = self.jobs, self.queues, self.nodes, self.pods, self.foreign
-        return found if self.slices is None else (*found, self.slices)
+        return (*found, self.slices, self.claims) if self.gpu_class else found
 
     def start(self) -> None:
         """Follow, until stopped."""
@@ -178,6 +182,12 @@ class Informers:
     ) -> None:
         if self._listener is not None:
             self._listener.slice_changed(key, old, new)
+
+    def _claim_changed(
+        self, key: str, old: ObservedClaim | None, new: ObservedClaim | None
+    ) -> None:
+        if self._listener is not None:
+            self._listener.claim_changed(key, old, new)
 
     def _cache(
         self,

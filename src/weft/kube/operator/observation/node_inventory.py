@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from weft.brain.event import NodeAdded, NodeChanged, NodeLost
+from weft.kube.devices import NodeDevices
 from weft.kube.operator.observation.foreign_use import ForeignUse
 from weft.kube.operator.observation.node import ObservedNode
-from weft.kube.operator.observation.slice import NodeDevices
 from weft.model.cluster import Node
 from weft.model.ids import NodeId
 
@@ -61,10 +61,13 @@ class NodeInventory:
     def foreign_gpus(self) -> int:
         """GPUs that others hold on the nodes that are there."""
         return sum(
-            int(self._foreign_use.others(observed.name).of(observed.gpu_resource))
-            for observed in self._nodes.values()
-            if not observed.outside
+            self._foreign_on(observed) for observed in self._nodes.values() if not observed.outside
         )
+
+    def _foreign_on(self, observed: ObservedNode) -> int:
+        if self._counted is not None:
+            return self._counted(observed.name).foreign
+        return int(self._foreign_use.others(observed.name).of(observed.gpu_resource))
 
     def lost_gpus(self) -> int:
         """GPUs of nodes that are out of reach; what was deleted is nobody's loss."""

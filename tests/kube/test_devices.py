@@ -1,11 +1,11 @@
-"""GPUs of a node, counted from what a driver publishes."""
+"""GPUs of a node, counted from what a driver publishes and claims hold."""
 
 from typing import Any
 
 import pytest
 
 from weft.kube.claims import claim_name
-from weft.kube.operator.observation.slice import NodeDevices, devices_on, read_slice
+from weft.kube.devices import NodeDevices, devices_on, read_slice
 
 DRIVER = "gpu.example.com"
 
