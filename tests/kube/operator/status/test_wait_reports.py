@@ -29,6 +29,7 @@ from weft.kube.operator.status.wait_reports import (
     JOBS_A_PART,
     MOST_BYTES,
     WaitReports,
+    changed_seconds,
     parts_for,
     report,
     shortened,
@@ -324,3 +325,9 @@ def test_queues_are_counted_once_for_all_of_them(monkeypatch: pytest.MonkeyPatch
     queues = SimpleNamespace(items={})
     asyncio.run(QueueStatusWriter(None, queues).write(source.brain.state, NOW))  # type: ignore[arg-type]
     assert counted == [1]
+
+
+def test_where_many_wait_parts_are_written_less_often_and_soon_enough() -> None:
+    assert changed_seconds(0) == changed_seconds(3_000) == 3.0
+    assert changed_seconds(6_000) == 6.0
+    assert changed_seconds(100_000) == 8.0, "a reason is at most ten seconds old"

@@ -36,7 +36,9 @@ from weft.view.reasons import counted, possible
 
 LOOK_SECONDS = 1.0
 CHANGED_SECONDS = 3.0  # between two writes of one part, where a job waits for something else
+LATEST_CHANGED_SECONDS = 8.0  # … where very many wait
 NUMBERS_SECONDS = 30.0  # … where only numbers may differ
+JOBS_A_SECOND = 1_000  # of which it is found out why they wait: who decides does nothing else then
 ASK_AGAIN_SECONDS = 300.0  # whether the cluster knows of reports by now
 BYTES_A_SECOND = 512 * 1024
 LEAST_BYTES = 8 * 1024  # what a small write counts as
@@ -156,10 +158,12 @@ class WaitReports:
     def _due(self, groups: dict[Place, Group]) -> list[Place]:
         """Those of which something changed first, then by how long ago they were told."""
         now, found = self._source.now(), []
+        waiting = sum(len(group.keys) for group in groups.values())
+        spacing = changed_seconds(waiting)
         for place, group in groups.items():
             part = self._parts.setdefault(place, Part())
             changed = part.told != self._digest(place, group)
-            if now - part.at >= (CHANGED_SECONDS if changed else NUMBERS_SECONDS):
+            if now - part.at >= (spacing if changed else NUMBERS_SECONDS):
                 found.append((not changed, part.at, place))
         return [place for *_, place in sorted(found)]
 
@@ -246,6 +250,11 @@ class Sayings:
             place = self._place[code, text] = len(self.reasons)
             self.reasons.append({"code": code, "text": text, "remedy": possible(reason.remedy)})
         return place
+
+
+def changed_seconds(waiting: int) -> float:
+    """Between two writes of one part that changed: more where many wait, within limits."""
+    return min(max(CHANGED_SECONDS, waiting / JOBS_A_SECOND), LATEST_CHANGED_SECONDS)
 
 
 def parts_for(jobs: int, before: int) -> int:
