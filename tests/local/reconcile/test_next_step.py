@@ -61,6 +61,7 @@ from weft.model.ids import PartyId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
+from weft.reconcile.plans import told
 
 S = State
 FINISHED = End("finished", 0, "", 100.0)
@@ -305,9 +306,9 @@ def test_a_plan_that_did_not_work_is_told_as_the_old_one() -> None:
     ids=str,
 )
 def test_a_plan_as_an_agent_is_told_it(plan: ExecutionPlan, width: int, text: str) -> None:
-    assert plans.told(plan, width) == text
+    assert told(plan, width) == text
     again = plans.believed(text)
-    assert again is None or plans.told(again, width) == text
+    assert again is None or told(again, width) == text
 
 
 @pytest.mark.parametrize(

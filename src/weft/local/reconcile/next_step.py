@@ -29,7 +29,7 @@ from weft.brain.event import (
 from weft.failure.evidence import Failure, FailureClass
 from weft.local.reconcile.devices import on_devices
 from weft.local.reconcile.observation import KILLED, Presence, Status
-from weft.local.reconcile.plans import believed, is_counted, same, told
+from weft.local.reconcile.plans import believed, is_counted, same
 from weft.local.reconcile.step import (
     Kill,
     Launch,
@@ -56,6 +56,7 @@ from weft.model.ids import PartyId
 from weft.model.placement import Seat
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
+from weft.reconcile.plans import told
 
 WAITING: Final = (State.QUEUED, State.ADMITTED)
 TRAINING: Final = (State.RUNNING, State.RESIZING)

@@ -8,9 +8,10 @@ of the plan is on record, with `data` in front of it.
 from dataclasses import fields
 from typing import Final
 
-from weft.agent.plan import REPLICATED, Plan, parse_plan
+from weft.agent.plan import REPLICATED, parse_plan
 from weft.model.errors import SpecError
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
+from weft.reconcile.plans import told
 from weft.spec.job_file import JobSpec
 
 COUNTED: Final = "data="
@@ -19,23 +20,6 @@ COUNTED: Final = "data="
 def recorded(plan: ExecutionPlan, width: int, spec: JobSpec) -> str:
     """What the record says of it; nothing where it is left to the job's own command."""
     return told(plan, width) if spec.plans is None else counted(plan, width)
-
-
-def told(plan: ExecutionPlan, width: int) -> str:
-    """For the agent; nothing where it is left to the job's own command."""
-    if plan == AS_WRITTEN:
-        return ""
-    replicas = max(width // plan.gpus_per_replica, 1)
-    sharded = plan.sharding is Sharding.PARAMETERS
-    shard = (plan.shard_degree or plan.data or replicas) if sharded else 1
-    return str(
-        Plan(
-            pipeline=plan.pipeline,
-            shard=shard,
-            tensor=plan.tensor,
-            micro_batches=plan.micro_batches,
-        )
-    )
 
 
 def counted(plan: ExecutionPlan, width: int) -> str:
