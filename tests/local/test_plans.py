@@ -27,7 +27,7 @@ from weft.model.errors import WorldError
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = ROOT / "tests" / "train" / "jobs" / "plans.py"
-RECIPE: Final = "rubick(spacing=0.1, budget=10.0, gate=0.5)"
+RECIPE: Final = "rubick(spacing=0.1, budget=1.0, gate=0.5)"
 PATIENCE: Final = 90.0
 TOTAL: Final = 500
 BATCH: Final = 8

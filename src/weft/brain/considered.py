@@ -14,10 +14,12 @@ from weft.model.request import JobRequest, WorkUnit
 from weft.model.state import State
 from weft.policy.plans.bids import Bid, Option
 from weft.policy.plans.market import Market
-from weft.policy.plans.planning import Planning
+from weft.policy.plans.planning import Planning, Scope
 from weft.view.plans import Alternative, Considered
 
 MOST_REJECTED = 3
+WORTH = "what it was given adds most jobs done per second for its GPUs"
+WHY_CHOSEN = {Scope.SEATED: "its fastest plan on the GPUs that it was given"}
 
 
 def considered(brain: Brain, job: JobId) -> Considered | None:
@@ -52,12 +54,18 @@ def _told(bid: Bid, market: Market, planning: Planning, note: str) -> Considered
     )
     chosen = None
     if bid.held is not None:
-        chosen = told(bid.held, "what it was given adds most jobs done per second for its GPUs")
+        chosen = told(bid.held, WHY_CHOSEN.get(planning.scope, WORTH))
     rejected = (told(one, _why_not(bid, one, market, planning)) for one in others[:MOST_REJECTED])
     return Considered(chosen, tuple(rejected), note)
 
 
 def _why_not(bid: Bid, option: Option, market: Market, planning: Planning) -> str:
+    if planning.scope is Scope.SEATED and bid.held is not None:
+        return "slower there" if option.gpus == bid.held.gpus else "for other GPUs than it has"
+    return _not_worth_it(bid, option, market, planning)
+
+
+def _not_worth_it(bid: Bid, option: Option, market: Market, planning: Planning) -> str:
     if option not in planning.keeping_promise(bid):
         slow = option.speed < bid.promised
         return "slower than was promised" if slow else "wastes GPUs"

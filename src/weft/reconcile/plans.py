@@ -9,8 +9,8 @@ def told(plan: ExecutionPlan, width: int) -> str:
     if plan == AS_WRITTEN:
         return ""
     replicas = max(width // plan.gpus_per_replica, 1)
-    sharded = plan.sharding is Sharding.PARAMETERS
-    shard = (plan.shard_degree or plan.data or replicas) if sharded else 1
+    sharded, degree = plan.sharding is Sharding.PARAMETERS, plan.shard_degree
+    shard = 1 if not sharded else degree if degree and replicas % degree == 0 else replicas
     return str(
         Plan(
             pipeline=plan.pipeline,

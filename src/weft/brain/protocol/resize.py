@@ -20,6 +20,7 @@ from weft.model.decision import Assignment, Grant
 from weft.model.placement import Placement
 from weft.model.plan import ExecutionPlan
 from weft.model.state import State
+from weft.perf.plans.options import scaled
 
 
 class Resizes:
@@ -91,7 +92,7 @@ class Resizes:
         """The plan that it was to go to, if it was another one, is not tried again."""
         state = self._context.state
         wanted = state.seating.resizes[slot].target.plan
-        if wanted != state.plans[slot]:
+        if wanted != state.plans[slot] and state.spec(slot).splits is not None:
             state.plan_book.shun(slot, wanted)
 
     def settle_on(self, slot: int, found: Placement) -> None:
@@ -130,7 +131,10 @@ def begin(
     state.jobs.resizes[slot] += 1
     if state.state_of(slot) is not State.RESIZING:
         state.move(slot, State.RESIZING)
-    assignment = Assignment(target.width, target, plan or state.plans[slot])
+    kept = state.plans[slot]
+    if not kept.fits_width(target.width):
+        kept = scaled(kept, target.width)
+    assignment = Assignment(target.width, target, plan or kept)
     seating.resizes[slot] = Underway(present.numbers, assignment, standing & target.numbers)
     return assignment
 

@@ -134,7 +134,7 @@ class Bidding:
             gpus, cores = one.allocation.gpus, one.allocation.cores
             if one.plan in self._unreached(slot):
                 continue
-            if scope is Scope.BOTH or gpus == width:
+            if scope is not Scope.PLANS or gpus == width:
                 yield self._told(spec, found, found.on_paper(one), gpus, cores)
         if scope is Scope.PLANS:
             best = found.best_on(

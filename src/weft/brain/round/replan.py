@@ -35,20 +35,6 @@ def replan(session: Session, outcome: Outcome, planning: Planning) -> None:
     Replan(session, planning).run(outcome)
 
 
-def best_plans(session: Session, outcome: Outcome, planning: Planning) -> None:
-    """Of those who were seated as they asked: the best plan on the GPUs that each got.
-
-    Where queues are guaranteed a part, or somebody has waited too long, who goes first is not a
-    matter of worth, and widths stay as requested.
-    """
-    bidding = Bidding(session, planning)
-    for row, granted in enumerate(outcome.grants):
-        cores = session.kind(granted.slot).cpus_per_gpu
-        best = bidding.option(granted.slot, granted.shares, cores) if granted.width else None
-        if best is not None:
-            outcome.grants[row] = replace(granted, plan=best.plan)
-
-
 class Replan:
     """One choice over all ranked jobs, and where it leads."""
 

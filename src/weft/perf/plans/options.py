@@ -22,6 +22,8 @@ from weft.perf.plans.space import legal_plans, plans_of_families
 from weft.perf.plans.step import Cases, Work
 
 REMEMBERED = 512
+NEVER_SECONDS = 1e9
+"""A step where nothing fits: nobody is ever given that, but may be left with it for a moment."""
 
 Where = tuple[int, ...]
 """GPUs by node."""
@@ -74,7 +76,10 @@ class PlanOptions:
     _best: dict[tuple[Where, float, Plans], Foretold | None] = field(default_factory=dict)
 
     def step(self, plan: ExecutionPlan, where: Where, cores: float) -> Foretold:
-        """Of this plan there; one `AS_WRITTEN` is the submitted one."""
+        """Of this plan there; one `AS_WRITTEN` is the submitted one.
+
+        One that does not fill the width has more or fewer replicas, or is the best there.
+        """
         key = plan, where, cores
         found = self._steps.get(key)
         if found is None:
@@ -98,7 +103,10 @@ class PlanOptions:
 
     def _foretell(self, plan: ExecutionPlan, where: Where, cores: float) -> Foretold:
         width, written = sum(where), plan == AS_WRITTEN
-        plan = scaled(self.asked.plans[0], width) if written else counted(plan, width)
+        plan = scaled(self.asked.plans[0], width) if written else filling(plan, width)
+        if not plan.fits_width(width):
+            best = self.best_on(where, max(cores, 1.0))
+            return best or Foretold(plan, NEVER_SECONDS, NEVER_SECONDS, 0.0)
         columns = PlanColumns.of([plan], [width])
         cases = Cases.laid(columns, [where], np.array([max(cores, 1.0)]), self.model.fabric)
         forecast = self.model.forecast(cases)
@@ -129,6 +137,11 @@ def counted(plan: ExecutionPlan, width: int) -> ExecutionPlan:
     if plan.data or not plan.fits_width(width):
         return plan
     return replace(plan, data=width // plan.gpus_per_replica)
+
+
+def filling(plan: ExecutionPlan, width: int) -> ExecutionPlan:
+    """The plan itself where it fills the width, else with other replicas, if that does."""
+    return counted(plan, width) if plan.fits_width(width) else scaled(plan, width)
 
 
 def scaled(plan: ExecutionPlan, width: int) -> ExecutionPlan:

@@ -27,6 +27,8 @@ class Scope(Enum):
     BOTH = "both"
     RESOURCES = "resources"
     PLANS = "plans"
+    SEATED = "seated"
+    """The plan alone, on whatever seats the recipe's own order and sizes have given."""
 
 
 class Rule(Enum):
