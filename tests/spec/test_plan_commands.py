@@ -1,5 +1,6 @@
 """A job file that tells its model, and by which command it is started under which plan."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,12 @@ def test_a_job_with_commands_goes_on_from_the_checkpoint_that_there_is() -> None
     assert not job.saves_on_demand
     assert job.splits is not None
     assert len(job.splits.families) == 4
+
+
+def test_the_files_of_the_guide_are_job_files() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
+    pieces = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    assert [parse_job_file(piece).plans is not None for piece in pieces] == [False, True]
 
 
 def test_a_job_file_can_be_asked_about_its_plans(tmp_path: Path) -> None:
