@@ -178,6 +178,54 @@ def test_an_agent_that_dies_in_a_switch_loses_nothing(moment: str) -> None:
         assert not (lab.folder / FILE).exists()
 
 
+COUNTING: Final = """
+echo "$@" as $RANK of $WORLD_SIZE >>runs
+file="$WEFT_CHECKPOINT_PATH/step-$RANK"
+step=$(cat "$file" 2>/dev/null || echo 0)
+while [ ! -e enough ]; do
+  step=$((step + 1))
+  echo $step >"$file"
+  echo $step >>"steps-$RANK"
+  sleep 0.2
+done
+"""
+
+
+def test_a_program_of_flags_is_switched_by_a_start_from_its_checkpoint() -> None:
+    """It knows nothing of Weft: another plan is another command, which counts on."""
+    plans = {"data": "sh count.sh data {data} {gpus}", "tensor": "sh count.sh tensor {tensor}"}
+    with a_lab(slots=2, recipe=RECIPE, agent=AGENT) as lab:
+        (lab.folder / "count.sh").write_text(COUNTING)
+        lab.start()
+        lab.submit("other", "sleep 1000", grace="1s")
+        lab.wait_for("other", "Running")
+        about = {"model": MODEL, "plans": plans, "duration": "10h", "checkpoint": {"every": "1s"}}
+        lab.submit("flags", "sh count.sh as written", gpus="1..2", grace="1s", **about)
+        wait_until(lambda: bool(lines(lab, "steps-0")), "it to count", lab.log, PATIENCE)
+        assert lines(lab, "runs") == ["data 1 1 as 0 of 1"]
+        assert lab.entry("flags").plan == "data=1"
+        lab.client.cancel("other")
+        wait_until(lambda: len(lines(lab, "runs")) == 3, "both to count", lab.log, PATIENCE)
+        goal = len(lines(lab, "steps-0")) + 3
+        wait_until(lambda: len(lines(lab, "steps-0")) >= goal, "it to count on", lab.log)
+        (lab.folder / "enough").touch()
+        lab.wait_for("flags", "Succeeded", seconds=PATIENCE)
+        counted = [int(line) for line in lines(lab, "steps-0")]
+        assert counted == list(range(1, len(counted) + 1)), "from its checkpoint, no step twice"
+        second = sorted(lines(lab, "runs")[1:])
+        assert second in (
+            ["data 2 2 as 0 of 2", "data 2 2 as 1 of 2"],
+            ["tensor 2 as 0 of 2", "tensor 2 as 1 of 2"],
+        )
+        assert lab.entry("flags").plan == ("data=2" if "data" in second[0] else "data=1,tensor=2")
+        assert lab.entry("flags").epoch == 2
+
+
+def lines(lab: Lab, name: str) -> list[str]:
+    path = lab.folder / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
 def cancel(lab: Lab, name: str) -> None:
     """However often nobody answers."""
     deadline = time.monotonic() + PATIENCE

@@ -1,6 +1,7 @@
 """Jobs that change while they train give GPUs to those who wait, and cost less to change."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ PLANNING = Planning(own_budget=1.0)
 WAYS = ((1, 1.0), (2, 1.8), (4, 3.0))
 
 
-def running(**known: object) -> Bid:
+def running(**known: Any) -> Bid:
     """On four GPUs for long, and so expected to go on for long."""
-    about = {"live": True, "change_seconds": 1.0, "work_done": 1e5, "ran_seconds": 4e4}
-    return bid(0, *WAYS, held=4, **about | known)
+    about: dict[str, Any] = {"work_done": 1e5, "ran_seconds": 4e4}
+    return bid(0, *WAYS, held=4, **{"live": True, "change_seconds": 1.0} | about | known)
 
 
-def newcomer(gpus: int = 1, **known: object) -> Bid:
+def newcomer(gpus: int = 1, **known: Any) -> Bid:
     return bid(1, (gpus, 1.0), **known)
 
 
@@ -47,7 +48,7 @@ def test_nobody_is_narrowed_beside_gpus_that_suffice() -> None:
     ],
     ids=lambda known: next(iter(known)),
 )
-def test_who_may_not_be_narrowed_keeps_all(known: dict[str, object]) -> None:
+def test_who_may_not_be_narrowed_keeps_all(known: dict[str, Any]) -> None:
     planning = replace(PLANNING, yields_after_seconds=1e9)
     chosen = greedily([running(**known), newcomer()], market(4), planning)
     assert chosen[0].gpus == 4
@@ -68,7 +69,7 @@ def test_without_an_allowance_nobody_is_narrowed() -> None:
 
 def test_a_cheap_change_is_worth_what_a_restart_is_not() -> None:
     """Half a minute is to be saved."""
-    about = {"held": 2, "work_left": 75.0, "ran_seconds": 100.0}
+    about: dict[str, Any] = {"held": 2, "work_left": 75.0, "ran_seconds": 100.0}
     live = bid(0, *WAYS, live=True, change_seconds=1.0, **about)
     anew = bid(0, *WAYS, **about)
     assert greedily([live], market(4), PLANNING)[0].gpus == 4
