@@ -3,7 +3,7 @@
 from tests.brain.test_replan import a_model, by, scene
 from tests.builders import a_job
 from weft.brain.considered import considered
-from weft.cli.jobs.why import plan_lines
+from weft.cli.jobs.plan_words import plan_lines
 from weft.model.ids import JobId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
 from weft.policy.recipes import RECIPES

@@ -25,6 +25,8 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
             "preemptible",
             "shareable",
             "stages",
+            "model",
+            "plans",
             "duration",
             "retry",
             "checkpoint",
@@ -53,6 +55,13 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
             "gpu_memory",
         )
     ),
+    "model": frozenset(
+        (
+            *("parameters", "layers", "hidden", "sequence", "batch"),
+            *("vocabulary", "heads", "offers"),
+        )
+    ),
+    "plans": frozenset(("data", "zero1", "zero2", "fsdp2", "tensor", "pipeline")),
     "retry": frozenset(("limit",)),
     "checkpoint": frozenset(("path", "every")),
     "volumes": frozenset(("claim", "secret", "config_map", "path", "read_only")),
@@ -237,6 +246,14 @@ def specs(random: Random, count: int) -> Iterator[Spec]:
         yield spec
 
 
+MODEL: Final = {"parameters": 10**9, "layers": 24, "hidden": 2048, "sequence": 2048, "batch": 64}
+COMMANDS: Final = (
+    "python train.py --tp {tensor}",
+    "torchrun t.py {tensor} {pipeline} {micro_batches} ${HOME} {{print}}",
+    "awk '{print}' {tensor}",
+)
+
+
 def texts(random: Random, count: int) -> Iterator[bytes]:
     """The same as files, some of them broken on the way."""
     for spec in specs(random, count):
@@ -257,6 +274,7 @@ def a_spec(random: Random) -> Spec:
         "priority": random.randint(-1000, 1000),
         "preemptible": random.random() < 0.5,
         "stages": {"storage_seconds": 0.1, "gpu_seconds": 1, "gpu_memory": "9GB"},
+        "model": {**MODEL, **random.choice(({}, {"vocabulary": 32_000}, {"heads": 16}))},
         "duration": random.choice(("90s", "2h", "1d12h")),
         "retry": {"limit": random.randint(0, 100)},
         "checkpoint": {"path": "/ckpt/a", "every": "10m"},
@@ -278,7 +296,10 @@ def a_spec(random: Random) -> Spec:
         "keep_on_failure": random.choice(("0s", "30m")),
         "ttl": random.choice(("0s", "7d")),
     }
-    return spec | {name: value for name, value in options.items() if random.random() < 0.4}
+    spec |= {name: value for name, value in options.items() if random.random() < 0.4}
+    if "model" in spec and random.random() < 0.5:
+        spec["plans"] = {random.choice(("data", "tensor")): random.choice(COMMANDS)}
+    return spec
 
 
 def bent(random: Random, spec: Spec) -> Spec:
@@ -307,7 +328,7 @@ def unknown_fields(spec: object) -> list[str]:
     if not isinstance(spec, dict):
         return ["."]
     found = [str(name) for name in spec if name not in KNOWN[""]]
-    for part in ("resources", "stages", "retry", "checkpoint"):
+    for part in ("resources", "stages", "model", "plans", "retry", "checkpoint"):
         inner = spec.get(part)
         found += [f"{part}.{name}" for name in inner or () if name not in KNOWN[part]]
     for part in ("volumes", "env_from"):

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from weft.model.errors import UnknownName
-from weft.spec import job_file
 from weft.spec.explain import Help, example_file, help_on, help_text, page
 from weft.spec.fields import allowed_in, every_field, example_of, inner_model
 from weft.spec.job_file import JobFile
 from weft.spec.reading import parse_job_file
+from weft.spec.resource_fields import Resources
 from weft.spec.schema import job_file_schema, schema_text
 from weft.spec.template import job_template
 
@@ -42,7 +42,7 @@ def test_every_field_is_told(path: str) -> None:
 def test_the_example_sets_every_field_of_a_job_with_gpus() -> None:
     job = parse_job_file(example_file())
     assert job.model_fields_set == set(JobFile.model_fields)
-    assert set(job_file.Resources.model_fields) - job.resources.model_fields_set == {
+    assert set(Resources.model_fields) - job.resources.model_fields_set == {
         "cpus",
         "memory",
     }

@@ -29,6 +29,8 @@ priority: -5
 preemptible: false
 shareable: true
 stages: {gpu_seconds: 0.2}
+model: {parameters: 1000000, layers: 2, hidden: 64, sequence: 128, batch: 8}
+plans: {data: "python train.py --dp {data}"}
 duration: 2h
 retry: {limit: 0}
 notify: {to: [team], on: [failed]}

@@ -9,7 +9,7 @@ from weft.agent.checkpoint.home import Place
 from weft.agent.checkpoint.vault import Vault
 from weft.agent.coordination.limits import Limits
 from weft.agent.leases.company import Company, parse_company
-from weft.agent.plan import Plan
+from weft.agent.plan import Plan, parse_plan
 from weft.agent.reports.operator_client import Destination
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.places import HEAD_SEAT
@@ -93,6 +93,7 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
         job=variables.get("WEFT_JOB", "job"),
         incarnation=told.count("WEFT_EPOCH", 1, least=0),
         shard=told.count("WEFT_SHARD", 1),
+        split=parse_plan(begin) if (begin := variables.get("WEFT_BEGIN_PLAN")) else None,
         folder=Path(folder) if folder else None,
         checkpoints=_folder(path) / VAULT if path else None,
         save_every_seconds=told.seconds("WEFT_CHECKPOINT_EVERY_SECONDS", 0.0),

@@ -4,39 +4,22 @@ Asked of the brain as it is now, by the code that chooses; so it tells what a ro
 this moment, not what one weighed before.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from weft.brain.brain import Brain
 from weft.brain.round.replan import Replan
 from weft.brain.round.session import Session
 from weft.model.ids import JobId
+from weft.model.request import JobRequest, WorkUnit
 from weft.model.state import State
 from weft.policy.plans.bids import Bid, Option
 from weft.policy.plans.market import Market
-from weft.policy.plans.planning import Planning
+from weft.policy.plans.planning import Planning, Scope
+from weft.view.plans import Alternative, Considered
 
 MOST_REJECTED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One way to run the job; `left_seconds` is how long it is expected to take so, from now."""
-
-    gpus: int
-    cores_per_gpu: float
-    plan: str
-    units_per_second: float
-    left_seconds: float
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Considered:
-    """`chosen` is None while it waits; `note` says why its plan is not looked at, if so."""
-
-    chosen: Alternative | None
-    rejected: tuple[Alternative, ...]
-    note: str = ""
+WORTH = "what it was given adds most jobs done per second for its GPUs"
+WHY_CHOSEN = {Scope.SEATED: "its fastest plan on the GPUs that it was given"}
 
 
 def considered(brain: Brain, job: JobId) -> Considered | None:
@@ -50,13 +33,17 @@ def considered(brain: Brain, job: JobId) -> Considered | None:
     asked = Replan(Session(state, brain.now, brain.recipe), planning).asked([slot])
     (bid,), market = asked
     note = state.plan_book.entry(slot).watch.why
-    return _told(bid, market, planning, note)
+    return replace(_told(bid, market, planning, note), unit=_unit(state.spec(slot)))
+
+
+def _unit(spec: JobRequest) -> str:
+    return "" if spec.unit is WorkUnit.SECONDS else spec.unit.value
 
 
 def _told(bid: Bid, market: Market, planning: Planning, note: str) -> Considered:
     def told(option: Option, why: str) -> Alternative:
         left = bid.expected_left(planning.prior_seconds) / option.speed
-        starts = 0.0 if option is bid.held else market.restart_seconds
+        starts = 0.0 if option is bid.held else bid.change(market.restart_seconds)
         return Alternative(
             option.gpus, option.cores, option.plan.text, option.speed, starts + left, why
         )
@@ -67,12 +54,18 @@ def _told(bid: Bid, market: Market, planning: Planning, note: str) -> Considered
     )
     chosen = None
     if bid.held is not None:
-        chosen = told(bid.held, "what it was given adds most jobs done per second for its GPUs")
+        chosen = told(bid.held, WHY_CHOSEN.get(planning.scope, WORTH))
     rejected = (told(one, _why_not(bid, one, market, planning)) for one in others[:MOST_REJECTED])
     return Considered(chosen, tuple(rejected), note)
 
 
 def _why_not(bid: Bid, option: Option, market: Market, planning: Planning) -> str:
+    if planning.scope is Scope.SEATED and bid.held is not None:
+        return "slower there" if option.gpus == bid.held.gpus else "for other GPUs than it has"
+    return _not_worth_it(bid, option, market, planning)
+
+
+def _not_worth_it(bid: Bid, option: Option, market: Market, planning: Planning) -> str:
     if option not in planning.keeping_promise(bid):
         slow = option.speed < bid.promised
         return "slower than was promised" if slow else "wastes GPUs"
@@ -82,8 +75,16 @@ def _why_not(bid: Bid, option: Option, market: Market, planning: Planning) -> st
     if bid.held is None:
         return "adds less for its GPUs"
     if not planning.may_change(bid, market.restart_seconds):
-        return "it has had its restarts"
+        return _had_enough(bid)
+    change = bid.change(market.restart_seconds)
     if not planning.pays(bid, option, market):
-        return f"saves too little for a restart of {market.restart_seconds:.0f} s"
-    cost = option.gpus * market.restart_seconds
-    return "restarts are over budget" if cost > market.allowance else f"beside {held} GPUs held"
+        what = "switch" if bid.live else "restart"
+        return f"saves too little for a {what} of {change:.0f} s"
+    over = option.gpus * change > market.allowance
+    return "changes are over budget" if over else f"beside {held} GPUs held"
+
+
+def _had_enough(bid: Bid) -> str:
+    if bid.settled:
+        return "its plan is left as it is"
+    return "its life has no room for a switch now" if bid.live else "it has had its restarts"

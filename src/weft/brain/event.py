@@ -7,6 +7,7 @@ from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.failure.health import Health
 from weft.failure.retry import RetryState
+from weft.model.capability import Capability
 from weft.model.cluster import Node
 from weft.model.decision import NO_PARTY
 from weft.model.ids import JobId, NodeId, PartyId
@@ -109,6 +110,19 @@ class JobReported:
     plan: ExecutionPlan | None = None
     yields: bool | None = None
     party: PartyId = NO_PARTY
+
+
+@dataclass(frozen=True, slots=True)
+class PlansOffered:
+    """As what the program of a running job can be run, by its own word.
+
+    To any of it the world can take the job while it trains.
+    """
+
+    at: float
+    job: JobId
+    epoch: int
+    offers: tuple[Capability, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +297,7 @@ Event = (
     JobSubmitted
     | JobCancelled
     | JobReported
+    | PlansOffered
     | JobMeasured
     | JobFinished
     | JobFailed

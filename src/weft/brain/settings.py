@@ -13,7 +13,9 @@ class Settings:
     `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
     a failure can be switched off one by one: retries, breakers of services, nodes set aside.
     `trial_seconds` is how long a waiting gang is tried on one GPU (0: not at all).
-    Where it does not `mixes_tenants`, only jobs of one tenant take turns on the same GPUs.
+    Where it does not `mixes_tenants`, only jobs of one tenant take turns on the same GPUs. Where
+    `single_seats`, a job whose plan is chosen has a seat for each GPU, so that it can go to fewer
+    while it trains; elsewhere one for each node, because its workers are closest within one.
     """
 
     answer_seconds: float = 120.0
@@ -28,6 +30,7 @@ class Settings:
     quarantine: bool = True
     trial_seconds: float = 0.0
     mixes_tenants: bool = True
+    single_seats: bool = False
 
     @property
     def backoff(self) -> Backoff:

@@ -296,7 +296,7 @@ def owner_of(name: str, uid: str) -> Manifest:
 
 
 def _given_env(spec: JobSpec) -> list[Manifest]:
-    written = [{"name": name, "value": _literal(value)} for name, value in spec.env.items()]
+    written = [{"name": name, "value": literal(value)} for name, value in spec.env.items()]
     return written + [{"name": it.name, "valueFrom": _source(it)} for it in spec.env_from]
 
 
@@ -367,7 +367,7 @@ def _env(**values: object) -> list[Manifest]:
     return [{"name": name, "value": str(value)} for name, value in values.items()]
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """Kubernetes replaces `$(NAME)` and reads `$$` as `$`: doubled, a text stays what it is."""
     return text.replace("$", "$$")
 
@@ -376,7 +376,7 @@ def _container(settings: WorkerSettings, spec: JobSpec) -> Manifest:
     found: Manifest = {
         "name": CONTAINER,
         "image": image_of(settings, spec),
-        "command": ["/bin/sh", "-c", _literal(LAUNCH), "weft", _literal(spec.run)],
+        "command": ["/bin/sh", "-c", literal(LAUNCH), "weft", literal(spec.run)],
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", PASS_TERM_ON]}}},
         "securityContext": CONTAINER_SECURITY,
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -154,7 +154,11 @@ class Daemon:
             self._launcher,
             TermSettings(
                 recipe=options.recipe,
-                brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
+                brain=Settings(
+                    backoff_seconds=options.backoff_seconds,
+                    mixes_tenants=False,
+                    single_seats=True,
+                ),
                 rules=self._rules,
                 limits=options.limits,
             ),

@@ -19,7 +19,7 @@ from weft.local.agents.supervisor import Agents
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.devices import bind, free_devices, rebind, shared_devices
 from weft.local.reconcile.next_step import next_step
-from weft.local.reconcile.plans import same, told
+from weft.local.reconcile.plans import recorded, same
 from weft.local.reconcile.step import (
     NOTHING,
     Action,
@@ -44,11 +44,14 @@ from weft.local.reconcile.step import (
 )
 from weft.local.record.book import Book
 from weft.local.record.entry import NO_PAST, End, Entry, Happening
+from weft.model.decision import Assignment
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
 from weft.model.placement import Seat
 from weft.model.state import State
 from weft.reconcile.delays import Delays
+from weft.spec.job_file import JobSpec
+from weft.spec.reading import validated
 
 log = logging.getLogger(__name__)
 
@@ -183,11 +186,12 @@ class Executor:
         except WorldError as error:
             self._note(entry, refusal=(action.epoch, str(error)))
             return
+        plan = self._plan(entry, action.assignment)
         first = {} if entry.started_at is not None else {"started_at": self._context.now()}
         crash.passing("before-record")
         await self._change(
             entry,
-            self._happening("Starting", _on(seats), action.epoch, seats),
+            self._happening("Starting", _under(seats, plan), action.epoch, seats),
             **first,
             state=State.STARTING,
             epoch=action.epoch,
@@ -195,7 +199,7 @@ class Executor:
             seats=seats,
             target=(),
             target_serial=0,
-            plan=told(action.assignment.plan, action.assignment.width),
+            plan=plan,
             target_plan="",
             top_seat=max((seat.number for seat in seats), default=0),
             party=action.assignment.party,
@@ -251,8 +255,10 @@ class Executor:
             self._machine.cpus_of(devices),
             plan="" if same(entry.target_plan, entry.plan) else entry.target_plan or "replicated",
         )
-        if await self._agents.order(entry, order) is not None:
-            self._note(entry, ordered=(entry.epoch, entry.target_serial))
+        answer = await self._agents.ask(entry, order)
+        if answer is not None:
+            number = entry.epoch, entry.target_serial
+            self._note(entry, **{"ordered" if answer.ok else "declined": number})
         crash.passing("resize-ordered")
 
     async def _order_company(self, entry: Entry, action: OrderCompany) -> None:
@@ -362,6 +368,10 @@ class Executor:
     def _happening(self, what: str, message: str, epoch: int, seats: tuple[Seat, ...]) -> Happening:
         gpus = sum(seat.gpus for seat in seats)
         return Happening(0.0, what, message, epoch, gpus)
+
+    def _plan(self, entry: Entry, assignment: Assignment) -> str:
+        spec = validated(JobSpec, entry.spec)
+        return recorded(assignment.plan, assignment.width, spec)
 
     def _note(self, entry: Entry, **changes: Any) -> None:
         self._notes[entry.uid] = replace(self._notes.get(entry.uid, NOTHING), **changes)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from weft.agent.reports.speed import Measured
 from weft.brain.brain import Brain
-from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase
+from weft.brain.event import Event, JobMeasured, JobReported, Past, Phase, PlansOffered
 from weft.local.agents.job_processes import age_seconds
 from weft.local.reconcile.observation import ObservedAgent, Status
 from weft.local.reconcile.parsed_request import MACHINE_LIMITS, MachineLimits, ParsedRequest
@@ -22,6 +22,7 @@ from weft.local.reconcile.preemption import gives_way
 from weft.local.record.book import Book, Remark
 from weft.local.record.entry import Entry, Happening, Progress
 from weft.local.record.usage import Ledger
+from weft.model.capability import Capability
 from weft.model.claim import WorkClaim
 from weft.model.errors import WorldError
 from weft.model.ids import JobId
@@ -70,6 +71,7 @@ class StatusWriter:
         self._reported: dict[str, float] = {}
         self._measured: dict[str, tuple[int, int]] = {}
         self._explained: dict[str, tuple[int, float]] = {}
+        self._offered: dict[str, tuple[int, tuple[Capability, ...]]] = {}
         self._counted = float("-inf")
 
     async def run(self) -> None:
@@ -121,6 +123,7 @@ class StatusWriter:
         if state.state_of(slot) not in TRAINING or int(state.jobs.epoch[slot]) != entry.epoch:
             return
         self._tell_speed(entry, status)
+        self._tell_offers(entry, status)
         yields = self._yields(entry, status)
         changed = bool(status.live) != bool(state.jobs.live[slot])
         is_news = changed or yields != bool(state.jobs.yields[slot])
@@ -151,6 +154,7 @@ class StatusWriter:
         self._reported.pop(uid, None)
         self._measured.pop(uid, None)
         self._explained.pop(uid, None)
+        self._offered.pop(uid, None)
 
     def _work_done(self, entry: Entry, progress: Progress) -> float | None:
         found, _ = self._source.asked(entry)
@@ -167,6 +171,17 @@ class StatusWriter:
         event = measured(entry, found.job.work, status, speed, self._source.now())
         if event is not None:
             self._source.report(event)
+
+    def _tell_offers(self, entry: Entry, status: Status) -> None:
+        """As what its program can be run; one that has commands by plan is told nothing new."""
+        found, _ = self._source.asked(entry)
+        news = entry.epoch, status.offers
+        if found is None or found.spec.plans is not None or not (status.live and status.offers):
+            return
+        if self._offered.get(entry.uid) != news:
+            self._offered[entry.uid] = news
+            now = self._source.now()
+            self._source.report(PlansOffered(now, entry.id, entry.epoch, status.offers))
 
     def _progress(self, entry: Entry) -> dict[str, Any]:
         status = self._source.observe(entry).status

@@ -4,6 +4,7 @@ The runtime tells it, or the job file does. Without hints about its layers a pro
 replicated, sharded, accumulated and recomputed, and neither split by tensors nor into stages.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from weft.model.plan import ExecutionPlan, Sharding
@@ -67,3 +68,17 @@ def needs(plan: ExecutionPlan) -> Offers:
         Capability.EXPERT: plan.expert > 1,
     }
     return frozenset(found | {one for one, needed in switches.items() if needed})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFamily:
+    """Plans that one command of a job can be started with: sharded so, and needing no more."""
+
+    name: str
+    sharding: Sharding
+    offers: tuple[Capability, ...]
+
+    def carries(self, plan: ExecutionPlan, width: int) -> bool:
+        """Whether the command can be told this plan; one replica shares nothing, however told."""
+        alone = (plan.data or width // plan.gpus_per_replica) <= 1
+        return needs(plan) <= set(self.offers) and (alone or plan.sharding is self.sharding)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from weft.model.capability import WITHOUT_HINTS, Capability
+from weft.model.capability import WITHOUT_HINTS, Capability, PlanFamily
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
 from weft.model.host import HostCurve
@@ -93,7 +93,9 @@ class PlanClaim:
     """What a job's model is, and what its program can run; `batch` is the global batch in samples.
 
     Of a job that claims nothing the plan stays as written. `points` were measured beforehand, of
-    this model on such nodes; without them steps are foretold from the shape alone.
+    this model on such nodes; without them steps are foretold from the shape alone. A job that has
+    commands by `families` runs no plan that none of them carries. One that is `open` may turn out
+    to offer more when it runs.
     """
 
     shape: ModelShape
@@ -101,6 +103,8 @@ class PlanClaim:
     offers: tuple[Capability, ...] = tuple(sorted(WITHOUT_HINTS))
     points: tuple[StepPoint, ...] = ()
     source: ClaimSource = ClaimSource.USER
+    families: tuple[PlanFamily, ...] = ()
+    open: bool = False
 
     def __post_init__(self) -> None:
         if self.batch < 1:

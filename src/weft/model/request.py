@@ -23,11 +23,13 @@ class WorkUnit(StrEnum):
     """What a job's work is counted in.
 
     `SECONDS` are seconds of training at the asked width, alone, well placed, on a GPU of speed 1.
-    `SAMPLES` become time by the job's speed, which a curve claims or a measurement tells.
+    `SAMPLES`, and `STEPS` of the optimizer, become time by the job's speed, which a curve or a
+    model's shape claims or a measurement tells.
     """
 
     SECONDS = "seconds"
     SAMPLES = "samples"
+    STEPS = "steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,10 @@ class JobRequest:
         if self.work is not None:
             demand_amount(self.id, self.work.amount)
         linear = self.curve is not None and self.curve.curve is None
-        if self.unit is WorkUnit.SAMPLES and linear:
+        if self.unit is not WorkUnit.SECONDS and linear:
             raise SpecError(
-                f"job {self.id} counts samples and claims a curve without speeds",
-                hint="give samples/s by width, or claim nothing",
+                f"job {self.id} counts {self.unit} and claims a curve without speeds",
+                hint=f"give {self.unit}/s by width, or claim nothing",
             )
         if self.host is not None and self.host.curve is not None:
             demand_cores(self.id, self.cpus_per_gpu)
@@ -151,12 +153,13 @@ class JobRequest:
     def units_per_second(self, width: int) -> float:
         """Work per second that is claimed of `width` GPUs of speed 1, alone and well placed.
 
-        NaN where samples are counted and nobody has claimed a speed. Of seconds there is one per
-        second at the asked width, whoever says what; others are in proportion without a curve.
+        NaN where samples or steps are counted and nobody has claimed a speed. Of seconds there is
+        one per second at the asked width, whoever says what; others are in proportion without a
+        curve.
         """
         curve = None if self.curve is None else self.curve.curve
         asked = self.width.asked_gpus
-        if self.unit is WorkUnit.SAMPLES:
+        if self.unit is not WorkUnit.SECONDS:
             return math.nan if curve is None else curve.at(width)
         if width == asked:
             return 1.0

@@ -35,6 +35,7 @@ from weft.policy.order.shortest import (
 from weft.policy.packing import Packing
 from weft.policy.place.packing import best_fit, packed_fit
 from weft.policy.place.patience import PATIENT, Patience
+from weft.policy.plans.planning import Planning, Scope
 from weft.policy.plans.recipes import PLANNED
 from weft.policy.recipe import (
     Defragmenting,
@@ -377,6 +378,7 @@ def weave(
     spacing: float = 5.0,
     min_run: float = 300.0,
     worth: float = 2.0,
+    plans: bool = False,
 ) -> Recipe:
     """Weft's own: AFS by expected lengths, on whole nodes, changes priced, in company."""
     recipe = Recipe(
@@ -395,6 +397,7 @@ def weave(
             compact=True,
         ),
         sharing=Sharing(),
+        planning=Planning(scope=Scope.SEATED) if plans else None,
     )
     return _sat(recipe, Packing.WHOLE_NODES)
 

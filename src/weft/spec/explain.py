@@ -29,6 +29,10 @@ KINDS: Final = {
 }
 
 
+ELSEWHERE: Final = ("cpus", "memory", "offers")
+"""What a job with GPUs, or with commands by plan, cannot say as well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Help:
     """What there is to say about one field, or about the whole file where the path is empty."""
@@ -181,7 +185,7 @@ def _row(one: Help) -> str:
 def _example_lines(model: type[BaseModel], indent: str) -> Iterator[str]:
     for name, info in _in_order(model):
         inner = inner_model(info)
-        if name in ("cpus", "memory"):
+        if name in ELSEWHERE:
             continue
         if inner and not _is_list(info):
             yield f"{indent}{name}:"
@@ -209,6 +213,10 @@ RULES: Final = f"""
 ## Rules
 
 - **Unknown fields are refused**, with the nearest that exists.
+- Of a job whose plan may be chosen, `model` tells the shape; recipes that choose no plans do not
+  look at it. Under `plans` a command can be told what it has a placeholder for: `{{tensor}}` in
+  that of `fsdp2` offers shards of tensors in parts. Doubled braces stand for themselves, and
+  `${{NAME}}` is the shell's. [Plans](plans.md) tells more.
 - A job with GPUs has `cpus_per_gpu` and `memory_per_gpu`; a job without (`gpus: 0`) has `cpus`,
   which it needs, and `memory`.
 - Durations are whole numbers with `d`, `h`, `m` and `s`, the larger unit first: `90s`, `1h30m`.

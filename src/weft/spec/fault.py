@@ -52,6 +52,11 @@ ELSEWHERE: Final = {
     "serviceaccount": "service_account",
     "serviceaccountname": "service_account",
     "priorityclassname": "priority_class",
+    "ddp": "plans.data",
+    "fsdp": "plans.fsdp2",
+    "zero3": "plans.fsdp2",
+    "tp": "plans.tensor",
+    "pp": "plans.pipeline",
 }
 # Words of a pod, which a tenant does not write.
 POD_WORDS: Final = frozenset(

@@ -116,6 +116,9 @@ COMMON: Mapping[str, Meaning] = {
     ),
     "again": Meaning("Seconds after which the ballots are counted anew.", 1e-3),
     "fill": Meaning("Hand out GPUs that would be idle too; false is the published rule."),
+    "plans": Meaning(
+        "Lay jobs that tell their model's shape out by the best plan on the GPUs that they get."
+    ),
     "prior": Meaning(
         "Seconds, at the speed that was asked for, that a job of unknown length is expected to "
         "take at the least.",

@@ -1,21 +1,25 @@
 """From what a person wrote to the request that the brain gets."""
 
+from dataclasses import replace
 from hashlib import blake2b
 
-from weft.model.claim import CurveClaim, HostClaim, StageClaim, WorkClaim
+from weft.model.claim import CurveClaim, HostClaim, PlanClaim, StageClaim, WorkClaim
 from weft.model.ids import GpuType, JobId, QueueId, TenantId
-from weft.model.request import GpuSpeed, JobRequest, Width
+from weft.model.request import GpuSpeed, JobRequest, Width, WorkUnit
 from weft.spec.job_file import JobSpec
+from weft.spec.plan_rules import ANY_PROGRAM
 from weft.spec.quantity import duration_seconds
 
 
 def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: float) -> JobRequest:
     """The job as submitted; the larger end of its GPU range is what it asks for.
 
-    One with a range runs under Weft's own runtime, which saves when it is told to stop.
+    One with a range runs under Weft's own runtime, which saves when it is told to stop, unless it
+    has commands by plan: these go on from whatever checkpoint there is.
     """
     asked = spec.resources
     width = asked.width
+    splits = splits_of(spec)
     return JobRequest(
         id=id,
         width=Width(width.least, width.most, width.most),
@@ -32,14 +36,28 @@ def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: fl
         checkpoint_interval_seconds=float(spec.checkpoint_seconds),
         preemptible=spec.preemptible,
         max_retries=spec.retry.limit,
+        unit=WorkUnit.STEPS if splits is not None and not spec.duration else WorkUnit.SECONDS,
         work=_work(spec),
-        curve=_curve(width.least, width.most),
+        curve=_curve(width.least, width.most) if splits is None else None,
         host=HostClaim.indifferent(),
         stages=None if spec.stages is None else StageClaim(spec.stages.profile),
+        splits=splits,
         shareable=spec.shareable,
-        saves_on_demand=width.least < width.most,
+        saves_on_demand=width.least < width.most and spec.plans is None,
         program=_program(spec),
     )
+
+
+def splits_of(spec: JobSpec) -> PlanClaim | None:
+    """What the job's model and its program allow of plans, if it says so.
+
+    A script tells its offers when it runs; until then it is taken for one without hints.
+    """
+    if spec.model is None:
+        return None
+    if spec.plans is not None:
+        return spec.plans.claim(spec.model)
+    return replace(spec.model.claim(ANY_PROGRAM), open=spec.model.offers is None)
 
 
 def _curve(least: int, most: int) -> CurveClaim | None:

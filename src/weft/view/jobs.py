@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.view.company import Company, NoCompany
 from weft.view.failures import FailureLine
+from weft.view.plans import Considered
 from weft.view.queues import QueueLine
 from weft.view.states import FINISHED, WAITING
 from weft.view.workers import EventLine, WorkerLine
@@ -100,6 +101,7 @@ class JobDetail:
 
     `failure` is the last one, where it had one and was not well since.
     `company` is with whom it takes turns on its GPUs; `no_company` why it has none and waits.
+    `plan` is as what it runs, and as what it could, where plans are chosen.
     """
 
     line: JobLine
@@ -114,6 +116,7 @@ class JobDetail:
     failure: FailureLine | None = None
     company: Company | None = None
     no_company: NoCompany | None = None
+    plan: Considered | None = None
 
     @property
     def uid(self) -> str:

@@ -4,11 +4,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.local.builders import a_machine, a_started
+from tests.local.builders import a_machine, a_started, seats
 from tests.local.daemons import wait_until
 from weft.api.backend import Origin
 from weft.local.agents.bootstrap import EXISTS_STATUS, FAILED_STATUS
@@ -18,6 +19,7 @@ from weft.local.folders import Folders, folder_of, read_file
 from weft.local.reconcile.observation import read_last_words
 from weft.local.record.entry import Entry, Owner
 from weft.model.state import State
+from weft.spec.job_file import JobSpec
 
 ME = Owner("me", os.getuid(), os.getgid())
 
@@ -80,6 +82,34 @@ def test_a_python_script_needs_no_shell(run: str, words: tuple[str, ...]) -> Non
 )
 def test_what_a_shell_would_read_is_left_to_it(run: str) -> None:
     assert command_of(run) == ("/bin/sh", "-c", run)
+
+
+MODEL = {"parameters": 10**9, "layers": 24, "hidden": 2048, "sequence": 2048, "batch": 64}
+
+
+@pytest.mark.parametrize(
+    ("plan", "line", "told"),
+    [
+        ("", "python train.py", False),
+        ("data=2,tensor=2", "python train.py --tp 2 --dp 2", False),
+        ("data=4", "python train.py --tp 1 --dp 4", False),
+        ("data=4,sharding=optimizer", "python train.py", False),
+        ("tensor=2", "python train.py", True),
+    ],
+)
+def test_the_command_is_that_of_the_plan(
+    launcher: Launcher, entry: Entry, plan: str, line: str, told: bool
+) -> None:
+    """One that none of the commands carries is left to the job's own."""
+    spec = {
+        "run": "python train.py",
+        "model": MODEL,
+        "plans": {"tensor": "python train.py --tp {tensor} --dp {data}"},
+    }
+    given = replace(entry, spec=spec, plan=plan, seats=seats(0, 1, 2, 3))
+    found = launcher._arguments(given, JobSpec.model_validate(spec), Path("/x"), "/ckpt")
+    assert " ".join(found).endswith(f"-- {line}")
+    assert any(word.startswith("--plan=") for word in found) == told
 
 
 def test_of_two_starts_one_ends_at_once(launcher: Launcher, entry: Entry) -> None:

@@ -56,11 +56,12 @@ from weft.local.reconcile.step import (
 )
 from weft.local.record.entry import End, Progress
 from weft.model.decision import NO_PARTY
-from weft.model.errors import ProtocolError
+from weft.model.errors import ProtocolError, SpecError
 from weft.model.ids import PartyId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
+from weft.reconcile.plans import told
 
 S = State
 FINISHED = End("finished", 0, "", 100.0)
@@ -289,7 +290,7 @@ def test_a_plan_that_did_not_work_is_told_as_the_old_one() -> None:
     entry = a_started(S.RUNNING, 0, 1, serial=1, target_serial=1, plan="shard=2")
     (report,) = next_step(a_look(entry, alive(back), belief)).events
     assert isinstance(report, JobReported)
-    assert report.plan == ExecutionPlan(sharding=Sharding.PARAMETERS, shard_degree=2)
+    assert report.plan == ExecutionPlan(data=2, sharding=Sharding.PARAMETERS)
 
 
 @pytest.mark.parametrize(
@@ -305,9 +306,31 @@ def test_a_plan_that_did_not_work_is_told_as_the_old_one() -> None:
     ids=str,
 )
 def test_a_plan_as_an_agent_is_told_it(plan: ExecutionPlan, width: int, text: str) -> None:
-    assert plans.told(plan, width) == text
+    assert told(plan, width) == text
     again = plans.believed(text)
-    assert again is None or plans.told(again, width) == text
+    assert again is None or told(again, width) == text
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        ExecutionPlan(data=4),
+        ExecutionPlan(data=1, tensor=2, recompute=True),
+        ExecutionPlan(data=8, sharding=Sharding.OPTIMIZER, accumulation_steps=4, offload=True),
+        ExecutionPlan(data=4, sharding=Sharding.PARAMETERS, shard_degree=2),
+        AS_WRITTEN,
+    ],
+)
+def test_all_of_a_plan_is_on_record_for_a_job_with_commands(plan: ExecutionPlan) -> None:
+    text = plans.counted(plan, plan.data * plan.gpus_per_replica)
+    assert plans.believed(text) == (None if plan == AS_WRITTEN else plan)
+    assert plans.is_counted(text) == (plan != AS_WRITTEN)
+
+
+def test_a_record_that_was_changed_by_hand_is_refused() -> None:
+    for text in ("data=x", "data=1,odd=2", "data=1,sharding=most"):
+        with pytest.raises(SpecError, match="no plan"):
+            plans.believed(text)
 
 
 def test_what_a_resize_cost_is_told_with_its_end() -> None:

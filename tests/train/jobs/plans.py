@@ -19,6 +19,7 @@ from weft import crash
 from weft.train.api import current
 
 worker = os.environ.get("WEFT_WORKER", "alone")
+life = int(os.environ.get("WEFT_INCARNATION", "0"))
 crash._PLAN.__init__(os.environ.get(f"CRASH_{worker}", ""))  # type: ignore[misc]
 
 parser = argparse.ArgumentParser()
@@ -40,7 +41,8 @@ log = (folder / f"steps-{worker}.jsonl").open("a", buffering=1)
 
 def write(**facts: object) -> None:
     """One line, written at once."""
-    log.write(json.dumps({"time": time.monotonic(), "worker": worker, **facts}) + "\n")
+    told = {"time": time.monotonic(), "worker": worker, "life": life, **facts}
+    log.write(json.dumps(told) + "\n")
 
 
 def misbehave(*, warmup: bool) -> None:

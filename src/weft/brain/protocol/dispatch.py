@@ -13,6 +13,7 @@ from weft.brain.round.outcome import Granted
 from weft.brain.state.party_name import party_of
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
+from weft.model.kind import Kind
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN
 from weft.model.state import State
@@ -112,9 +113,9 @@ class Dispatch:
         kind, names = state.kinds[int(state.jobs.kind[slot])], state.node_ids
         if cores is not None:
             kind = replace(kind, cpus_per_gpu=cores)
-        resizing = self._context.recipe.resizing if kind.width.elastic else None
-        if resizing is not None:
-            shares = in_pieces(shares, resizing.grain_gpus)
+        grain = self._grain(slot, kind)
+        if grain:
+            shares = in_pieces(shares, grain)
         state.jobs.next_seat[slot] = first + len(shares)
         return tuple(
             Seat(
@@ -126,6 +127,17 @@ class Dispatch:
             )
             for number, (node, gpus) in enumerate(shares, start=first)
         )
+
+    def _grain(self, slot: int, kind: Kind) -> int:
+        """GPUs of a seat where a job may be resized; 0: all that it has on a node."""
+        resizing = self._context.recipe.resizing
+        if not kind.width.elastic:
+            return 0
+        if resizing is not None:
+            return resizing.grain_gpus
+        splits = self._context.state.spec(slot).splits
+        planned = splits is not None and not splits.families
+        return 1 if planned and self._context.settings.single_seats else 0
 
     def _leave(self, slot: int, after: State) -> None:
         state = self._context.state

@@ -10,6 +10,7 @@ from weft.brain.event import (
     JobForgotten,
     JobMeasured,
     JobSubmitted,
+    PlansOffered,
     WorkerLost,
 )
 from weft.brain.learn.company import CompanyWatch
@@ -26,7 +27,9 @@ from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure
 from weft.failure.retry import MOST_AVOIDED, RESTS, Run, Terms, decide
 from weft.failure.verdict import History, Verdict, judge, judge_loss
+from weft.model.claim import ClaimSource
 from weft.model.reason import ReasonCode
+from weft.model.request import JobRequest
 from weft.model.state import State
 
 RETRY = REASON_ROW[ReasonCode.BACKOFF_RETRY]
@@ -57,11 +60,19 @@ class Jobs:
         state, now = self._context.state, self._context.now
         if event.job.id in state.slot_of or event.job.id in state.closed:
             return
-        slot = state.add_job(event.job, now)
+        slot = state.add_job(self._taken(event.job), now)
         self._learning.begin(state, slot)
         if state.jobs.queue[slot] < 0:
             state.waits.begin(slot, now, NO_QUEUE)
         self._pace.want()
+
+    def _taken(self, job: JobRequest) -> JobRequest:
+        """As the recipe can use it: who chooses no plans measures how a job scales.
+
+        What a person says of a model is worth less than that; a record of a workload tells more.
+        """
+        said = job.splits is not None and job.splits.source is ClaimSource.USER
+        return replace(job, splits=None) if said and not self._context.recipe.planning else job
 
     def cancelled(self, event: JobCancelled) -> None:
         state = self._context.state
@@ -155,6 +166,15 @@ class Jobs:
 
     def forgotten(self, event: JobForgotten) -> None:
         self._context.state.closed.pop(event.job, None)
+
+    def offered(self, event: PlansOffered) -> None:
+        """What there is to choose from may have become more, and cheaper to go to."""
+        state = self._context.state
+        slot = state.incarnation(event.job, event.epoch)
+        if slot is None or state.spec(slot).splits is None:
+            return
+        if state.plan_book.offer(slot, event.epoch, frozenset(event.offers)):
+            self._pace.want()
 
     def measured(self, event: JobMeasured) -> None:
         state = self._context.state

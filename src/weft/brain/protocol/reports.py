@@ -11,7 +11,7 @@ from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
 from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
-from weft.brain.protocol.resize import Resizes
+from weft.brain.protocol.resize import Resizes, set_plan
 from weft.brain.state.party_name import lead_of_party
 from weft.model.decision import NO_PARTY, Assignment
 from weft.model.host import PerGpu
@@ -88,6 +88,8 @@ class Reports:
         self._outbox.listen(slot)
         is_news = event.placement is not None and event.serial == int(state.jobs.serial[slot])
         if event.placement is not None and is_news:
+            if event.plan is not None:
+                set_plan(state, slot, event.plan)
             seen = event.placement.numbered().numbers
             if state.placement(slot).numbers - seen:
                 self._resizes.settle_on(slot, event.placement)
@@ -100,6 +102,7 @@ class Reports:
         if event.placement is None:
             return
         if event.serial == int(self._context.state.jobs.serial[slot]):
+            self._resizes.shun(slot)
             self._resizes.settle_on(slot, event.placement)
         else:
             self._resizes.ask_again(slot)

@@ -6,6 +6,7 @@ them. So no GPU is promised twice, whatever becomes of the resize.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from weft.brain.context import Context
 from weft.brain.protocol.admission import Admission
@@ -17,7 +18,9 @@ from weft.brain.state.brain_state import BrainState
 from weft.brain.state.seating import Underway
 from weft.model.decision import Assignment, Grant
 from weft.model.placement import Placement
+from weft.model.plan import ExecutionPlan
 from weft.model.state import State
+from weft.perf.plans.options import scaled
 
 
 class Resizes:
@@ -44,11 +47,11 @@ class Resizes:
         present = state.placement(slot)
         kept = present.only(present.numbers - changed.gone)
         added = self._dispatch.seats(slot, changed.added, int(state.jobs.next_seat[slot]))
-        return self.ask(slot, Placement((*kept.seats, *added)))
+        return self.ask(slot, Placement((*kept.seats, *added)), changed.plan)
 
-    def ask(self, slot: int, target: Placement) -> Grant:
-        """These seats and no others, as soon as the world can."""
-        assignment = begin(self._context.state, slot, target, self._context.now)
+    def ask(self, slot: int, target: Placement, plan: ExecutionPlan | None = None) -> Grant:
+        """These seats and no others, as soon as the world can; and on them this plan, if any."""
+        assignment = begin(self._context.state, slot, target, self._context.now, plan)
         self._dispatch.say_resize(slot, assignment)
         return Grant(self._context.state.spec(slot).id, assignment)
 
@@ -71,16 +74,26 @@ class Resizes:
         """What was asked for holds; if it was a brain before this one that asked, we look."""
         state = self._context.state
         if self.is_answer(slot, serial):
-            self.settle_on(slot, state.seating.resizes[slot].target.placement)
+            target = state.seating.resizes[slot].target
+            set_plan(state, slot, target.plan)
+            self.settle_on(slot, target.placement)
         elif state.state_of(slot) is State.RUNNING and int(state.jobs.serial[slot]) == serial:
             self._outbox.probe(slot)
 
     def refused(self, slot: int, serial: int) -> None:
         """Nothing was done: what it had is what it has."""
         if self.is_answer(slot, serial):
+            self.shun(slot)
             self._settled(slot, self._context.state.seating.resizes[slot].before)
         else:
             self.done(slot, serial)
+
+    def shun(self, slot: int) -> None:
+        """The plan that it was to go to, if it was another one, is not tried again."""
+        state = self._context.state
+        wanted = state.seating.resizes[slot].target.plan
+        if wanted != state.plans[slot] and state.spec(slot).splits is not None:
+            state.plan_book.shun(slot, wanted)
 
     def settle_on(self, slot: int, found: Placement) -> None:
         """The job has these of its seats; with too few of them it cannot go on."""
@@ -104,7 +117,9 @@ class Resizes:
         self._admission.freed(nodes)
 
 
-def begin(state: BrainState, slot: int, target: Placement, at: float) -> Assignment:
+def begin(
+    state: BrainState, slot: int, target: Placement, at: float, plan: ExecutionPlan | None = None
+) -> Assignment:
     """Hold what is added, mark what goes; what the world is to be told."""
     seating, present = state.seating, state.placement(slot)
     added, standing = present.added_by(target), standing_of(state, slot)
@@ -116,9 +131,20 @@ def begin(state: BrainState, slot: int, target: Placement, at: float) -> Assignm
     state.jobs.resizes[slot] += 1
     if state.state_of(slot) is not State.RESIZING:
         state.move(slot, State.RESIZING)
-    assignment = Assignment(target.width, target, state.plans[slot])
+    kept = state.plans[slot]
+    if not kept.fits_width(target.width):
+        kept = scaled(kept, target.width)
+    assignment = Assignment(target.width, target, plan or kept)
     seating.resizes[slot] = Underway(present.numbers, assignment, standing & target.numbers)
     return assignment
+
+
+def set_plan(state: BrainState, slot: int, plan: ExecutionPlan) -> None:
+    """How it computes from now on, on the seats that it has."""
+    state.plans[slot] = plan
+    held = state.seating.assignments[slot]
+    if held is not None:
+        state.seating.assignments[slot] = replace(held, plan=plan)
 
 
 def standing_of(state: BrainState, slot: int) -> frozenset[int]:

@@ -92,6 +92,10 @@ class Rounds:
         for slot, gpus in widths.items():
             if state.spec(slot).splits is not None:
                 state.plan_book.pay(slot, gpus, seconds)
+        for changed in outcome.stretched:
+            if changed.plan is not None:
+                width = int(state.jobs.width[changed.slot])
+                state.plan_book.pay_for_switch(changed.slot, width, state.resize_cost.seconds)
 
     def _vacated(self, outcome: Outcome) -> set[int]:
         """Nodes that somebody leaves by this decision."""

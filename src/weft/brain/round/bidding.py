@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from weft.brain.round.session import Session
+from weft.brain.round.worth import restart_seconds
 from weft.brain.state.plan_book import cores_of, units_per_second, where
-from weft.model.plan import AS_WRITTEN
+from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.request import JobRequest
 from weft.model.state import State
 from weft.perf.plans.laws import breaches
@@ -46,11 +47,28 @@ class Bidding:
             lost_seconds=own.lost_seconds,
             restarts=own.restarts,
             settled=found is None or own.watch.held,
+            live=self._is_live(slot),
+            change_seconds=self._change_seconds(slot, spec),
             priority=int(jobs.priority[slot]),
             yields=bool(jobs.yields[slot]),
             queue=max(int(jobs.queue[slot]), 0),
             seq=int(jobs.seq[slot]),
         )
+
+    def _is_live(self, slot: int) -> bool:
+        """Whether it goes to another option while it trains."""
+        jobs = self._session.snapshot.jobs
+        return bool(jobs.live[slot]) and self._book.can_switch(slot, int(jobs.epoch[slot]))
+
+    def _change_seconds(self, slot: int, spec: JobRequest) -> float | None:
+        """Of one that is started anew by another command, also what it had not saved."""
+        snapshot, planning = self._session.snapshot, self._planning
+        if self._is_live(slot):
+            return max(snapshot.resize_seconds, planning.least_switch_seconds)
+        if spec.splits is None or not spec.splits.families:
+            return None
+        least = planning.least_restart_seconds
+        return float(restart_seconds(snapshot, np.array([slot]), least)[0])
 
     def option(self, slot: int, shares: tuple[tuple[int, int], ...], cores: float) -> Option | None:
         """The best that the job can run as on just these GPUs, within the scope."""
@@ -62,7 +80,7 @@ class Bidding:
             return self._asked(slot, spec, found)
         written, best = self._written_there(found, counts, cores), None
         if self._planning.scope is not Scope.RESOURCES:
-            best = found.best_on(counts, max(cores, 1.0))
+            best = found.best_on(counts, max(cores, 1.0), self._unreached(slot))
         if best is None or (written is not None and self._keeps_written(spec, written, best)):
             best = written
         return None if best is None else self._told(spec, found, best, gpus, cores)
@@ -114,12 +132,21 @@ class Bidding:
             return
         for one in found.useful:
             gpus, cores = one.allocation.gpus, one.allocation.cores
-            if scope is Scope.BOTH or gpus == width:
+            if one.plan in self._unreached(slot):
+                continue
+            if scope is not Scope.PLANS or gpus == width:
                 yield self._told(spec, found, found.on_paper(one), gpus, cores)
         if scope is Scope.PLANS:
-            best = found.best_on(found.model.fabric.filled(width), max(spec.cpus_per_gpu, 1.0))
+            best = found.best_on(
+                found.model.fabric.filled(width),
+                max(spec.cpus_per_gpu, 1.0),
+                self._unreached(slot),
+            )
             if best is not None:
                 yield self._told(spec, found, best, width, spec.cpus_per_gpu)
+
+    def _unreached(self, slot: int) -> frozenset[ExecutionPlan]:
+        return self._book.entry(slot).unreached
 
     def _widths(self, spec: JobRequest, found: PlanOptions) -> Iterator[Option]:
         """The submitted plan with more or fewer replicas, where it is legal and fits."""

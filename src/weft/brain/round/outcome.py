@@ -43,12 +43,16 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Stretched:
-    """Another width for a running job: the numbers of seats that go and their nodes, or more."""
+    """Another width for a running job: the numbers of seats that go and their nodes, or more.
+
+    With another `plan`, where that was chosen too, or alone.
+    """
 
     slot: int
     gone: frozenset[int] = frozenset()
     left_nodes: tuple[int, ...] = ()
     added: tuple[Share, ...] = ()
+    plan: ExecutionPlan | None = None
 
 
 @dataclass(slots=True)

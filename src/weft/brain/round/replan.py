@@ -14,6 +14,7 @@ from weft.brain.round import gates
 from weft.brain.round.bidding import Bidding
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.session import Session
+from weft.brain.round.switching import Switching
 from weft.brain.round.victims import seated
 from weft.brain.state.waits import REASON_ROW
 from weft.model.kind import Kind
@@ -34,26 +35,13 @@ def replan(session: Session, outcome: Outcome, planning: Planning) -> None:
     Replan(session, planning).run(outcome)
 
 
-def best_plans(session: Session, outcome: Outcome, planning: Planning) -> None:
-    """Of those who were seated as they asked: the best plan on the GPUs that each got.
-
-    Where queues are guaranteed a part, or somebody has waited too long, who goes first is not a
-    matter of worth, and widths stay as requested.
-    """
-    bidding = Bidding(session, planning)
-    for row, granted in enumerate(outcome.grants):
-        cores = session.kind(granted.slot).cpus_per_gpu
-        best = bidding.option(granted.slot, granted.shares, cores) if granted.width else None
-        if best is not None:
-            outcome.grants[row] = replace(granted, plan=best.plan)
-
-
 class Replan:
     """One choice over all ranked jobs, and where it leads."""
 
     def __init__(self, session: Session, planning: Planning) -> None:
         self._session, self._planning, self._outcome = session, planning, Outcome()
         self._bidding = Bidding(session, planning)
+        self._switching = Switching(session, self._bidding)
         self._restart = max(session.snapshot.restart_seconds, planning.least_restart_seconds)
 
     def run(self, outcome: Outcome) -> None:
@@ -62,15 +50,18 @@ class Replan:
         chosen = choose(bids, self._market, self._planning)
         stopped = [bid.slot for bid in bids if bid.held and bid.slot not in chosen]
         self._session.give([seated(self._session.state, slot) for slot in stopped])
+        narrowed = self._switching.narrowed(bids, chosen)
+        self._session.give([one.given for one in narrowed])
         changed = [bid for bid in bids if chosen.get(bid.slot) not in (None, bid.held)]
         changed.sort(key=lambda bid: (-chosen[bid.slot].gpus, bid.seq))
         for bid in changed:
             if bid.held is None:
                 self._seat(bid, chosen[bid.slot])
         self._stop(stopped)
+        self._switching.narrow(narrowed, outcome)
         for bid in changed:
             if bid.held is not None:
-                self._seat(bid, chosen[bid.slot])
+                self._change(bid, bid.held, chosen[bid.slot])
         self._fill([bid for bid in bids if bid.held is None and bid.slot not in chosen])
         self._explain([bid for bid in bids if bid.held is None])
         if any(bid.held is not None and not bid.settled for bid in bids):
@@ -137,6 +128,15 @@ class Replan:
                 continue
             (self._outcome.moves if bid.held else self._outcome.grants).append(granted)
             return
+
+    def _change(self, bid: Bid, held: Option, option: Option) -> None:
+        """While it trains, on what it has and more; or by another start."""
+        if not bid.live:
+            self._seat(bid, option)
+            return
+        switched = None if option.gpus < held.gpus else self._switching.widened(bid, option)
+        if switched is not None:
+            self._outcome.stretched.append(switched)
 
     def _ways(self, bid: Bid, option: Option) -> list[Option]:
         """What was chosen first; of one that waits then narrower ones, the worthiest first."""

@@ -321,7 +321,7 @@ class Stretch:
     def _further(self, slot: int, missing: int) -> tuple[Share, ...]:
         """As many of the missing GPUs as there are seats for; where packed, whole nodes beyond."""
         session, kind, grain = self._session, self._session.kind(slot), self._beyond_grain(slot)
-        room, avoid = _both(self._free_now, session.room), self._elsewhere(slot)
+        room, avoid = self._free_now.common(session.room), self._elsewhere(slot)
         here = self._beside(slot, room, missing)
         if self._resizing.packing.packs:
             here = self._cut_to_packed(slot, here)
@@ -417,12 +417,3 @@ class Stretch:
         now, then = menus.speeds(menu, np.array([width, width + more])).tolist()
         promised = then / now - 1.0 if now > 0 else 0.0
         return max(1.0 + promised / 2.0, GAIN)
-
-
-def _both(one: Room, other: Room) -> Room:
-    """What both have."""
-    return Room(
-        np.minimum(one.gpus, other.gpus),
-        np.minimum(one.cpus, other.cpus),
-        np.minimum(one.memory_gib, other.memory_gib),
-    )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from weft.brain.round import gates
+from weft.brain.round.best_plans import best_plans
 from weft.brain.round.consolidate import consolidate
 from weft.brain.round.defragment import defragment
 from weft.brain.round.eviction import Eviction
@@ -19,7 +20,7 @@ from weft.brain.round.line import Line
 from weft.brain.round.one_node import one_node_width
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.regroup import regroup
-from weft.brain.round.replan import best_plans, replan
+from weft.brain.round.replan import replan
 from weft.brain.round.reservation import reserve
 from weft.brain.round.reshuffle import reshuffle
 from weft.brain.round.resizing import Stretch
@@ -34,6 +35,7 @@ from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
 from weft.policy.order.ranking import Ranking
 from weft.policy.place.packing import Offer
+from weft.policy.plans.planning import Planning, Scope
 from weft.policy.recipe import Passing, Recipe
 
 WIDEST = 1 << 20
@@ -100,6 +102,19 @@ def _only_moves(state: BrainState, recipe: Recipe) -> bool:
     return not (state.ranged or beside or recipe.planning is not None)
 
 
+def _may_stretch(state: BrainState, slot: int) -> bool:
+    """Who takes turns keeps its width, and so does one whose plan cannot follow it."""
+    if state.seating.company.shares(slot):
+        return False
+    planned = state.spec(slot).splits is not None and state.state_of(slot) is State.RUNNING
+    return not planned or state.plan_book.can_switch(slot, int(state.jobs.epoch[slot]))
+
+
+def _chooses_widths(session: Session, planning: Planning) -> bool:
+    """Whether who runs, and how wide, is a matter of worth: not of guarantees or long waits."""
+    return planning.scope is not Scope.SEATED and not (session.divided or session.overdue)
+
+
 class Round:
     """One walk over the waiting jobs."""
 
@@ -136,6 +151,9 @@ class Round:
         if session.recipe.defragmenting is not None:
             defragment(session, outcome, session.recipe.defragmenting)
         self._consolidate()
+        planning = session.recipe.planning
+        if planning is not None and not _chooses_widths(session, planning):
+            best_plans(session, outcome, planning)
         if session.recipe.sharing is not None:
             take_turns(session, outcome, session.recipe.sharing)
         if session.recipe.host is not None and session.state.fair is not None:
@@ -146,7 +164,7 @@ class Round:
         """Give seats the way that the recipe says; `anybody` waits."""
         session, outcome = self._session, self._outcome
         yielding, planning = session.recipe.yielding, session.recipe.planning
-        if planning is not None and not (session.divided or session.overdue):
+        if planning is not None and _chooses_widths(session, planning):
             replan(session, outcome, planning)
         elif yielding is not None and yielding.regrouping is not None:
             regroup(session, outcome, running, yielding.regrouping)
@@ -154,8 +172,6 @@ class Round:
             reshuffle(session, outcome, running)
         elif anybody:
             self._hand_out()
-            if planning is not None:
-                best_plans(session, outcome, planning)
 
     def _consolidate(self) -> None:
         resizing = self._session.recipe.resizing
@@ -240,10 +256,10 @@ class Round:
         resizing = self._session.recipe.resizing
         if resizing is None or not self._session.state.ranged:
             return set()
-        company = self._session.state.seating.company
-        if company:
-            alone = np.array([not company.shares(slot) for slot in ordered.tolist()], bool)
-            ordered, late = ordered[alone], None if late is None else late[alone]
+        state = self._session.state
+        if state.seating.company or self._session.recipe.planning is not None:
+            free = np.array([_may_stretch(state, slot) for slot in ordered.tolist()], bool)
+            ordered, late = ordered[free], None if late is None else late[free]
         self._stretch = Stretch(self._session, self._outcome, resizing, ordered, late)
         return self._stretch.put_surplus_on_session()
 

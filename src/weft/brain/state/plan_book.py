@@ -7,6 +7,8 @@ are corrected by what jobs were measured to do, and a job that stays far off is 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from weft.model.capability import Offers
+from weft.model.claim import PlanClaim
 from weft.model.cluster import Node
 from weft.model.ids import JobId
 from weft.model.placement import Placement
@@ -22,11 +24,18 @@ UNWATCHED = PlanWatch()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One job: how often it was started anew for a plan or for others, and what that cost it."""
+    """One job: how often it was started anew for a plan or for others, and what that cost it.
+
+    `offers` is what its program has told, in that epoch; plans that it was to go to and did not
+    come to a step under are `unreached`, and not tried again.
+    """
 
     watch: PlanWatch = UNWATCHED
     restarts: int = 0
     lost_seconds: float = 0.0
+    offers: Offers | None = None
+    epoch: int = 0
+    unreached: frozenset[ExecutionPlan] = frozenset()
 
 
 NEW = Entry()
@@ -45,6 +54,7 @@ class PlanBook:
     """For restarts."""
 
     fabric: Fabric = field(default_factory=Fabric)
+    gpus: int = 0
     _options: dict[int, PlanOptions] = field(default_factory=dict)
 
     def copied(self) -> "PlanBook":
@@ -52,9 +62,9 @@ class PlanBook:
 
     def see_nodes(self, nodes: Sequence[Node]) -> None:
         """What is foretold follows the nodes that there are."""
-        fabric = fabric_of(nodes)
-        if fabric != self.fabric:
-            self.fabric = fabric
+        fabric, gpus = fabric_of(nodes), sum(node.gpus for node in nodes)
+        if (fabric, gpus) != (self.fabric, self.gpus):
+            self.fabric, self.gpus = fabric, gpus
             self._options.clear()
 
     def options(self, slot: int, spec: JobRequest) -> PlanOptions | None:
@@ -64,16 +74,49 @@ class PlanBook:
         found = self._options.get(slot)
         if found is None:
             asked = Asked(
-                claim=spec.splits,
+                claim=self._claim(slot, spec.splits),
                 plans=spec.plans,
                 gpus=spec.width.asked_gpus,
                 cores=spec.cpus_per_gpu,
                 least_gpus=spec.width.min_gpus,
-                most_gpus=spec.width.max_gpus,
+                most_gpus=min(spec.width.max_gpus, max(self.gpus, spec.width.min_gpus)),
                 more_cores=spec.host is None,
             )
             found = self._options[slot] = options(asked, self.fabric)
         return found
+
+    def _claim(self, slot: int, claim: PlanClaim) -> PlanClaim:
+        """With what the program has told, which is the last word on what it can be run as."""
+        told = self.entry(slot).offers
+        if told is None:
+            return claim
+        return replace(claim, offers=tuple(sorted(told if claim.open else told & {*claim.offers})))
+
+    def offer(self, slot: int, epoch: int, offers: Offers) -> bool:
+        """What its program tells; whether that is news."""
+        own = self.entry(slot)
+        if (own.offers, own.epoch) == (offers, epoch):
+            return False
+        self.entries[slot] = replace(own, offers=offers, epoch=epoch)
+        if own.offers != offers:
+            self._options.pop(slot, None)
+        return True
+
+    def can_switch(self, slot: int, epoch: int) -> bool:
+        """Whether the job goes to another plan while it trains, in this incarnation."""
+        own = self.entry(slot)
+        return own.offers is not None and own.epoch == epoch
+
+    def shun(self, slot: int, plan: ExecutionPlan) -> None:
+        """It did not come to a step under this plan."""
+        own = self.entry(slot)
+        self.entries[slot] = replace(own, unreached=own.unreached | {plan})
+
+    def pay_for_switch(self, slot: int, gpus: int, seconds: float) -> None:
+        """Training stood still for so long, and nothing was started anew."""
+        own = self.entry(slot)
+        self.entries[slot] = replace(own, lost_seconds=own.lost_seconds + seconds)
+        self.paid_gpu_seconds += gpus * seconds
 
     def speed(
         self, slot: int, spec: JobRequest, plan: ExecutionPlan, placement: Placement
@@ -168,6 +211,8 @@ def units_per_second(spec: JobRequest, found: PlanOptions, seconds: float) -> fl
     """Work per second at so many seconds a step, in the unit that the job counts."""
     if spec.unit is WorkUnit.SAMPLES:
         return found.asked.claim.batch / seconds
+    if spec.unit is WorkUnit.STEPS:
+        return 1.0 / seconds
     return found.as_asked().seconds / seconds
 
 

@@ -9,6 +9,7 @@ import click
 
 from weft.cli.completion.candidates import jobs_in
 from weft.cli.jobs.job_words import facts, several
+from weft.cli.jobs.plan_words import plan_lines
 from weft.cli.options import output_option
 from weft.cli.terminal.age import age, lasting, now, told_ago
 from weft.cli.terminal.screen import cell, coloured, fact_table, new_table, print_json, stdout
@@ -69,6 +70,8 @@ def drawn(picture: "JobPicture", at: datetime, *, pods: bool = True) -> "Group":
         told = told_ago(detail.line.told_at, at)
         ago = f" [dim]({told})[/dim]" if told else ""
         parts += ["", f"[bold]Why it waits[/bold]{ago}", *reason_lines(detail)]
+    if detail.plan is not None:
+        parts += ["", "[bold]How it computes[/bold]", *map(cell, plan_lines(detail.plan))]
     if detail.failure is not None:
         parts += ["", "[bold]Why it failed[/bold]", *failure_lines(detail.failure)]
     if picture.workers:

@@ -9,6 +9,7 @@ import click
 
 from weft.cli.completion.candidates import jobs_in
 from weft.cli.jobs.job_words import several
+from weft.cli.jobs.plan_words import plan_lines
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import new_table, print_json, stdout
 from weft.cli.worlds.place import Place, place_options
@@ -18,7 +19,6 @@ from weft.view.company import company_line, no_company_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.brain.considered import Alternative, Considered
     from weft.lab.journals.why import Answer, Failed
 
 SHOWN_EPISODES = 20
@@ -85,21 +85,6 @@ def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
         print_json(asdict(answer))
     else:
         show(answer)
-
-
-def plan_lines(plan: "Considered") -> list[str]:
-    """What it runs as and why, then what was rejected, each with what is foretold of it."""
-    lines = []
-    if plan.chosen is not None:
-        lines.append(f"It runs as {_way(plan.chosen)}: {plan.chosen.why}.")
-    if plan.note:
-        lines.append(f"Its plan stays: {plan.note}.")
-    return [*lines, *(f"  rejected: {_way(one)}: {one.why}" for one in plan.rejected)]
-
-
-def _way(one: "Alternative") -> str:
-    left = f"{one.units_per_second:.3g} a second, {span(one.left_seconds)} to go"
-    return f"{several(one.gpus, 'GPU')}, {one.plan} ({left})"
 
 
 def failed_lines(failed: "Failed") -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.api.backend import Selection
 from weft.cli.jobs.job_words import several
+from weft.cli.jobs.plan_words import plan_lines
 from weft.cli.jobs.show import failure_lines, reason_lines
 from weft.cli.terminal.age import lasting, now, told_ago
 from weft.cli.terminal.screen import cell, coloured, print_json, say, stdout
@@ -98,6 +99,7 @@ def as_dict(standing: "Standing", holders: Holders, at: datetime) -> dict[str, A
         "growth": asdict(standing.growth) if standing.growth else None,
         "company": asdict(standing.detail.company) if standing.detail.company else None,
         "no_company": asdict(standing.detail.no_company) if standing.detail.no_company else None,
+        "plan": asdict(standing.detail.plan) if standing.detail.plan else None,
         "holders": [
             {
                 "namespace": holder.namespace,
@@ -143,6 +145,8 @@ def _told(standing: "Standing", holders: Holders, at: datetime) -> Iterator[str]
         yield from failure_lines(standing.detail.failure)
     if standing.detail.no_company is not None:
         yield cell(no_company_line(standing.detail.no_company))
+    if standing.detail.plan is not None:
+        yield from map(cell, plan_lines(standing.detail.plan))
     if standing.detail.reasons:
         return
     if not line.state:

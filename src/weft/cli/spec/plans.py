@@ -42,8 +42,9 @@ class Line:
 def plans(*, model: Path, gpus: int, node: int, memory: float, output: str) -> None:
     """Show the best plan of MODEL on each number of GPUs, with its time and memory.
 
-    MODEL is a YAML file with parameters, layers, hidden, sequence and batch. Times are foretold
-    from the shape alone: a job that is measured corrects them.
+    MODEL is a YAML file with parameters, layers, hidden, sequence and batch, or a job file that has
+    these under model. Times are foretold from the shape alone: a job that is measured corrects
+    them.
     """
     found = lines(model, gpus, node, memory)
     if output == "json":
@@ -59,7 +60,7 @@ def lines(model: Path, gpus: int, node: int, memory_gib: float) -> list[Line]:
     from weft.perf.plans.options import Asked, options
     from weft.spec.model_file import read_model_file
 
-    claim = read_model_file(model).claim()
+    claim = read_model_file(model)
     fabric = Fabric(
         gpus_per_node=node, cards_per_node=max(1, node // 2), gpu_memory_bytes=memory_gib * GIB
     )

@@ -16,6 +16,7 @@ from weft.kube.seat_runs import seats_of
 from weft.model.errors import UnknownName
 from weft.view.company import Company, Member, NoCompany
 from weft.view.jobs import JobDetail, JobLine, JobPage, ReasonLine, SeatLine, nearest
+from weft.view.plans import Alternative, Considered
 from weft.view.states import HOLDING, STATES, WAITING
 
 if TYPE_CHECKING:
@@ -155,6 +156,30 @@ def job_detail(thing: Plain) -> JobDetail:
         failure=last_failure(thing),
         company=_company(part(status, "company")),
         no_company=_no_company(part(status, "noCompany")),
+        plan=_considered(part(status, "planChoice")),
+    )
+
+
+def _considered(told: Plain) -> Considered | None:
+    if not told:
+        return None
+    chosen, others = told.get("chosen"), told.get("rejected") or ()
+    return Considered(
+        None if not chosen else _way(chosen),
+        tuple(map(_way, others)),
+        told.get("note") or "",
+        told.get("unit") or "",
+    )
+
+
+def _way(told: Plain) -> Alternative:
+    return Alternative(
+        told["gpus"],
+        told.get("coresPerGpu") or 0.0,
+        told["plan"],
+        told.get("unitsPerSecond") or 0.0,
+        told.get("leftSeconds") or 0.0,
+        told.get("why") or "",
     )
 
 

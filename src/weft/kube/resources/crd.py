@@ -30,6 +30,8 @@ from weft.kube.resources.structural import PRESERVE, Schema, at, keep_unknown, s
 from weft.kube.resources.training_job import TrainingJobSpec, TrainingJobStatus
 from weft.kube.resources.wait_report import WaitReportStatus
 from weft.spec.job_file import MAX_NAME, NAME_PATTERN
+from weft.spec.plan_commands import WORDS, PlanCommands
+from weft.spec.plan_rules import BY_LIBRARY
 from weft.spec.pod_fields import (
     ENV_PATTERN,
     GPU_RESOURCE_PATTERN,
@@ -69,7 +71,63 @@ JOB_RULES: Final[Rules] = {
             " || string(self.resources.gpus) != '0'",
             "a job without GPUs has none to share: remove shareable, or ask for gpus",
         ),
+        (
+            "!has(self.plans) || has(self.model)",
+            "commands by plan are of no use without the model's shape: add model",
+        ),
+        (
+            "!has(self.model) || !has(self.resources) || string(self.resources.gpus) != '0'",
+            "a job without GPUs has none to split a model over: remove model, or ask for gpus",
+        ),
+        (
+            "!has(self.plans) || !has(self.model) || !has(self.model.offers)",
+            "what the program offers follows from its commands: remove model.offers, or plans",
+        ),
+        (
+            "!has(self.model) || !has(self.model.offers)"
+            f" || self.model.offers.all(one, one in {sorted(map(str, BY_LIBRARY))})",
+            "Weft's library does not run a model so: offer less, or give commands under plans",
+        ),
     ),
+    "spec.model": (
+        (
+            "self.parameters >= self.layers"
+            " + (has(self.vocabulary) ? 2 * self.vocabulary * self.hidden : 0)",
+            "these parameters are fewer than the embedding has: count all of the model",
+        ),
+    ),
+    "spec.plans": (
+        (
+            " || ".join(f"has(self.{name})" for name in PlanCommands.model_fields),
+            "no family of plans has a command: give one, or remove plans",
+        ),
+        *(
+            (
+                f"!has(self.{name}) || self.{name}.contains('{{{name}}}')",
+                f"the command of {name} is not told how many: put {{{name}}} where the degree goes",
+            )
+            for name in ("tensor", "pipeline")
+        ),
+        *(
+            (
+                f"!has(self.{name}) || !self.{name}.contains('{{pipeline}}')"
+                f" || self.{name}.contains('{{micro_batch')",
+                f"the command of {name} has stages and is not told the micro-batches: put "
+                "{micro_batches}, or {micro_batch} for the samples of one",
+            )
+            for name in PlanCommands.model_fields
+        ),
+    ),
+    **{
+        f"spec.plans.{name}": (
+            (
+                r"self.findAll('\\$?[{]+[A-Za-z0-9_]+[}]').all(found, found.startsWith('$')"
+                f" || found.startsWith('{{{{') || found in {[f'{{{word}}}' for word in WORDS]})",
+                "what stands in braces is no placeholder: double the braces if they are meant",
+            ),
+        )
+        for name in PlanCommands.model_fields
+    },
     "spec.stages": (
         (
             " || ".join(f"(has(self.{name}) && self.{name} > 0.0)" for name in STAGES),

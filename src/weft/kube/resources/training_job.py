@@ -157,6 +157,28 @@ class NoCompanyStatus(Status):
     meaning: Text = Field("", description="The same as a sentence.")
 
 
+class PlanWay(Status):
+    """One way to run the job."""
+
+    gpus: Count = Field(description="GPUs.")
+    cores_per_gpu: Amount = Field(0.0, description="Cores beside each.")
+    plan: Word = Field(description="How it would compute on them.")
+    units_per_second: Amount = Field(description="Foretold speed.")
+    left_seconds: Amount = Field(description="Time that would be left, if nothing changes.")
+    why: Text = Field("", description="Why it was chosen, or was not.")
+
+
+class PlanChoice(Status):
+    """As what the job runs, and the best of what else there was, when this was written."""
+
+    chosen: PlanWay | None = Field(None, description="What it was given.")
+    rejected: Annotated[list[PlanWay], Field(max_length=3)] = Field(
+        [], description="The next best, and what spoke against each."
+    )
+    note: Text = Field("", description="Why its plan is left as it is, if so.")
+    unit: Word = Field("", description="What speeds are counted in; empty: as asked for.")
+
+
 class WorkStatus(Status):
     """How far the job has come, by its own reports."""
 
@@ -235,6 +257,9 @@ class TrainingJobStatus(Status):
     )
     no_company: NoCompanyStatus | None = Field(
         None, description="Why it takes turns with nobody while it waits, if it would."
+    )
+    plan_choice: PlanChoice | None = Field(
+        None, description="As what it runs and why, where plans are chosen."
     )
     work: WorkStatus | None = Field(None, description="How far it has come.")
     metrics: Annotated[dict[str, float], Field(max_length=MAX_METRICS)] = Field(

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Formatter
 
 from weft.brain.brain import Brain
-from weft.brain.considered import Considered, considered
+from weft.brain.considered import considered
 from weft.brain.event import JobSubmitted
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.closed import Closed
@@ -26,6 +26,7 @@ from weft.model.request import JobRequest
 from weft.model.state import State
 from weft.reconcile.company import company_seen, no_company_seen
 from weft.view.company import Company, NoCompany
+from weft.view.plans import Considered
 from weft.view.reasons import counted, possible
 
 SCHEMA = "weft-why/1"

@@ -26,6 +26,7 @@ from weft.local.agents.cgroups import Cgroups
 from weft.local.agents.job_processes import MARK, Sign
 from weft.local.folders import AGENT_LOG, OUTCOME, TOKEN, Folders
 from weft.local.machine.machine import Machine
+from weft.local.reconcile import plans
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import WorldError
 from weft.spec.job_file import JobSpec
@@ -161,10 +162,11 @@ class Launcher:
             "--devices": _listed(devices),
             "--cpus": _listed(cpus),
             "--company": self._meeting(entry),
-            "--plan": entry.plan,
+            "--plan": "" if plans.is_counted(entry.plan) else entry.plan,
         }
         given = [f"{option}={value}" for option, value in options.items() if value != ""]
-        return ("run", *given, "--", *command_of(spec.run))
+        line = plans.command(spec, entry.plan, max(entry.width, 1))
+        return ("run", *given, "--", *command_of(line))
 
     def _meeting(self, entry: Entry) -> str:
         """Of a job that joined others; who is joined while it runs is told then."""

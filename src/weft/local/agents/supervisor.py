@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from weft.agent.evidence import EVIDENCE, WELL
-from weft.agent.messages import Accompany, Message
+from weft.agent.messages import Accompany, Answer, Message
 from weft.agent.messages import Status as AskStatus
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
 from weft.agent.wire.orders import CARD, KEY, SOCKET
@@ -85,6 +85,10 @@ class Agents:
     async def order(self, entry: Entry, message: Message) -> Status | None:
         """Have the agent do something; how the job stands then, or None if it would not."""
         return await self._watch(entry).order(message)
+
+    async def ask(self, entry: Entry, message: Message) -> Answer | None:
+        """The same, with what it answers if it would not; None where it did not answer."""
+        return await self._watch(entry).ask(message)
 
     async def void(self, entry: Entry) -> None:
         """An incarnation that has not begun shall not begin."""
@@ -154,15 +158,20 @@ class Watch:
         return self._birth
 
     async def order(self, message: Message) -> Status | None:
+        answer = await self.ask(message)
+        return read_status(answer.body) if answer is not None and answer.ok else None
+
+    async def ask(self, message: Message) -> Answer | None:
         try:
             answer = await self._client.ask(message)
         except WorldError as error:
             log.debug("%s: %s", self.entry.id, error)
             return None
-        status = read_status(answer.body)
         if answer.ok:
-            self._heard(status)
-        return status if answer.ok else None
+            self._heard(read_status(answer.body))
+        else:
+            log.info("%s: %s", self.entry.id, answer.body)
+        return answer
 
     async def sweep(self) -> None:
         """Processes first, then what they kept in memory, then what nobody can use any more."""

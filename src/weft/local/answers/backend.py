@@ -50,6 +50,7 @@ MOST_NEAR: Final = 1_000
 NEWS_SECONDS: Final = 0.2
 UID: Final = re.compile(r"[0-9a-f]{16}")
 AGAIN: Final = (State.FAILED, State.CANCELLED)
+NO_PLANS: Final = "model has no effect here: the recipe {} chooses no plans"
 FINAL: Final = frozenset(state.name.capitalize() for state in State if state.final)
 
 
@@ -113,6 +114,8 @@ class LocalBackend:
         )
         found = parse_request(entry, term.machine, term.limits)
         refuse_impossible(found.job, term.machine, term.limits)
+        if found.spec.model is not None and term.brain.recipe.planning is None:
+            found = replace(found, notes=(*found.notes, NO_PLANS.format(term.brain.recipe.name)))
         self._refuse_crowd(who.user)
         before = self._host.store.newest(who.user, name)
         if before is not None:

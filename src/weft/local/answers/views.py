@@ -7,6 +7,7 @@ from math import isnan
 from typing import Any
 
 from weft.brain.brain import Brain
+from weft.brain.considered import considered
 from weft.failure.diagnosis import Diagnosis
 from weft.local.machine.machine import Machine
 from weft.local.reconcile.observation import ObservedAgent
@@ -82,6 +83,7 @@ def detail_of(
         failure=failure_of(entry, brain),
         company=company_seen(brain, entry.id),
         no_company=no_company_seen(brain, entry.id) if waits else None,
+        plan=considered(brain, JobId(entry.id)),
     )
 
 

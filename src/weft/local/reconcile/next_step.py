@@ -29,7 +29,7 @@ from weft.brain.event import (
 from weft.failure.evidence import Failure, FailureClass
 from weft.local.reconcile.devices import on_devices
 from weft.local.reconcile.observation import KILLED, Presence, Status
-from weft.local.reconcile.plans import believed, same, told
+from weft.local.reconcile.plans import believed, is_counted, same
 from weft.local.reconcile.step import (
     Kill,
     Launch,
@@ -50,10 +50,13 @@ from weft.local.reconcile.step import (
     Void,
 )
 from weft.local.record.entry import NO_PAST, End, Entry
+from weft.model.decision import Assignment
 from weft.model.errors import ProtocolError
 from weft.model.ids import PartyId
 from weft.model.placement import Seat
 from weft.model.state import State
+from weft.reconcile.belief import Belief, Resizing
+from weft.reconcile.plans import told
 
 WAITING: Final = (State.QUEUED, State.ADMITTED)
 TRAINING: Final = (State.RUNNING, State.RESIZING)
@@ -96,7 +99,7 @@ def report(entry: Entry, now: float, work_done: float) -> JobReported:
         live=entry.progress.live,
         next_seat=entry.top_seat,
         party=PartyId(entry.party),
-        plan=believed(entry.plan),
+        plan=believed(entry.plan, _width(entry.seats)),
     )
 
 
@@ -176,9 +179,17 @@ def _run(look: Look) -> Step:
     if (changed := _shrunk(look) or _other_company(look)) is not None:
         return changed
     assert look.belief.assignment is not None
-    if look.belief.assignment.placement.numbers - {seat.number for seat in entry.seats}:
+    lacks = look.belief.assignment.placement.numbers - {seat.number for seat in entry.seats}
+    if lacks or _computes_otherwise(entry, look.belief.assignment):
         return look.events(report(entry, look.now, look.belief.work_done))
     return _listen(look)
+
+
+def _computes_otherwise(entry: Entry, assignment: Assignment) -> bool:
+    """Whether another plan is on record than is believed: an earlier daemon has ordered it."""
+    if believed(entry.plan) is None or is_counted(entry.plan):
+        return False
+    return not same(entry.plan, told(assignment.plan, assignment.width))
 
 
 def _other_company(look: Look) -> Step | None:
@@ -194,15 +205,20 @@ def _resize(look: Look) -> Step:
     assert order is not None
     if (over := _over(look)) is not None:
         return over
+    plan = _ordered_plan(entry, order)
     if entry.target_serial < order.serial:
-        plan = told(order.plan, order.target.width)
         return look.act(RecordTarget(order.serial, order.target, plan))
     if entry.target:
         return _approach(look)
-    as_wanted = same(entry.plan, told(order.plan, order.target.width))
+    as_wanted = same(entry.plan, plan)
     if {seat.number for seat in entry.seats} == order.target.numbers and as_wanted:
         return look.events(_resized(look))
     return look.events(report(entry, look.now, belief.work_done))
+
+
+def _ordered_plan(entry: Entry, order: Resizing) -> str:
+    """As the agent is told it; one with commands by plan keeps its plan until it starts anew."""
+    return entry.plan if is_counted(entry.plan) else told(order.plan, order.target.width)
 
 
 def _resized(look: Look) -> InstructionDone:
@@ -213,8 +229,16 @@ def _resized(look: Look) -> InstructionDone:
         belief.epoch,
         Verb.RESIZE,
         serial=belief.serial,
-        paused_seconds=None if status is None else status.paused_seconds,
+        paused_seconds=None if status is None else _stood_still(status, belief),
     )
+
+
+def _stood_still(status: Status, belief: Belief) -> float | None:
+    """For the resize, or for the change of its plan, whichever it was."""
+    order, assigned = belief.resizing, belief.assignment
+    if order is not None and assigned is not None and order.plan != assigned.plan:
+        return status.switch_seconds
+    return status.paused_seconds
 
 
 def _stop(look: Look) -> Step:
@@ -352,9 +376,10 @@ def _approach(look: Look) -> Step:
     width = _width(entry.target)
     if status is None:
         return _listen(look)
-    if not status.live:
+    order = entry.epoch, entry.target_serial
+    if not status.live or look.note.declined == order:
         return look.act(RecordSeats(entry.target_serial, entry.seats, entry.plan))
-    if look.note.ordered != (entry.epoch, entry.target_serial):
+    if look.note.ordered != order:
         return look.act(OrderResize(), look_at=look.now + 1.0)
     gave_up = status.plan_settled and not same(status.plan, entry.target_plan)
     if status.target != width or gave_up:  # on somebody who was to come, or on the plan

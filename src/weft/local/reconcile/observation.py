@@ -19,6 +19,7 @@ from weft.agent.reports.speed import Measured
 from weft.failure.diagnosis import Diagnosis
 from weft.local.reconcile.plans import same
 from weft.local.record.entry import NO_PROGRESS, Progress
+from weft.model.capability import Capability
 from weft.model.errors import SpecError
 
 EXITED: Final = "exited"
@@ -54,7 +55,8 @@ class ObservedWorker:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How an agent says that its job stands; `paused_seconds` is what the last resize cost.
+    """How an agent says that its job stands; `paused_seconds` is what the last resize cost, and
+    `switch_seconds` the last change of its plan. `offers` is as what its program can be run.
 
     `company` is the folder where it meets those on its slots, empty where it is alone there, and
     None where the agent knows nothing of company.
@@ -73,6 +75,8 @@ class Status:
     paused_seconds: float | None = None
     plan: str = ""
     target_plan: str = ""
+    offers: tuple[Capability, ...] = ()
+    switch_seconds: float | None = None
 
     @property
     def plan_settled(self) -> bool:
@@ -161,6 +165,8 @@ def read_status(body: Mapping[str, Any]) -> Status:
         paused_seconds=_amount(body.get("paused_seconds")),
         plan=_plan(body.get("plan")),
         target_plan=_plan(body.get("target_plan")),
+        offers=_offers(body.get("offers")),
+        switch_seconds=_amount(body.get("switch_seconds")),
     )
 
 
@@ -250,6 +256,13 @@ def _figures(value: object) -> dict[str, float]:
         for name, figure in list(value.items())[:MOST_METRICS]
         if type(figure) is float and math.isfinite(figure)
     }
+
+
+def _offers(told: object) -> tuple[Capability, ...]:
+    """Those of them that exist."""
+    if not isinstance(told, list):
+        return ()
+    return tuple(one for one in Capability if one.value in told[:MOST_METRICS])
 
 
 def _plan(told: object) -> str:

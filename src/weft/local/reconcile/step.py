@@ -27,11 +27,15 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is remembered of a job between two looks. Losing it costs time and nothing else."""
+    """What is remembered of a job between two looks. Losing it costs time and nothing else.
+
+    `ordered` and `declined` are the epoch and the number of a resize that its agent was told of.
+    """
 
     refusal: tuple[int, str] | None = None
     drained: int = 0
     ordered: tuple[int, int] = (0, 0)
+    declined: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,13 @@ class PlanColumns:
         switches = recompute.astype(np.bool_), offload.astype(np.bool_)
         return cls(data, tensor, pipeline, stage, shards, steps, micro, *switches)
 
+    @property
+    def table(self) -> Ints:
+        """As `from_table` takes it."""
+        return np.column_stack([getattr(self, field.name) for field in fields(self)]).astype(
+            np.int64
+        )
+
     def __len__(self) -> int:
         return len(self.data)
 

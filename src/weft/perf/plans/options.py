@@ -18,13 +18,17 @@ from weft.perf.plans.fabric import Fabric
 from weft.perf.plans.fit import StepModel, fitted, unmeasured
 from weft.perf.plans.laws import Bounds, breaches
 from weft.perf.plans.memory import peak_memory
-from weft.perf.plans.space import legal_plans
+from weft.perf.plans.space import legal_plans, plans_of_families
 from weft.perf.plans.step import Cases, Work
 
 REMEMBERED = 512
+NEVER_SECONDS = 1e9
+"""A step where nothing fits: nobody is ever given that, but may be left with it for a moment."""
 
 Where = tuple[int, ...]
 """GPUs by node."""
+
+Plans = frozenset[ExecutionPlan]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +73,24 @@ class PlanOptions:
     gpu_bytes: Floats
     useful: tuple[Configuration, ...]
     _steps: dict[tuple[ExecutionPlan, Where, float], Foretold] = field(default_factory=dict)
-    _best: dict[tuple[Where, float], Foretold | None] = field(default_factory=dict)
+    _best: dict[tuple[Where, float, Plans], Foretold | None] = field(default_factory=dict)
 
     def step(self, plan: ExecutionPlan, where: Where, cores: float) -> Foretold:
-        """Of this plan there; one `AS_WRITTEN` is the submitted one."""
+        """Of this plan there; one `AS_WRITTEN` is the submitted one.
+
+        One that does not fill the width has more or fewer replicas, or is the best there.
+        """
         key = plan, where, cores
         found = self._steps.get(key)
         if found is None:
             found = self._steps[key] = self._foretell(plan, where, cores)
         return found
 
-    def best_on(self, where: Where, cores: float) -> Foretold | None:
-        """The fastest plan on just these GPUs; None if none fits there."""
-        key = where, cores
+    def best_on(self, where: Where, cores: float, without: Plans = frozenset()) -> Foretold | None:
+        """The fastest plan on just these GPUs, but for some; None if none fits there."""
+        key = where, cores, without
         if key not in self._best:
-            self._best[key] = self._search(where, cores)
+            self._best[key] = self._search(where, cores, without)
         return self._best[key]
 
     def as_asked(self) -> Foretold:
@@ -96,21 +103,27 @@ class PlanOptions:
 
     def _foretell(self, plan: ExecutionPlan, where: Where, cores: float) -> Foretold:
         width, written = sum(where), plan == AS_WRITTEN
-        plan = scaled(self.asked.plans[0], width) if written else counted(plan, width)
+        plan = scaled(self.asked.plans[0], width) if written else filling(plan, width)
+        if not plan.fits_width(width):
+            best = self.best_on(where, max(cores, 1.0))
+            return best or Foretold(plan, NEVER_SECONDS, NEVER_SECONDS, 0.0)
         columns = PlanColumns.of([plan], [width])
         cases = Cases.laid(columns, [where], np.array([max(cores, 1.0)]), self.model.fabric)
         forecast = self.model.forecast(cases)
         used = peak_memory(columns, self.bounds.shape, self.bounds.batch).total[0]
         return Foretold(plan, float(forecast.seconds[0]), float(forecast.high[0]), float(used))
 
-    def _search(self, where: Where, cores: float) -> Foretold | None:
+    def _search(self, where: Where, cores: float, without: Plans) -> Foretold | None:
         rows = np.flatnonzero(self.plans.width == sum(where))
         if not len(rows):
             return None
         part, count = self.plans.take(rows), len(rows)
         cases = Cases.laid(part, [where] * count, np.full(count, cores), self.model.fabric)
         forecast = self.model.forecast(cases)
-        row = int(np.argmin(forecast.high))
+        order = np.argsort(forecast.high, kind="stable").tolist()
+        row = next((row for row in order if part.plan(row) not in without), None)
+        if row is None:
+            return None
         return Foretold(
             part.plan(row),
             float(forecast.seconds[row]),
@@ -124,6 +137,11 @@ def counted(plan: ExecutionPlan, width: int) -> ExecutionPlan:
     if plan.data or not plan.fits_width(width):
         return plan
     return replace(plan, data=width // plan.gpus_per_replica)
+
+
+def filling(plan: ExecutionPlan, width: int) -> ExecutionPlan:
+    """The plan itself where it fills the width, else with other replicas, if that does."""
+    return counted(plan, width) if plan.fits_width(width) else scaled(plan, width)
 
 
 def scaled(plan: ExecutionPlan, width: int) -> ExecutionPlan:
@@ -164,6 +182,8 @@ def _model(claim: PlanClaim, fabric: Fabric) -> StepModel:
 def _space(asked: Asked, bounds: Bounds) -> PlanColumns:
     """Plans that are listed, where several are; otherwise all that the program offers."""
     widths = range(max(asked.least_gpus, 1), asked.most_gpus + 1)
+    if asked.claim.families:
+        return plans_of_families(bounds, tuple(widths), asked.claim.families)
     if len(asked.plans) == 1:
         return legal_plans(bounds, tuple(widths))
     pairs = {

@@ -6,12 +6,14 @@ and with one replica there is nothing to share out.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
+from math import isqrt
 
 import numpy as np
 
-from weft.model.capability import OF_SHARDING, Capability, Offers
+from weft.model.capability import OF_SHARDING, Capability, Offers, PlanFamily
 from weft.model.plan import Sharding
 from weft.perf.plans.columns import STAGES, Ints, PlanColumns
 from weft.perf.plans.laws import Bounds
@@ -29,8 +31,22 @@ def legal_plans(bounds: Bounds, widths: tuple[int, ...]) -> PlanColumns:
     return PlanColumns.from_table(rows)
 
 
+def plans_of_families(
+    bounds: Bounds, widths: tuple[int, ...], families: tuple[PlanFamily, ...]
+) -> PlanColumns:
+    """Every legal plan that one of these commands can be told."""
+    tables = []
+    for family in families:
+        plans = legal_plans(replace(bounds, offers=frozenset(family.offers)), widths)
+        own = (plans.stage == STAGES.index(family.sharding)) | (plans.data == 1)
+        tables.append(plans.take(own).table)
+    return PlanColumns.from_table(np.unique(np.concatenate(tables), axis=0))
+
+
+@lru_cache(maxsize=REMEMBERED)
 def divisors(number: int) -> tuple[int, ...]:
-    return tuple(part for part in range(1, number + 1) if number % part == 0)
+    small = [part for part in range(1, isqrt(number) + 1) if number % part == 0]
+    return tuple(sorted({*small, *(number // part for part in small)}))
 
 
 def _degrees(bounds: Bounds, widths: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:

@@ -6,6 +6,8 @@ with every seat it takes back; nothing outside the round sees it.
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from weft.model.kind import Kind
 from weft.model.placement import Seat
 from weft.model.snapshot import Floats, Ints
@@ -30,6 +32,14 @@ class Room:
 
     def copy(self) -> "Room":
         return Room(self.gpus.copy(), self.cpus.copy(), self.memory_gib.copy())
+
+    def common(self, other: "Room") -> "Room":
+        """What both have."""
+        return Room(
+            np.minimum(self.gpus, other.gpus),
+            np.minimum(self.cpus, other.cpus),
+            np.minimum(self.memory_gib, other.memory_gib),
+        )
 
     def offered(self, kind: Kind, tier: Tier) -> Ints:
         """GPUs each node of the tier can give to this kind now."""

@@ -33,7 +33,8 @@ class Bid:
 
     `promised` is the speed below which it must not run: 0 where nothing was promised.
     `busy_seconds` are left of its start. A `settled` job keeps what it has, whatever others would
-    give for it.
+    give for it. One that is `live` goes to another option while it trains. `change_seconds` is what
+    that costs it, or another start; without it, as much as any restart.
     """
 
     slot: int
@@ -51,10 +52,17 @@ class Bid:
 
     restarts: int = 0
     settled: bool = False
+    live: bool = False
+    change_seconds: float | None = None
     priority: int = 0
     yields: bool = True
     queue: int = 0
     seq: int = 0
+
+    def change(self, restart_seconds: float) -> float:
+        """Seconds that it takes to run as something else: to begin at all, or to change."""
+        own = self.change_seconds if self.held is not None else None
+        return restart_seconds if own is None else own
 
     def expected_left(self, prior_seconds: float) -> float:
         """Work ahead of it: what is known, or as much again as it has done.

@@ -48,6 +48,7 @@ def greedily(bids: Sequence[Bid], market: Market, planning: Planning) -> Chosen:
     _grow(stopgaps, chosen, till, market, planning)
     chosen |= _hand_out(waiting, till, market, planning)
     if till.allowance > 0.0:
+        _narrow_for_others(bids, chosen, till, market, planning)
         _stop_for_others(bids, chosen, till, market, planning)
         _grow(bids, chosen, till, market, planning)
     return chosen
@@ -117,6 +118,70 @@ def may_stop(bid: Bid, waiting: Sequence[Bid], planning: Planning, restart: floa
     return planning.stopping(bid, restart)
 
 
+def _narrow_for_others(
+    bids: Sequence[Bid], chosen: Chosen, till: Till, market: Market, planning: Planning
+) -> None:
+    """Who can change while it trains gives of its GPUs, each as few as those who wait need."""
+    restart = market.restart_seconds
+    starting = [bid for bid in bids if bid.held is None]
+    victims = [bid for bid in bids if planning.narrowing(bid, restart)]
+    for victim in sorted(victims, key=lambda bid: (-bid.ran_seconds, bid.seq)):
+        waiting = [bid for bid in starting if bid.slot not in chosen]
+        if not waiting or any(bid.priority < victim.priority for bid in waiting):
+            return
+        for option in _narrower(victim, planning):
+            if _gives_way(
+                victim,
+                option,
+                waiting=waiting,
+                chosen=chosen,
+                till=till,
+                market=market,
+                planning=planning,
+            ):
+                break
+
+
+def _narrower(bid: Bid, planning: Planning) -> list[Option]:
+    """What it could go down to and keep its promise, the widest first."""
+    held = bid.held
+    assert held is not None
+    kept = [one for one in planning.keeping_promise(bid) if 0 < one.gpus < held.gpus]
+    best = {one.gpus: one for one in sorted(kept, key=lambda one: one.speed)}
+    return sorted(best.values(), key=lambda one: -one.gpus)
+
+
+def _gives_way(
+    victim: Bid,
+    option: Option,
+    *,
+    waiting: Sequence[Bid],
+    chosen: Chosen,
+    till: Till,
+    market: Market,
+    planning: Planning,
+) -> bool:
+    """Whether what others gain by its GPUs is worth it; then it is so chosen."""
+    held, restart = victim.held, market.restart_seconds
+    assert held is not None
+    freed, cost = held.gpus - option.gpus, option.gpus * victim.change(restart)
+    if chosen.get(victim.slot) is not held or cost > till.allowance:
+        return False
+    trial = replace(till, gpus=till.gpus + freed, room=list(till.room))
+    if trial.room:
+        trial.room[victim.queue] += freed
+    found = _hand_out(waiting, trial, market, planning)
+    gain = sum(
+        planning.worth(bid, found[bid.slot], restart) for bid in waiting if bid.slot in found
+    )
+    lost = planning.worth(victim, held, restart) - planning.worth(victim, option, restart)
+    if not found or gain <= planning.scarce**market.scarcity * max(lost, 0.0):
+        return False
+    chosen.update({victim.slot: option, **found})
+    till.gpus, till.room, till.allowance = trial.gpus, trial.room, till.allowance - cost
+    return True
+
+
 def _stop_for_others(
     bids: Sequence[Bid], chosen: Chosen, till: Till, market: Market, planning: Planning
 ) -> None:
@@ -167,7 +232,7 @@ def _grow(
             wishes.append((-gain, bid.seq, bid, best))
     for _, _, bid, option in sorted(wishes, key=lambda wish: wish[:2]):
         assert bid.held is not None
-        more, cost = option.gpus - bid.held.gpus, option.gpus * restart
+        more, cost = option.gpus - bid.held.gpus, option.gpus * bid.change(restart)
         if till.has(bid, more) and cost <= till.allowance:
             till.pay(bid, more)
             till.allowance -= cost

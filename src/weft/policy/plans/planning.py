@@ -27,6 +27,8 @@ class Scope(Enum):
     BOTH = "both"
     RESOURCES = "resources"
     PLANS = "plans"
+    SEATED = "seated"
+    """The plan alone, on whatever seats the recipe's own order and sizes have given."""
 
 
 class Rule(Enum):
@@ -61,6 +63,9 @@ class Planning:
 
     exact: bool = False
     least_restart_seconds: float = 30.0
+    least_switch_seconds: float = 1.0
+    """What a change while it trains is taken to cost at least."""
+
     again_seconds: float = 300.0
     """A choice is looked at again so long after, even if nothing happens."""
 
@@ -69,7 +74,7 @@ class Planning:
         if self.rule is Rule.GOODPUT:
             return self._goodput(bid, option, restart_seconds)
         left = bid.expected_left(self.prior_seconds) / option.speed
-        wait = bid.busy_seconds if option is bid.held else restart_seconds
+        wait = bid.busy_seconds if option is bid.held else bid.change(restart_seconds)
         aged = 1.0 + self.ageing_per_hour * bid.waited_seconds / 3600.0
         return aged * math.pow(max(wait + left, 1.0), -self.power)
 
@@ -83,14 +88,14 @@ class Planning:
         return 2.0 + SIA_RUNNING - gain
 
     def may_change(self, bid: Bid, restart_seconds: float) -> bool:
-        """Whether its life has room for one more restart."""
-        if bid.settled or not bid.yields or bid.busy_seconds > 0.0:
+        """Whether its life has room for one more change."""
+        if bid.settled or not (bid.yields or bid.live) or bid.busy_seconds > 0.0:
             return False
         life = bid.ran_seconds + bid.expected_left(self.prior_seconds) / (
             bid.held.speed if bid.held else bid.asked_speed
         )
-        within = bid.lost_seconds + restart_seconds <= self.own_budget * life
-        return within and bid.restarts < self.most_restarts
+        within = bid.lost_seconds + bid.change(restart_seconds) <= self.own_budget * life
+        return within and (bid.live or bid.restarts < self.most_restarts)
 
     def pays(self, bid: Bid, option: Option, market: Market) -> bool:
         """Whether another start as this saves enough: the more, the less of the budget is left.
@@ -101,7 +106,8 @@ class Planning:
         assert bid.held is not None
         left = bid.expected_left(self.prior_seconds)
         saved = left / bid.held.speed - left / option.speed
-        return saved > self.gate * math.pow(self.scarce, market.scarcity) * market.restart_seconds
+        cost = bid.change(market.restart_seconds)
+        return saved > self.gate * math.pow(self.scarce, market.scarcity) * cost
 
     def offered(self, bid: Bid, market: Market) -> tuple[Option, ...]:
         """What it may be given: enough for its promise, and of a running job what pays.
@@ -128,6 +134,10 @@ class Planning:
             return False
         best = max((one.per_gpu for one in self.keeping_promise(bid)), default=0.0)
         return bid.held.per_gpu < STOPGAP * best
+
+    def narrowing(self, bid: Bid, restart_seconds: float) -> bool:
+        """Whether it may make room for others while it trains on."""
+        return bid.live and bid.yields and self.may_change(bid, restart_seconds)
 
     def stopping(self, bid: Bid, restart_seconds: float) -> bool:
         """Whether it may be stopped for others and wait."""

@@ -49,6 +49,7 @@ from weft.kube.operator.status.patches import (
     seats_patch,
     standing_patch,
 )
+from weft.kube.pod_plans import with_plan
 from weft.kube.pods import PodMaker, WorkerSettings, owner_of
 from weft.model.state import State
 
@@ -197,14 +198,21 @@ class Actions:
         for name, gpus in claims.values():
             if why := await self._claim(job, name, gpus):
                 return Note(refusal=(action.epoch, action.serial, why))
+        assert job.spec is not None
+        width = action.placement.width
         bodies = {
-            seat.number: maker.pod(
-                epoch=action.epoch,
-                seats=seats,
-                number=seat.number,
-                leader=leader,
-                gpu_resource=self._context.gpu_resource(seat.node),
-                claim=claims.get(seat.number, ("", 0))[0],
+            seat.number: with_plan(
+                maker.pod(
+                    epoch=action.epoch,
+                    seats=seats,
+                    number=seat.number,
+                    leader=leader,
+                    gpu_resource=self._context.gpu_resource(seat.node),
+                    claim=claims.get(seat.number, ("", 0))[0],
+                ),
+                job.spec,
+                job.plan,
+                width,
             )
             for seat in seats
             if seat.number in action.numbers

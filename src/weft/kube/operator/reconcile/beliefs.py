@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from weft.brain.brain import Brain
+from weft.brain.considered import considered
 from weft.brain.explain import Survey
 from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.state.brain_state import BrainState
@@ -92,6 +93,7 @@ def standing_of(
         did="" if closed is None else closed.why,
         company=company_seen(brain, job),
         no_company=no_company_seen(brain, job) if state in WAITING else None,
+        plan=None if state in WAITING else considered(brain, job),
     )
 
 

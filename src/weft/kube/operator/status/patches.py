@@ -22,6 +22,7 @@ from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.model.reason import Reason
 from weft.model.state import State
 from weft.view.company import Company, NoCompany
+from weft.view.plans import Alternative, Considered
 from weft.view.reasons import as_json, counted
 
 Patch = dict[str, Any]
@@ -52,6 +53,7 @@ class Standing:
     did: str = ""
     company: Company | None = None
     no_company: NoCompany | None = None
+    plan: Considered | None = None
 
 
 def decision_patch(
@@ -206,6 +208,8 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
     if standing.no_company is not None or "noCompany" in job.status:
         told = standing.no_company
         status["noCompany"] = None if told is None else asdict(told)
+    if standing.plan is not None or "planChoice" in job.status:
+        status["planChoice"] = None if standing.plan is None else _choice(standing.plan)
     if standing.live is not None and state.holds_seats:
         status["decision"] = {"live": standing.live}
     return status | _times(job, state, now)
@@ -269,6 +273,26 @@ def _company(company: Company | None) -> Patch | None:
         "members": [
             {"job": one.job, "slowdown": round(one.slowdown, 2)} for one in company.members
         ],
+    }
+
+
+def _choice(found: Considered) -> Patch:
+    return {
+        "chosen": None if found.chosen is None else _way(found.chosen),
+        "rejected": [_way(one) for one in found.rejected] or None,
+        "note": found.note[:MESSAGE_LIMIT] or None,
+        "unit": found.unit or None,
+    }
+
+
+def _way(one: Alternative) -> Patch:
+    return {
+        "gpus": one.gpus,
+        "coresPerGpu": round(one.cores_per_gpu, 2),
+        "plan": one.plan,
+        "unitsPerSecond": float(f"{one.units_per_second:.3g}"),
+        "leftSeconds": round(one.left_seconds),
+        "why": one.why[:MESSAGE_LIMIT],
     }
 
 
