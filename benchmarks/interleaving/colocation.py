@@ -51,7 +51,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     profiles = [row.profile for row in measured(traces) if row.gpus == 1]
     fleets = [gavel(traces, kind) for kind in GPUS_GIB] + [drawn(chance) for _ in range(3)]
     found = [_joined(fleets[draw % len(fleets)], profiles, chance) for draw in range(draws)]
-    killed = sum(fleet.kills(party) for fleet, party, _ in found)
+    killed = sum(int(fleet.kills(party)) for fleet, party, _ in found)
     silent = sum(len(party) > 1 and bool(quiet & set(party)) for _, party, quiet in found)
     yield exactly(f"{draws:,} co-locations: members killed for memory", killed, "", 0)
     yield exactly("… parties with a member of unknown memory", silent, "", 0)

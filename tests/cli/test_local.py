@@ -35,6 +35,7 @@ def test_up_status_down(weft: Weft, place: Path) -> None:
     assert up.status == 0, up.err
     assert str(place / "weft.sock") in up.out
     assert "weft submit JOB.yaml" in up.err
+    assert "WEFT_LOCAL_SOCKET" not in up.err, "it is where commands look for it"
     again = weft("local", "up", "--folder", folder, "-o", "json")
     assert "it is up already" in again.err
     other = weft("local", "up", "--slots", "7", "--keep-days", "3")
@@ -52,6 +53,17 @@ def test_up_status_down(weft: Weft, place: Path) -> None:
     assert down.status == 0
     assert down.err.endswith("it is down\n")
     assert weft("local", "status").status == 5
+
+
+def test_a_socket_of_its_own_is_told_how_to_find(
+    weft: Weft, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = place / "own.sock"
+    words = ("--slots", "1", "--folder", place / "folder", "--socket", own)
+    called = weft("local", "up", *words)
+    assert f"export WEFT_LOCAL_SOCKET={own} " in called.err
+    monkeypatch.setenv("WEFT_LOCAL_SOCKET", str(own))
+    assert weft("local", "down", "--now").status == 0
 
 
 def test_a_daemon_that_cannot_start_says_why(weft: Weft, place: Path) -> None:

@@ -127,7 +127,7 @@ def up(*, foreground: bool, output: str, socket: Path | None, **given: Any) -> N
         _start(path, options)
     tell(standing_of(Client(path)), output)
     if output != "json":
-        _say_next()
+        _say_next(path)
 
 
 def _check_same(path: Path, asked: dict[str, Any]) -> None:
@@ -258,7 +258,7 @@ def _end_of(log: Path, begun: int) -> str:
     return "\n".join(f"  {line}" for line in lines[-SHOWN_LINES:]) or "  (it wrote nothing)"
 
 
-def _say_next() -> None:
+def _say_next(path: Path) -> None:
     nexts = {
         "weft run -- COMMAND": "a job, followed until it ends",
         "weft submit JOB.yaml": "one from a file; weft spec init writes it",
@@ -266,6 +266,9 @@ def _say_next() -> None:
         "weft top -w": "how full it is",
         "weft local down": "stop; jobs save, and go on after the next up",
     }
+    if path != _default_socket().absolute():
+        found = f"export WEFT_LOCAL_SOCKET={path}"
+        nexts = {found: "so that other commands find it", **nexts}
     widest = max(map(len, nexts))
     say("next:")
     for command, purpose in nexts.items():
