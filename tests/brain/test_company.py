@@ -33,7 +33,7 @@ from weft.reconcile.company import company_seen, no_company_seen
 from weft.sim.costs import COSTS
 from weft.sim.record import Record
 from weft.sim.world import Checks, World
-from weft.view.company import NoCompany
+from weft.view.company import NoCompany, no_company_line
 
 GIB = 2**30
 LOADS = StageProfile(iteration_seconds=1.0, storage_seconds=0.8, gpu_seconds=0.2)
@@ -400,6 +400,21 @@ def test_the_closest_pair_names_its_guard() -> None:
     refused = no_company_seen(brain, JobId("b"), by_all=True)
     assert refused == NoCompany(("a",), "gain", Guard.GAIN.meaning)
     assert no_company_seen(brain, JobId("a"), by_all=True) is None
+
+
+def test_one_whose_steps_nobody_knows_says_so() -> None:
+    brain = Brain(recipe())
+    for event in (
+        NodeAdded(0.0, Cluster.uniform(1, 1).nodes[0]),
+        JobSubmitted(0.0, job("a", LOADS).request),
+        JobSubmitted(0.0, job("b", None).request),
+        Tick(1.0),
+    ):
+        brain.handle(event)
+    told = no_company_seen(brain, JobId("b"))
+    assert told is not None and told.guard == "stages"
+    assert no_company_line(told).startswith("it has no company yet: nobody knows what its steps do")
+    assert no_company_seen(brain, JobId("a")) is None
 
 
 def test_a_gpu_that_came_free_while_a_companion_started_is_not_forgotten() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.builders import Scene, a_cluster, a_job, a_node, given, is_now, runs, waits_because
-from weft.brain.event import JobMeasured
+from weft.brain.event import JobMeasured, JobSubmitted
 from weft.model.curve import Curve
-from weft.model.ids import JobId
+from weft.model.ids import JobId, TenantId
 from weft.model.job import Job
 from weft.model.reason import ReasonCode
 from weft.model.request import Locality, WorkUnit
@@ -16,6 +16,8 @@ from weft.model.snapshot import Snapshot
 from weft.model.state import State
 from weft.model.truth import Work
 from weft.policy.recipes import RECIPES
+from weft.spec.job_file import JobSpec
+from weft.spec.request import to_request
 
 FAST, SLOW = Curve(((1, 175.0), (8, 700.0))), Curve(((1, 1.75), (8, 7.0)))
 SAMPLES = Work(1e5, WorkUnit.SAMPLES)
@@ -114,3 +116,15 @@ def test_news_of_an_earlier_incarnation_may_come_from_another_type() -> None:
     alike = on("v100", types=(("v100", 0.5), ("k80", 0.5)))
     measured(alike.tick(60.0), "job", 40.0, epoch=0)
     assert alike.brain.state.jobs.pace[0] == pytest.approx(80.0, rel=0.01)
+
+
+def test_at_one_width_too_what_is_left_hangs_on_what_was_measured() -> None:
+    """Of 1,500 steps that a script states, at 12 a second, two minutes are left: no half hour."""
+    spec = JobSpec.model_validate({"run": "python train.py", "resources": {"gpus": 1}})
+    asked = to_request(spec, id=JobId("a"), tenant=TenantId("me"), submit_seconds=0.0)
+    scene = given(a_cluster(nodes=1, gpus=1)).send(JobSubmitted(0.0, asked)).decide()
+    measured(scene.tick(60.0), "a", 12.0, work_total=1500.0)
+    state = scene.brain.state
+    assert float(state.jobs.speed[0]) == pytest.approx(12.0)
+    left = float(snap(scene).remaining_seconds(np.array([0]))[0])
+    assert left == pytest.approx(1400.0 / 12.0, rel=0.01)

@@ -9,6 +9,9 @@ from weft.policy.recipe import Recipe
 from weft.view.company import Company, Member, NoCompany
 
 HIDDEN = "a job of another tenant"
+UNMEASURED = NoCompany(
+    (), "stages", "nobody knows what its steps do before it has run: tell it with stages"
+)
 
 
 def company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> Company | None:
@@ -42,12 +45,22 @@ def company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> Company |
 def no_company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> NoCompany | None:
     """Of a job that waits and would take turns: what kept it from those closest to it."""
     state, slot = brain.state, brain.state.slot_of.get(job)
-    refused = None if slot is None else state.turns.refused.get(slot)
-    if slot is None or refused is None or state.specs[refused.lead] is None:
+    if slot is None:
+        return None
+    if _is_unmeasured(brain, slot):
+        return UNMEASURED
+    refused = state.turns.refused.get(slot)
+    if refused is None or state.specs[refused.lead] is None:
         return None
     members = state.seating.company.members(refused.lead)
     names = tuple(_name(brain, member, slot, by_all=by_all) for member in members)
     return NoCompany(names, refused.guard.value, refused.guard.meaning)
+
+
+def _is_unmeasured(brain: Brain, slot: int) -> bool:
+    """Whether it would take turns, and nobody knows what its steps do."""
+    spec = brain.state.spec(slot)
+    return spec.shareable and spec.stages is None and brain.recipe.sharing is not None
 
 
 def _name(brain: Brain, member: int, slot: int, *, by_all: bool) -> str:

@@ -14,8 +14,9 @@ from weft.spec.quantity import duration_seconds
 def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: float) -> JobRequest:
     """The job as submitted; the larger end of its GPU range is what it asks for.
 
-    One with a range runs under Weft's own runtime, which saves when it is told to stop, unless it
-    has commands by plan: these go on from whatever checkpoint there is.
+    Nobody knows how fast it is before it is measured, at one width or at several. One with a range
+    runs under Weft's own runtime, which saves when it is told to stop, unless it has commands by
+    plan: these go on from whatever checkpoint there is.
     """
     asked = spec.resources
     width = asked.width
@@ -38,7 +39,7 @@ def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: fl
         max_retries=spec.retry.limit,
         unit=WorkUnit.STEPS if splits is not None and not spec.duration else WorkUnit.SECONDS,
         work=_work(spec),
-        curve=_curve(width.least, width.most) if splits is None else None,
+        curve=None if width.most else CurveClaim.linear(),
         host=HostClaim.indifferent(),
         stages=None if spec.stages is None else StageClaim(spec.stages.profile),
         splits=splits,
@@ -58,11 +59,6 @@ def splits_of(spec: JobSpec) -> PlanClaim | None:
     if spec.plans is not None:
         return spec.plans.claim(spec.model)
     return replace(spec.model.claim(ANY_PROGRAM), open=spec.model.offers is None)
-
-
-def _curve(least: int, most: int) -> CurveClaim | None:
-    """Of a range nobody knows how the job scales before it is measured; one width has no curve."""
-    return CurveClaim.linear() if least == most or most < 1 else None
 
 
 def _program(spec: JobSpec) -> str:

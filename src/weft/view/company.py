@@ -38,7 +38,7 @@ class Company:
 
 @dataclass(frozen=True, slots=True)
 class NoCompany:
-    """What kept a waiting job from the party with which most would have been gained."""
+    """What kept a waiting job from the party with which most would have been gained, if any."""
 
     closest: tuple[str, ...]
     guard: str
@@ -64,6 +64,6 @@ def company_line(company: Company) -> str:
 
 def no_company_line(refused: NoCompany) -> str:
     """`company of b was closest: together they need more memory than a GPU has [memory]`."""
-    return (
-        f"company of {', '.join(refused.closest)} was closest: {refused.meaning} [{refused.guard}]"
-    )
+    closest = ", ".join(refused.closest)
+    whose = f"company of {closest} was closest" if closest else "it has no company yet"
+    return f"{whose}: {refused.meaning} [{refused.guard}]"
