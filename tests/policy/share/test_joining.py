@@ -98,3 +98,15 @@ def test_a_cap_is_of_the_one_who_has_it() -> None:
 
 def test_nobody_to_join() -> None:
     assert Parties([], [], Limits()).best(guest(BERT), np.zeros(0, bool)) is None
+
+
+def test_a_party_that_does_less_than_one_alone_is_not_joined_though_it_gains() -> None:
+    """Two were measured to do half of it; a third would bring them to nine tenths."""
+    busy = StageProfile(iteration_seconds=0.5, gpu_seconds=1.0)
+    reads = guest(StageProfile(iteration_seconds=0.8, storage_seconds=0.8))
+    parties = Parties([[guest(busy), guest(busy)]], [UNBOUNDED], Limits())
+    both, all_three = foretold([busy, busy]), parties.forecast(0, reads)
+    assert both.aggregate < all_three.aggregate < 1.0
+    assert parties.best(reads, anywhere(1)) is None
+    refusal = parties.refusal(reads, anywhere(1))
+    assert refusal is not None and refusal.guard is Guard.GAIN

@@ -133,7 +133,7 @@ class Parties:
             Guard.MEMORY_UNKNOWN: counted & np.isnan(memory).any(axis=1),
             Guard.MEMORY: counted & (np.nan_to_num(memory).sum(axis=1) > there),
             Guard.SLOWDOWN: (slowdowns > caps).any(axis=1),
-            Guard.GAIN: after < self._limits.least_gain * before,
+            Guard.GAIN: after < self._limits.least_gain * np.maximum(before, 1.0),
         }
         found = np.zeros(len(rows), np.int64)
         for guard, breaks in broken.items():
