@@ -76,6 +76,19 @@ def test_seats_that_it_has_it_keeps() -> None:
     assert before.numbers < after.numbers
 
 
+def test_seats_beside_its_own_are_on_the_same_node() -> None:
+    """What is foretold of its next plan is of one node, not of two with a network between."""
+    world = beside(7).finish("other").decide()
+    state = world.brain.state
+    slot = state.slot_of[JobId("job")]
+    found, spec = state.plan_book.options(slot, state.spec(slot)), state.spec(slot)
+    assert found is not None
+    wide = world.nodes("job")["n0"]
+    best = found.best_on((wide,), max(spec.cpus_per_gpu, 1.0))
+    assert best is not None
+    assert plan_of(world) == best.plan
+
+
 def test_until_its_program_has_told_it_is_started_anew() -> None:
     world = scene().submit(a_job("other", 7, seconds=1e6)).decide().submit(a_script()).decide()
     world.live("job").wait(LONG).finish("other").decide()

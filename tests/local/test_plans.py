@@ -202,7 +202,8 @@ def test_a_program_of_flags_is_switched_by_a_start_from_its_checkpoint() -> None
         lab.wait_for("other", "Running")
         about = {"model": MODEL, "plans": plans, "duration": "10h", "checkpoint": {"every": "1s"}}
         lab.submit("flags", "sh count.sh as written", gpus="1..2", grace="1s", **about)
-        wait_until(lambda: bool(lines(lab, "steps-0")), "it to count", lab.log, PATIENCE)
+        # until what both have had allows for a restart of two slots, half a minute each
+        wait_until(lambda: len(lines(lab, "steps-0")) > 180, "it to count", lab.log, PATIENCE)
         assert lines(lab, "runs") == ["data 1 1 as 0 of 1"]
         assert lab.entry("flags").plan == "data=1"
         lab.client.cancel("other")
