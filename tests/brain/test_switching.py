@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.brain.test_replan import a_model, by
 from tests.builders import Scene, a_cluster, a_job, a_node, given, runs
-from weft.brain.event import Phase, PlansOffered, Verb
+from weft.brain.event import JobMeasured, Phase, PlansOffered, Verb
 from weft.brain.instruction import Preempt, Resize, Start
 from weft.model.capability import Capability
 from weft.model.ids import JobId, NodeId
@@ -76,6 +76,19 @@ def test_seats_that_it_has_it_keeps() -> None:
     assert before.numbers < after.numbers
 
 
+def test_seats_beside_its_own_are_on_the_same_node() -> None:
+    """What is foretold of its next plan is of one node, not of two with a network between."""
+    world = beside(7).finish("other").decide()
+    state = world.brain.state
+    slot = state.slot_of[JobId("job")]
+    found, spec = state.plan_book.options(slot, state.spec(slot)), state.spec(slot)
+    assert found is not None
+    wide = world.nodes("job")["n0"]
+    best = found.best_on((wide,), max(spec.cpus_per_gpu, 1.0))
+    assert best is not None
+    assert plan_of(world) == best.plan
+
+
 def test_until_its_program_has_told_it_is_started_anew() -> None:
     world = scene().submit(a_job("other", 7, seconds=1e6)).decide().submit(a_script()).decide()
     world.live("job").wait(LONG).finish("other").decide()
@@ -136,6 +149,19 @@ def test_what_the_world_settled_on_is_the_old_plan() -> None:
     assert world.state("job") is State.RUNNING
     assert world.nodes("job") == {"n0": 1}
     assert asked.assignment.plan in world.brain.state.plan_book.entry(slot).unreached
+
+
+def test_a_speed_of_before_is_not_taken_for_that_of_after() -> None:
+    """What was measured on one GPU is told when the job has eight."""
+    world = beside(7)
+    late = JobMeasured(world.now, JobId("job"), world.epoch("job"), 1, 1, 1.0, 1e4, 1e6)
+    world.finish("other").decide().expect("job", runs)
+    book = world.brain.state.plan_book
+    before = book.corrections
+    world.send(late)
+    assert book.corrections == before
+    world.send(replace(late, gpus=world.nodes("job")["n0"]))
+    assert book.corrections != before
 
 
 def test_it_makes_room_and_trains_on() -> None:

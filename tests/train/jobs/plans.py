@@ -30,6 +30,7 @@ parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--context", type=int, default=16)
 parser.add_argument("--pause", type=float, default=0.0)
+parser.add_argument("--divided", action="store_true", help="the pause, among all workers")
 parser.add_argument("--sizes", action="store_true", help="say how large the state is")
 parser.add_argument("--digest", action="store_true")
 parser.add_argument("--communication", default="weft")
@@ -85,7 +86,7 @@ for mb in weft.steps(loader, total=options.total):
     loss = model(mb.x, mb.y)
     weft.backward(loss)
     if options.pause and not (folder / "hurry").exists():
-        time.sleep(options.pause)
+        time.sleep(options.pause / (session.width if options.divided else 1))
     took = [] if idle else [number % options.samples for number in mb.ids]
     write(took=took, of=mb.step, epoch=epoch)
     opt.step()

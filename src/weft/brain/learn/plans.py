@@ -34,6 +34,8 @@ def hear(state: BrainState, slot: int, event: JobMeasured) -> bool:
         return False
     if state.state_of(slot) is not State.RUNNING or not event.units_per_second > 0.0:
         return False
+    if event.gpus != held.width:  # of before a change, and told after it
+        return False
     seconds = step_seconds(spec, found, event.units_per_second)
     foretold = found.step(held.plan, where(held.placement), cores_of(held.placement))
     steps = int(event.seconds / seconds)

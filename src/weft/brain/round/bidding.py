@@ -3,6 +3,7 @@
 A job of which no shape is known has one option: what it asked for, as written.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -74,7 +75,10 @@ class Bidding:
         """The best that the job can run as on just these GPUs, within the scope."""
         spec = self._session.state.spec(slot)
         found = self._book.options(slot, spec)
-        counts = tuple(sorted((gpus for _, gpus in shares), reverse=True))
+        by_node: Counter[int] = Counter()
+        for node, gpus in shares:  # a job that grows has a node twice: before, and beside that
+            by_node[node] += gpus
+        counts = tuple(sorted(by_node.values(), reverse=True))
         gpus = sum(counts)
         if found is None:
             return self._asked(slot, spec, found)
