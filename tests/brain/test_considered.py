@@ -39,3 +39,12 @@ def test_plans_in_words() -> None:
     assert plan.text == "data 2 × tensor 8, gradients shared out, recomputed"
     assert AS_WRITTEN.text == "as written"
     assert ExecutionPlan(data=1).text == "one GPU"
+
+
+def test_what_it_runs_as_is_not_among_what_was_rejected() -> None:
+    """Other cores beside the same GPUs are no other way to run."""
+    world = scene().submit(a_model("job", 4)).decide()
+    found = considered(world.brain, JobId("job"))
+    assert found is not None and found.chosen is not None
+    ways = [(one.gpus, one.plan) for one in (found.chosen, *found.rejected)]
+    assert len(ways) == len(set(ways))

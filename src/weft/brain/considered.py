@@ -4,6 +4,7 @@ Asked of the brain as it is now, by the code that chooses; so it tells what a ro
 this moment, not what one weighed before.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from weft.brain.brain import Brain
@@ -48,15 +49,21 @@ def _told(bid: Bid, market: Market, planning: Planning, note: str) -> Considered
             option.gpus, option.cores, option.plan.text, option.speed, starts + left, why
         )
 
-    others = sorted(
-        (one for one in bid.options if one != bid.held),
-        key=lambda one: -planning.worth(bid, one, market.restart_seconds),
-    )
+    others = _others(bid, key=lambda one: -planning.worth(bid, one, market.restart_seconds))
     chosen = None
     if bid.held is not None:
         chosen = told(bid.held, WHY_CHOSEN.get(planning.scope, WORTH))
     rejected = (told(one, _why_not(bid, one, market, planning)) for one in others[:MOST_REJECTED])
     return Considered(chosen, tuple(rejected), note)
+
+
+def _others(bid: Bid, key: Callable[[Option], float]) -> list[Option]:
+    """The best of each way to run that is another than it runs: cores make no other way."""
+    held = [] if bid.held is None else [bid.held]
+    ways: dict[tuple[int, str], Option] = {}
+    for one in [*held, *sorted(bid.options, key=key)]:
+        ways.setdefault((one.gpus, one.plan.text), one)
+    return list(ways.values())[len(held) :]
 
 
 def _why_not(bid: Bid, option: Option, market: Market, planning: Planning) -> str:
@@ -71,7 +78,8 @@ def _not_worth_it(bid: Bid, option: Option, market: Market, planning: Planning) 
         return "slower than was promised" if slow else "wastes GPUs"
     held = 0 if bid.held is None else bid.held.gpus
     if option.gpus > market.gpus:
-        return f"{option.gpus - market.gpus} GPUs are missing"
+        missing = option.gpus - market.gpus
+        return f"{missing} GPUs are missing" if missing > 1 else "1 GPU is missing"
     if bid.held is None:
         return "adds less for its GPUs"
     if not planning.may_change(bid, market.restart_seconds):

@@ -89,7 +89,8 @@ def test_three_windows_far_off_hold_a_job() -> None:
     held = watched([1.3, 0.7, 1.21])
     assert not held.may_reconfigure
     assert held.why == (
-        "its steps were +21% off what was foretold, and beyond 20% for 3 windows: it keeps its plan"
+        "its steps were more than 20% off what was foretold in 3 windows in a row, +21% in the "
+        "last: it keeps its plan"
     )
 
 

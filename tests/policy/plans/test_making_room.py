@@ -40,7 +40,6 @@ def test_nobody_is_narrowed_beside_gpus_that_suffice() -> None:
     "known",
     [
         {"live": False},
-        {"yields": False},
         {"settled": True},
         {"promised": 3.0},
         {"priority": 1},
@@ -53,6 +52,12 @@ def test_who_may_not_be_narrowed_keeps_all(known: dict[str, Any]) -> None:
     chosen = greedily([running(**known), newcomer()], market(4), planning)
     assert chosen[0].gpus == 4
     assert 1 not in chosen
+
+
+def test_who_is_not_stopped_makes_room_all_the_same() -> None:
+    """It has nothing saved, and loses nothing by going on with fewer."""
+    chosen = greedily([running(yields=False), newcomer()], market(4), PLANNING)
+    assert chosen[0].gpus < 4 and 1 in chosen
 
 
 def test_who_would_lose_more_than_others_gain_keeps_all() -> None:

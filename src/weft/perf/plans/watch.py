@@ -30,8 +30,8 @@ class PlanWatch:
         if not self.held:
             return ""
         return (
-            f"its steps were {self.last_error:+.0%} off what was foretold, and beyond "
-            f"{FAR_OFF:.0%} for {WINDOWS_IN_A_ROW} windows: it keeps its plan"
+            f"its steps were more than {FAR_OFF:.0%} off what was foretold in {WINDOWS_IN_A_ROW} "
+            f"windows in a row, {self.last_error:+.0%} in the last: it keeps its plan"
         )
 
     def look(self, *, foretold_seconds: float, measured_seconds: float) -> "PlanWatch":

@@ -136,8 +136,8 @@ class Planning:
         return bid.held.per_gpu < STOPGAP * best
 
     def narrowing(self, bid: Bid, restart_seconds: float) -> bool:
-        """Whether it may make room for others while it trains on."""
-        return bid.live and bid.yields and self.may_change(bid, restart_seconds)
+        """Whether it may make room for others while it trains on, of which nothing is lost."""
+        return bid.live and self.may_change(bid, restart_seconds)
 
     def stopping(self, bid: Bid, restart_seconds: float) -> bool:
         """Whether it may be stopped for others and wait."""
