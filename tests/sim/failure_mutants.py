@@ -7,6 +7,8 @@ from unittest.mock import patch
 from tests.sim.mutants import mutant
 from weft.brain.event import HealthRecalled, NodeChecked, Past
 from weft.brain.protocol.care import Care
+from weft.brain.protocol.holding import Holding
+from weft.brain.round.holds import Holds
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.failure_book import FailureBook
 from weft.brain.state.node_table import NodeTable
@@ -111,4 +113,16 @@ def nodes_that_failed_a_job_are_offered_to_it() -> Iterator[None]:
         return suiting(self, replace(kind, avoid=frozenset()))
 
     with patch.object(Fabric, "suiting", anywhere):
+        yield
+
+
+@mutant
+def seats_of_gangs_that_failed_are_given_away() -> Iterator[None]:
+    with patch.object(Holds, "_left_of", lambda self, slot, hold: ()):
+        yield
+
+
+@mutant
+def seats_are_kept_without_end() -> Iterator[None]:
+    with patch.object(Holding, "expire", lambda self: None):
         yield

@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.sim.checks import Auditor
 from tests.sim.company import sociable, taking_turns, with_company, with_memory
+from tests.sim.moving import keeping, keeps_seats, moves_for_gangs, moving
 from tests.sim.plans import PLANNED, choosing_plans, planful, with_plans
 from tests.sim.troubled import XID, Trouble, troubled, with_patience, with_troubles
 from weft.brain.brain import Brain, Settings
@@ -181,7 +182,7 @@ def draw(seed: int) -> Plan:
         tree=tree,
         jobs=jobs,
         recipe=_recipe_of(seed, rng, hurry if crowded else None),
-        settings=_settings(rng, kinds),
+        settings=_settings_of(seed, rng, kinds),
         costs=_costs(rng),
         faults=_faults(rng, kinds, until, planned),
         crashes=_moments(rng, 5, until) if Fault.BRAIN_CRASHED in kinds else (),
@@ -387,7 +388,7 @@ def _recipe_of(seed: int, rng: Random, hurry: Random | None) -> Recipe:
     recipe = _recipe(rng) if hurry is None else _hurried(hurry, _recipe(rng))
     recipe = taking_turns(seed, recipe) if sociable(seed) else recipe
     if not planful(seed):
-        return recipe
+        return moving(seed, recipe) if moves_for_gangs(seed) else recipe
     return replace(choosing_plans(seed), waiting=recipe.waiting)
 
 
@@ -403,6 +404,11 @@ def _longer(job: Job) -> Job:
     claim = job.request.work
     told = None if claim is None else replace(claim, amount=work.amount)
     return Job(replace(job.request, work=told), replace(job.truth, work=work))
+
+
+def _settings_of(seed: int, rng: Random, kinds: frozenset[Fault]) -> Settings:
+    settings = _settings(rng, kinds)
+    return keeping(seed, settings) if keeps_seats(seed) else settings
 
 
 def _settings(rng: Random, kinds: frozenset[Fault]) -> Settings:

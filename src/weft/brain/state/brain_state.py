@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.brain.event import Past
 from weft.brain.state.closed import Closed, ClosedJobs
-from weft.brain.state.failure_book import FailureBook, away_from
+from weft.brain.state.failure_book import FailureBook
 from weft.brain.state.finished import Finished
 from weft.brain.state.job_table import JobTable
 from weft.brain.state.lifecycle import check_transition
@@ -396,10 +396,8 @@ class BrainState:
 
     def tell_kind(self, slot: int) -> None:
         """Where the job can go may have changed."""
-        kind = self._owed_kind(slot)
-        if slot in self.failures.avoiding:
-            kind = away_from(self.failures.retry(slot).avoid, kind, self.fabric)
-        self.jobs.kind[slot] = self._intern_kind(kind)
+        owed, job = self._owed_kind(slot), self.spec(slot).id
+        self.jobs.kind[slot] = self._intern_kind(self.failures.kind(slot, owed, job, self.fabric))
 
     def host_of(self, slot: int) -> HostCurve | None:
         """What is claimed or has been learnt of how its cores speed the job."""
