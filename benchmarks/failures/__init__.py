@@ -4,8 +4,8 @@ Lines and the rules that name them (classifier), retries of trials drawn from Ph
 (retry), a service that many jobs need and that dies (breaker), nodes that are at fault or only look
 so (nodes), what all of it is worth under a scheduler (value), gangs that are tried on one GPU while
 they wait (trials), who makes way and what that costs (preemption), gangs that fit but for where
-small jobs sit (defragmentation), and a large job that fails again and again (storm). Everything is
-drawn from seeds.
+small jobs sit (defragmentation), a large job that fails again and again (storm), neighbours that
+slow each other (isolation). Everything is drawn from seeds.
 """
 
 import importlib
@@ -24,6 +24,7 @@ PARTS = {
     "preemption": "benchmarks.failures.preemption",
     "defragmentation": "benchmarks.failures.defragmentation",
     "storm": "benchmarks.failures.storm",
+    "isolation": "benchmarks.failures.isolation",
 }
 
 

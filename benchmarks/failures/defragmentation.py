@@ -123,7 +123,8 @@ def _delay(line: JobRecord) -> float:
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """With moves and without, then what reservations do for the same gangs."""
-    jobs, cluster = busy(traces, short=short)
+    found, cluster = busy(traces, LOAD, short=short)
+    jobs = [_particular(job) for job in found]
     without = lived(jobs, cluster, _recipe(reserve=False))
     moved = lived(jobs, cluster, _recipe(reserve=False, defragment=True))
     before, now = without.scattered_hours, moved.scattered_hours
@@ -171,24 +172,27 @@ def lived(jobs: list[Job], cluster: Cluster, recipe: Recipe) -> Lived:
     return Lived(world.run(), watched)
 
 
-def busy(traces: Path, *, short: bool) -> tuple[list[Job], Cluster]:
+def busy(traces: Path, load: float, *, short: bool) -> tuple[list[Job], Cluster]:
     """The list, as fast as keeps that share of the GPUs busy."""
     found, cluster = philly(traces, short=short, nodes=SHORT_NODES if short else NODES)
     work = sum(job.truth.seconds_as_asked * job.width.asked_gpus for job in found)
     first = min(job.submit_seconds for job in found)
     span = max(job.submit_seconds for job in found) - first
-    pace = work / (LOAD * cluster.gpus) / span
-    return [_particular(job, (job.submit_seconds - first) * pace) for job in found], cluster
+    pace = work / (load * cluster.gpus) / span
+    return [_submitted(job, (job.submit_seconds - first) * pace) for job in found], cluster
 
 
-def _particular(job: Job, at: float) -> Job:
-    """Submitted then; a gang takes few nodes, and every other job with one GPU saves."""
+def _submitted(job: Job, at: float) -> Job:
+    return replace(job, request=replace(job.request, submit_seconds=at))
+
+
+def _particular(job: Job) -> Job:
+    """A gang takes few nodes, and every other job with one GPU saves."""
     gpus = job.width.asked_gpus
     saves = gpus == 1 and not crc32(b"saves " + job.id.encode()) % 2
     interval = SAVES_SECONDS if saves else 0.0
     request = replace(
         job.request,
-        submit_seconds=at,
         max_nodes=fewest_nodes(gpus) if gpus > 1 else None,
         checkpoint_interval_seconds=interval,
     )

@@ -19,6 +19,7 @@ from tests.sim.moving import HoldWatch
 from tests.sim.overdue import Overdue
 from tests.sim.plans import lawful
 from tests.sim.promise import PromiseBroken
+from tests.sim.strained import learnt_within_bounds
 from tests.sim.troubled import FailureWatch
 from weft.brain.brain import Brain
 from weft.brain.event import (
@@ -139,6 +140,7 @@ class Auditor:
             self._undisturbed(instructions)
         self.failures.heard(self.world, event, instructions)
         self.holds.heard(self.world)
+        learnt_within_bounds(self.world)
         self._pledges_kept(event)
         self._ended_for_cause()
         started = set()

@@ -20,6 +20,7 @@ from tests.sim.checks import Auditor
 from tests.sim.company import sociable, taking_turns, with_company, with_memory
 from tests.sim.moving import keeping, keeps_seats, moves_for_gangs, moving
 from tests.sim.plans import PLANNED, choosing_plans, planful, with_plans
+from tests.sim.strained import strained, with_strain
 from tests.sim.troubled import XID, Trouble, troubled, with_patience, with_troubles
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
@@ -170,6 +171,8 @@ def draw(seed: int) -> Plan:
         cluster, jobs = with_memory(seed, cluster), with_company(seed, jobs)
     if planful(seed):
         jobs = with_plans(seed, jobs)
+    if strained(seed):
+        jobs = with_strain(seed, jobs)
     until = span * rng.uniform(1.0, 2.5)
     last_troubles = _last_troubles(rng, kinds, cluster, until)
     planned = _planned(

@@ -148,6 +148,7 @@ class Admission:
         """Seats, or what was fed, were given back on these nodes."""
         if nodes:
             self._pace.supply_grew = True
+            self._context.state.neighbours.leave(nodes, self._context.now)
             if self._context.state.seating.admitted:
                 self.start_admitted(nodes)
                 if self._went_to_the_admitted(nodes):

@@ -16,6 +16,7 @@ from weft.brain.event import (
 from weft.brain.learn.company import CompanyWatch
 from weft.brain.learn.host import learn_host
 from weft.brain.learn.learning import Learning, makes_sense
+from weft.brain.learn.neighbours import hear_neighbours
 from weft.brain.learn.stages import hear_stages
 from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.care import Care
@@ -188,6 +189,8 @@ class Jobs:
             return
         if hear_stages(state, slot, event, self._learning.stages):
             self._pace.want()
+        if self._context.settings.learns_neighbours:
+            hear_neighbours(state, slot, event, self._context.now)
         if self._company.concerns(slot, event):
             self._company.hear(slot, event)
             return

@@ -426,6 +426,8 @@ class Round:
 
     def _free_offer(self, slot: int, key: int, kind: Kind, width: int) -> Offer | None:
         """The offer made to the job before, while nothing was granted since; else a new one."""
+        if self._session.minds_neighbours(slot):
+            return self._session.offer(slot, kind, width)
         offer = self._offers.get(key)
         if offer is None:
             offer = self._session.offer(slot, kind, width)

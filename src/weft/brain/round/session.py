@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from weft.brain.round.holds import Holds
+from weft.brain.round.kinder import unkind_nodes
 from weft.brain.round.outcome import Granted
 from weft.brain.round.victims import Victim, seated
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.neighbour_book import label_of
 from weft.brain.state.waits import REASON_ROW
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
@@ -80,7 +82,28 @@ class Session:
         if width > self.free:
             return None
         avoid = None if self.reserved is None or self.gone_in_time(slot) else self.reserved
-        return self.recipe.place(self.room, self.fabric, kind, width, avoid=avoid)
+        offer = self.recipe.place(self.room, self.fabric, kind, width, avoid=avoid)
+        return offer if offer is None else self._kinder(slot, kind, offer, width=width, avoid=avoid)
+
+    def minds_neighbours(self, slot: int) -> bool:
+        """Whether it matters to it, or to others, who sits beside it."""
+        near = self.state.neighbours.slowdowns.near
+        return bool(near) and label_of(self.state.spec(slot)) in near
+
+    def _kinder(
+        self, slot: int, kind: Kind, offer: Offer, *, width: int, avoid: Bools | None
+    ) -> Offer:
+        """One that is as good, beside others whom it does not slow; else the same."""
+        if not self.minds_neighbours(slot):
+            return offer
+        unkind = unkind_nodes(self.state, slot, width, self.now)
+        if unkind is None or not any(unkind[node] for node, _ in offer.shares):
+            return offer
+        away = unkind if avoid is None else unkind | avoid
+        other = self.recipe.place(self.room, self.fabric, kind, width, avoid=away)
+        if other is None or other.speed / other.slowdown < offer.speed / offer.slowdown:
+            return offer
+        return other
 
     def open_hold(self, slot: int) -> None:
         """What is kept for this one is there for it alone."""
