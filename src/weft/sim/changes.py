@@ -108,6 +108,10 @@ class Changes:
         for run in runs:
             self._go_on(run, run.placement, max(run.mark - self.agenda.now, 0.0))
 
+    def pause(self, run: Run, seconds: float) -> None:
+        """It stands still for a while, and goes on."""
+        self._go_on(run, run.placement, max(run.mark - self.agenda.now, 0.0) + seconds)
+
     def pace_company_anew(self, run: Run) -> None:
         """It begins or ends to train beside others: they go on at another pace."""
         self.pace_anew(*self.turns.beside(run))
