@@ -189,11 +189,11 @@ class Jobs:
             return
         if hear_stages(state, slot, event, self._learning.stages):
             self._pace.want()
-        if self._context.settings.learns_neighbours:
-            hear_neighbours(state, slot, event, self._context.now)
         if self._company.concerns(slot, event):
             self._company.hear(slot, event)
             return
+        if self._context.settings.learns_neighbours:
+            hear_neighbours(state, slot, event, self._context.now)
         learnt = self._context.recipe.host is not None and learn_host(state, slot, event)
         if self._learning.hear(state, slot, event, self._context.now) or learnt:
             self._pace.want()
