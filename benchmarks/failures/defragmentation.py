@@ -1,9 +1,11 @@
 """Defragmentation: gangs that would fit but for where small jobs sit, and what helps them.
 
 Philly's jobs as under `value`, submitted as fast as keeps 90 % of 208 GPUs busy. A gang takes as
-few nodes as can hold it and no more; half of the jobs with one GPU save, and nobody else does. How
-long some gang waits that the idle GPUs would hold by count but not by place is looked up after each
-event from who sits where, whatever the scheduler says of it. Beside it, what reservations cost.
+few nodes as can hold it and no more; half of the jobs with one GPU save, and gangs do every half
+hour. How long some gang waits that the idle GPUs would hold by count but not by place is looked up
+after each event from who sits where, whatever the scheduler says of it. Beside it the same where no
+gang saves: one that sits on a node of its own then keeps it for as long as it runs. And what
+reservations cost.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,6 +35,7 @@ from weft.sim.record import JobRecord, Record
 from weft.sim.world import Checks, World
 
 LOAD: Final = 0.9
+DRAWN_BIT: Final = 16  # of the checksum whose lowest bits chose the jobs
 SAVES_SECONDS: Final = 1_800.0
 LEAST_LESS: Final = 60.0
 MOST_SHARE: Final = 1.0
@@ -131,15 +134,21 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     size = f"{len(jobs):,} jobs of Philly on {cluster.gpus} GPUs, {100 * LOAD:.0f} % load"
     yield told(f"{size}: a gang fits by count, not by place", before, "h")
     yield told("… where small jobs move", now, "h", peer="nobody moves", peer_value=before)
-    less = 100 * (1 - now / before) if before else 0.0
-    share = 100 * moved.moves_share
+    less, share = _less(now, before), 100 * moved.moves_share
     yield told("… less by", less, "%") if short else at_least("… less by", less, "%", LEAST_LESS)
     yield at_most("… GPU time spent on moves", share, "%", MOST_SHARE)
     yield told("… moves", moved.watched.moves, "moves")
+    few = [_particular(job, gangs_save=False) for job in found]
+    scarce = lived(few, cluster, _recipe(reserve=False, defragment=True))
+    yield told("… less by, where no gang saves", _less(scarce.scattered_hours, before), "%")
     kept = lived(jobs, cluster, _recipe(reserve=True))
     both = lived(jobs, cluster, _recipe(reserve=True, defragment=True))
     for name, run in {"moves": moved, "reservations": kept, "both": both}.items():
         yield from _beside(name, run, without)
+
+
+def _less(now: float, before: float) -> float:
+    return 100 * (1 - now / before) if before else 0.0
 
 
 def _beside(name: str, run: Lived, plain: Lived) -> Iterator[Row]:
@@ -186,10 +195,10 @@ def _submitted(job: Job, at: float) -> Job:
     return replace(job, request=replace(job.request, submit_seconds=at))
 
 
-def _particular(job: Job) -> Job:
+def _particular(job: Job, *, gangs_save: bool = True) -> Job:
     """A gang takes few nodes, and every other job with one GPU saves."""
     gpus = job.width.asked_gpus
-    saves = gpus == 1 and not crc32(b"saves " + job.id.encode()) % 2
+    saves = bool(crc32(job.id.encode()) >> DRAWN_BIT & 1) if gpus == 1 else gangs_save
     interval = SAVES_SECONDS if saves else 0.0
     request = replace(
         job.request,

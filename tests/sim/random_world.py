@@ -737,7 +737,7 @@ class RandomWorld(World):
     def _cut_off_until(self, event: Event) -> float | None:
         """When word of a job gets through, if one of its nodes is cut off now."""
         state, job = self.brain.state, getattr(event, "job", None)
-        slot = state.slot_of.get(job) if isinstance(job, str) else None
+        slot = state.slot_of.get(JobId(job)) if isinstance(job, str) else None
         held = None if slot is None else state.seating.assignments[slot]
         nodes = () if held is None else held.placement.nodes
         ends = (
