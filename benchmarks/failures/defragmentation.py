@@ -139,8 +139,11 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     yield at_most("… GPU time spent on moves", share, "%", MOST_SHARE)
     yield told("… moves", moved.watched.moves, "moves")
     few = [_particular(job, gangs_save=False) for job in found]
-    scarce = lived(few, cluster, _recipe(reserve=False, defragment=True))
-    yield told("… less by, where no gang saves", _less(scarce.scattered_hours, before), "%")
+    stuck, scarce = (
+        lived(few, cluster, _recipe(reserve=False, defragment=moves)).scattered_hours
+        for moves in (False, True)
+    )
+    yield told("… less by, where no gang saves", _less(scarce, stuck), "%")
     kept = lived(jobs, cluster, _recipe(reserve=True))
     both = lived(jobs, cluster, _recipe(reserve=True, defragment=True))
     for name, run in {"moves": moved, "reservations": kept, "both": both}.items():
