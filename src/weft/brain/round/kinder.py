@@ -9,7 +9,7 @@ from weft.brain.state.brain_state import BrainState
 from weft.brain.state.neighbour_book import label_of
 from weft.model.snapshot import Bools
 
-NOTABLE = 0.1
+NOTABLE = 0.05
 """Together they lose at least this share of the newcomer's time."""
 
 
