@@ -44,6 +44,13 @@ def test_what_is_measured_again_and_again_is_believed() -> None:
     assert abs(learnt.slower(MINE, NAMES[0], 10.0) - 0.3) < 0.01
 
 
+def test_nobody_is_believed_to_slow_others_beyond_measure() -> None:
+    learnt = Slowdowns()
+    for at in range(10):
+        learnt.learn(MINE, NAMES[:1], 1e6, float(at))
+    assert learnt.slower(MINE, NAMES[0], 10.0) <= MOST_SLOWER
+
+
 def test_it_is_forgotten_when_it_is_so_no_more() -> None:
     learnt = Slowdowns()
     for at in range(20):
