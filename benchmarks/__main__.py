@@ -45,7 +45,10 @@ SUITES = {
         "benchmarks.failures",
         "whose fault, and what next",
         True,
-        ("classifier", "retry", "breaker", "nodes", "value", "trials", "preemption"),
+        (
+            *("classifier", "retry", "breaker", "nodes", "value", "trials", "preemption"),
+            *("defragmentation", "storm", "isolation"),
+        ),
     ),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),
     "interleaving": Suite(

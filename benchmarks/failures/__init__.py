@@ -2,8 +2,10 @@
 
 Lines and the rules that name them (classifier), retries of trials drawn from Philly's table
 (retry), a service that many jobs need and that dies (breaker), nodes that are at fault or only look
-so (nodes), what all of it is worth under a scheduler (value), and gangs that are tried
-on one GPU while they wait (trials). Everything is drawn from seeds.
+so (nodes), what all of it is worth under a scheduler (value), gangs that are tried on one GPU while
+they wait (trials), who makes way and what that costs (preemption), gangs that fit but for where
+small jobs sit (defragmentation), a large job that fails again and again (storm), neighbours that
+slow each other (isolation). Everything is drawn from seeds.
 """
 
 import importlib
@@ -20,6 +22,9 @@ PARTS = {
     "value": "benchmarks.failures.value",
     "trials": "benchmarks.failures.trials",
     "preemption": "benchmarks.failures.preemption",
+    "defragmentation": "benchmarks.failures.defragmentation",
+    "storm": "benchmarks.failures.storm",
+    "isolation": "benchmarks.failures.isolation",
 }
 
 

@@ -55,6 +55,10 @@ BASE_PER_DAY: Final = 6.5 / 1_000
 LEMON_TIMES: Final = 30.0
 DAYS: Final = 28
 LEMON_SEEDS, SHORT_LEMON_SEEDS = 20, 4
+SOUR_TIMES: Final = 160.0  # 1.5 % of the nodes cause 71 % of all failures
+LARGE_NODES: Final = 64
+WEEK: Final = 7
+MOST_OF_FAILURES: Final = 40.0
 
 
 @dataclass(slots=True)
@@ -125,7 +129,9 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     yield told("… good nodes sent to a check meanwhile, mean", innocent, "nodes")
     yield exactly("nodes cordoned for a bad job that fails ten times", _bad_job(), "nodes", 0)
     yield exactly("… for a user with a bug in ten jobs", _bad_user(), "nodes", 0)
-    yield from _lemons(SHORT_LEMON_SEEDS if short else LEMON_SEEDS)
+    lemon_seeds = SHORT_LEMON_SEEDS if short else LEMON_SEEDS
+    yield from _lemons(lemon_seeds)
+    yield _large_jobs(lemon_seeds)
 
 
 def _diagnosed(
@@ -197,6 +203,49 @@ def _four_weeks(chance: np.random.Generator) -> tuple[set[NodeId], set[NodeId], 
         lemons = [Case(n, NodeAction.QUARANTINE, "") for n in struck if is_lemon(blames, n, now)]
         aside.update(quarantined(lemons, nodes, aside).nodes)
     return {nodes[n] for n in bad}, aside, len(aside)
+
+
+def _large_jobs(seeds: int) -> Row:
+    """Gangs of 512 GPUs for a day each, on nodes drawn anew: how many fail in the second week."""
+    with_rule, without = (
+        sum(_second_week(np.random.default_rng(seed), rule=rule) for seed in range(seeds)) / seeds
+        for rule in (True, False)
+    )
+    return at_most(
+        "failures of runs with 512 GPUs among lemons, second week, of those without the rule",
+        100.0 * with_rule / without,
+        "%",
+        MOST_OF_FAILURES,
+        peer="failures a run, without",
+        peer_value=without,
+    )
+
+
+def _second_week(chance: np.random.Generator, *, rule: bool) -> float:
+    """Failures for each run, where a lemon is set aside or nobody is."""
+    nodes = [NodeId(f"n{n}") for n in range(LEMON_NODES)]
+    rate = np.full(LEMON_NODES, BASE_PER_DAY)
+    rate[chance.choice(LEMON_NODES, int(LEMON_NODES * LEMON_SHARE), replace=False)] *= SOUR_TIMES
+    blames, aside, failures, runs = Blames(), set[NodeId](), 0, 0
+    for day in range(2 * WEEK):
+        now = (day + 1) * DAY_SECONDS
+        there = np.array([n for n in range(LEMON_NODES) if nodes[n] not in aside])
+        gangs = len(there) // LARGE_NODES
+        used = chance.permutation(there)[: gangs * LARGE_NODES]
+        counts = chance.poisson(rate[used])
+        failures += int(counts.sum()) * (day >= WEEK)
+        runs += gangs * (day >= WEEK)
+        struck = [nodes[n] for n, times in zip(used, counts, strict=True) for _ in range(times)]
+        blames = laid(
+            blames, (_blame(node, day * 99 + k, now) for k, node in enumerate(struck)), now
+        )
+        lemons = [
+            Case(n, NodeAction.QUARANTINE, "")
+            for n in dict.fromkeys(struck)
+            if rule and is_lemon(blames, n, now)
+        ]
+        aside.update(quarantined(lemons, nodes, aside).nodes)
+    return failures / runs
 
 
 def _blame(node: NodeId, day: int, now: float) -> Blame:

@@ -34,6 +34,24 @@ def test_the_table_of_intervals_is_met(gpus: int) -> None:
         assert young_seconds(save, mean) / 60.0 == pytest.approx(told, rel=0.1)
 
 
+CALMER = {
+    8: (453.0, 1109.0, 2481.0),
+    64: (160.0, 392.0, 877.0),
+    512: (57.0, 139.0, 310.0),
+    1024: (40.0, 98.0, 219.0),
+    4096: (20.0, 49.0, 110.0),
+    16384: (10.0, 25.0, 55.0),
+}
+"""The same minutes where a node fails 2.34 times in a thousand days."""
+
+
+@pytest.mark.parametrize("gpus", CALMER)
+def test_the_table_of_a_calmer_cluster_is_met(gpus: int) -> None:
+    mean = seconds_between_failures(gpus, node_faults_per_day=2.34 / 1_000)
+    for save, told in zip((10, 60, 300), CALMER[gpus], strict=True):
+        assert young_seconds(save, mean) / 60.0 == pytest.approx(told, rel=0.1)
+
+
 @pytest.mark.parametrize("gpus", [512, 1024, 4096])
 @pytest.mark.parametrize("save", [10, 60, 300])
 def test_what_is_useful_is_as_the_closed_form_says(gpus: int, save: int) -> None:

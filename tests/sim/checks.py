@@ -15,9 +15,11 @@ import numpy as np
 from tests.sim import idle
 from tests.sim.apart import Apart, rested_are_thought_of
 from tests.sim.company import companions_of, gpus_by_node, party_of, sound_company
+from tests.sim.moving import HoldWatch
 from tests.sim.overdue import Overdue
 from tests.sim.plans import lawful
 from tests.sim.promise import PromiseBroken
+from tests.sim.strained import learnt_within_bounds
 from tests.sim.troubled import FailureWatch
 from weft.brain.brain import Brain
 from weft.brain.event import (
@@ -103,6 +105,7 @@ class Auditor:
         self.apart = Apart()
         self.overdue = Overdue()
         self.failures = FailureWatch(self.seen)
+        self.holds = HoldWatch(self.seen)
 
     # --- one event -----------------------------------------------------------------------------
 
@@ -117,6 +120,7 @@ class Auditor:
         elif isinstance(event, JobFailed) and event.diagnosis is None:
             self._note_failure(event)
         self.failures.before(self.world, event)
+        self.holds.before(self.world)
 
     def _note_failure(self, event: JobFailed) -> None:
         """How often it failed, and until when it must therefore wait."""
@@ -135,6 +139,8 @@ class Auditor:
         if self.rebuilding:
             self._undisturbed(instructions)
         self.failures.heard(self.world, event, instructions)
+        self.holds.heard(self.world)
+        learnt_within_bounds(self.world)
         self._pledges_kept(event)
         self._ended_for_cause()
         started = set()

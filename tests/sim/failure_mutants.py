@@ -7,6 +7,10 @@ from unittest.mock import patch
 from tests.sim.mutants import mutant
 from weft.brain.event import HealthRecalled, NodeChecked, Past
 from weft.brain.protocol.care import Care
+from weft.brain.protocol.holding import Holding
+from weft.brain.round.holds import Holds
+from weft.brain.round.kinder import unkind_nodes
+from weft.brain.round.session import Session
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.failure_book import FailureBook
 from weft.brain.state.node_table import NodeTable
@@ -17,7 +21,9 @@ from weft.failure.blame import Case, Quarantine
 from weft.failure.breaker import Breaker, Strike
 from weft.model.kind import Kind
 from weft.model.snapshot import Bools
+from weft.perf import neighbours as neighbours_module
 from weft.policy.place.fabric import Fabric
+from weft.policy.place.packing import Offer
 
 
 @mutant
@@ -111,4 +117,35 @@ def nodes_that_failed_a_job_are_offered_to_it() -> Iterator[None]:
         return suiting(self, replace(kind, avoid=frozenset()))
 
     with patch.object(Fabric, "suiting", anywhere):
+        yield
+
+
+@mutant
+def seats_of_gangs_that_failed_are_given_away() -> Iterator[None]:
+    with patch.object(Holds, "_left_of", lambda self, slot, hold: ()):
+        yield
+
+
+@mutant
+def seats_are_kept_without_end() -> Iterator[None]:
+    with patch.object(Holding, "expire", lambda self: None):
+        yield
+
+
+@mutant
+def jobs_wait_for_kinder_neighbours() -> Iterator[None]:
+    def picky(
+        self: Session, slot: int, kind: Kind, offer: Offer, *, width: int, avoid: Bools | None
+    ) -> Offer | None:
+        unkind = unkind_nodes(self.state, slot, width, self.now)
+        bad = unkind is not None and any(unkind[node] for node, _ in offer.shares)
+        return None if bad else offer
+
+    with patch.object(Session, "_kinder", picky):
+        yield
+
+
+@mutant
+def what_is_learnt_of_neighbours_has_no_bound() -> Iterator[None]:
+    with patch.object(neighbours_module, "MOST_SLOWER", 1e9):
         yield

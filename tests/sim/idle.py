@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.sim.company import companions_of, first_staying
+from tests.sim.moving import kept_by_node
 from tests.sim.promise import PromiseBroken
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.waits import REASONS
@@ -269,15 +270,17 @@ Room = tuple[Node, int, float, float]
 
 
 def _free(world: "RandomWorld") -> dict[NodeId, Room]:
-    """GPUs, cores and memory of open nodes that nobody holds, is pledged or moves to."""
+    """GPUs, cores and memory of open nodes that nobody holds, is pledged or comes to."""
     state, seats = world.brain.state, world.brain.state.seats
     found: dict[NodeId, Room] = {}
     moving = [seat for moved in state.next_assignment.values() for seat in moved.placement.seats]
+    kept = kept_by_node(world)
     for node in world.open_nodes():
         row = state.node_row[node.id]
         here = (seats.node == row) & (seats.slot >= 0)
         coming = [seat for seat in moving if seat.node == node.id]
         gpus = node.gpus - int(seats.gpus[here].sum()) - sum(seat.gpus for seat in coming)
+        gpus -= kept[node.id]
         cpus = float((seats.cpus[here] + seats.fed_cpus[here]).sum())
         memory = float((seats.memory_gib[here] + seats.fed_gib[here]).sum())
         cpus += sum(seat.cpus for seat in coming)

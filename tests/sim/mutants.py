@@ -311,6 +311,7 @@ def old_news_of_absence_believed() -> Iterator[None]:
                     nodes=nodes,
                     admission=nodes._admission,
                 ),
+                holding=nodes._holding,
             )
             jobs.failed(JobFailed(event.at, event.job, event.epoch, event.work_done))
         else:

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tests.sim.idle import Room, fits, is_packed
+from tests.sim.moving import kept_by_node
 from tests.sim.promise import PromiseBroken
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.waits import REASONS
@@ -157,13 +158,13 @@ def _yields(world: "RandomWorld", other: int, slot: int) -> bool:
 
 
 def _room_beside(world: "RandomWorld", firm: list[int]) -> dict[NodeId, Room]:
-    """What open nodes have beside these jobs."""
-    state = world.brain.state
+    """What open nodes have beside these jobs, and what is kept for those who failed."""
+    state, kept = world.brain.state, kept_by_node(world)
     found: dict[NodeId, Room] = {}
     for node in world.open_nodes():
         cpus = inf if node.cpus is None else node.cpus
         memory = inf if node.memory_gib is None else node.memory_gib
-        found[node.id] = (node, node.gpus, cpus, memory)
+        found[node.id] = (node, node.gpus - kept[node.id], cpus, memory)
     for slot in firm:
         for seat in state.seating.placement(slot).seats:
             if seat.node in found:

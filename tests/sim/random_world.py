@@ -18,7 +18,10 @@ from typing import Any
 
 from tests.sim.checks import Auditor
 from tests.sim.company import sociable, taking_turns, with_company, with_memory
+from tests.sim.hardships import NONE, Hardship, Hardships, flapping, hardships, with_burst
+from tests.sim.moving import keeping, keeps_seats, moves_for_gangs, moving
 from tests.sim.plans import PLANNED, choosing_plans, planful, with_plans
+from tests.sim.strained import strained, with_strain
 from tests.sim.troubled import XID, Trouble, troubled, with_patience, with_troubles
 from weft.brain.brain import Brain, Settings
 from weft.brain.event import (
@@ -135,6 +138,7 @@ class Plan:
     cancels: tuple[tuple[float, float], ...]
     last_troubles: dict[NodeId, LastTrouble]
     guarded: bool
+    hardships: Hardships = NONE
 
     def brain(self) -> Brain:
         return Brain(self.recipe, tree=self.tree, settings=self.settings)
@@ -169,6 +173,9 @@ def draw(seed: int) -> Plan:
         cluster, jobs = with_memory(seed, cluster), with_company(seed, jobs)
     if planful(seed):
         jobs = with_plans(seed, jobs)
+    if strained(seed):
+        jobs = with_strain(seed, jobs)
+    jobs = with_burst(seed, jobs)
     until = span * rng.uniform(1.0, 2.5)
     last_troubles = _last_troubles(rng, kinds, cluster, until)
     planned = _planned(
@@ -181,19 +188,24 @@ def draw(seed: int) -> Plan:
         tree=tree,
         jobs=jobs,
         recipe=_recipe_of(seed, rng, hurry if crowded else None),
-        settings=_settings(rng, kinds),
+        settings=_settings_of(seed, rng, kinds),
         costs=_costs(rng),
-        faults=_faults(rng, kinds, until, planned),
+        faults=_faults(rng, kinds, until, _with(planned, *flapping(seed, cluster, until))),
         crashes=_moments(rng, 5, until) if Fault.BRAIN_CRASHED in kinds else (),
         worker_losses=_drawn(rng, 6, until) if Fault.WORKER_LOST in kinds else (),
         cancels=_drawn(rng, 8, until) if Fault.JOB_CANCELLED in kinds else (),
         last_troubles=last_troubles,
         guarded=rng.random() < 0.5,
+        hardships=hardships(seed, cluster, until),
     )
     if not troubled(seed):
         return plan
     faults = with_troubles(seed, plan.faults, jobs, cluster)
     return replace(plan, faults=faults, settings=with_patience(seed, plan.settings))
+
+
+def _with(planned: tuple[Event, ...], *more: Event) -> tuple[Event, ...]:
+    return tuple(sorted((*planned, *more), key=lambda event: event.at))
 
 
 def _moments(rng: Random, most: int, until: float) -> tuple[float, ...]:
@@ -387,7 +399,7 @@ def _recipe_of(seed: int, rng: Random, hurry: Random | None) -> Recipe:
     recipe = _recipe(rng) if hurry is None else _hurried(hurry, _recipe(rng))
     recipe = taking_turns(seed, recipe) if sociable(seed) else recipe
     if not planful(seed):
-        return recipe
+        return moving(seed, recipe) if moves_for_gangs(seed) else recipe
     return replace(choosing_plans(seed), waiting=recipe.waiting)
 
 
@@ -403,6 +415,11 @@ def _longer(job: Job) -> Job:
     claim = job.request.work
     told = None if claim is None else replace(claim, amount=work.amount)
     return Job(replace(job.request, work=told), replace(job.truth, work=work))
+
+
+def _settings_of(seed: int, rng: Random, kinds: frozenset[Fault]) -> Settings:
+    settings = _settings(rng, kinds)
+    return keeping(seed, settings) if keeps_seats(seed) else settings
 
 
 def _settings(rng: Random, kinds: frozenset[Fault]) -> Settings:
@@ -569,6 +586,8 @@ class RandomWorld(World):
             self._at(at, Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:
             self._at(at, Turn.WORLD, self._lose_worker, draw_)
+        for at, draw_ in plan.hardships.stops:
+            self._at(at, Turn.WORLD, self._stop_processes, draw_)
         for at, draw_ in plan.cancels:
             self._at(at, Turn.WORLD, self._cancel_somebody, draw_)
         for node, last in plan.last_troubles.items():
@@ -657,9 +676,13 @@ class RandomWorld(World):
         job = self._jobs[index].id
         if job in self._specs:
             self.counts[Fault.JOB_RESUBMITTED] += 1
+        elif job.startswith("burst"):
+            self.auditor.seen[Hardship.BURST] += 1
         super()._submit(index)
 
     def _planned(self, event: Event) -> None:
+        if isinstance(event, NodeLost) and Hardship.FLAPPING in self.plan.hardships.kinds:
+            self.auditor.seen[Hardship.FLAPPING] += event.node == self.plan.cluster.nodes[0].id
         if (last := self._last_trouble(event)) is not None:
             self.counts[last.fault] += 1
         elif isinstance(event, NodeChanged) and not event.node.cordoned:
@@ -704,7 +727,25 @@ class RandomWorld(World):
             self.counts[Fault.JOB_FAILED] += 1
         elif isinstance(event, JobFailed):
             self._count_trouble(event)
-        super()._tell(event)
+        later = self._cut_off_until(event)
+        if later is None:
+            super()._tell(event)
+        else:
+            self.auditor.seen[Hardship.CUT_OFF] += 1
+            self._at(later, Turn.MESSAGE, self._arrive, event)
+
+    def _cut_off_until(self, event: Event) -> float | None:
+        """When word of a job gets through, if one of its nodes is cut off now."""
+        state, job = self.brain.state, getattr(event, "job", None)
+        slot = state.slot_of.get(JobId(job)) if isinstance(job, str) else None
+        held = None if slot is None else state.seating.assignments[slot]
+        nodes = () if held is None else held.placement.nodes
+        ends = (
+            one.end
+            for one in self.plan.hardships.cut_off
+            if one.begin <= self.now < one.end and one.node in nodes
+        )
+        return max(ends, default=None)
 
     def _count_trouble(self, event: JobFailed) -> None:
         found = event.diagnosis
@@ -760,6 +801,15 @@ class RandomWorld(World):
         if troubled(self.plan.seed) and draw_ < 0.5:
             found = self.faults.troubles.found(Mishap(self.now, XID, node), run)
         self._deliver(WorkerLost(self.now, run.job.id, run.epoch, node, failure, found))
+
+    def _stop_processes(self, draw_: float) -> None:
+        """All processes of a run stand still for a while, and go on as if nothing had been."""
+        runs = [run for run in self._runs.values() if run.phase is Phase.RUNNING]
+        runs = [run for run in runs if not run.broken]
+        if runs:
+            self.auditor.seen[Hardship.STOPPED] += 1
+            run = runs[int(draw_ * len(runs))]
+            self._changes.pause(run, 1.0 + 119.0 * draw_)
 
     def _empty_node(self, node: NodeId) -> None:
         """Whoever still sits there is evicted: it trains on with what is left, or not at all."""

@@ -11,6 +11,8 @@ from functools import partial
 
 import pytest
 
+from tests.brain import test_holding as holding
+from tests.perf import test_neighbours as neighbours
 from tests.sim import failure_mutants  # noqa: F401 - they join the others
 from tests.sim import test_laws as laws
 from tests.sim import test_waits as waits
@@ -42,6 +44,7 @@ FOUND_AT: dict[str, int] = {
     "epoch_not_checked_on_done": 6,
     "gpus_do_not_pass_to_a_companion": 13,
     "jobs_on_a_lost_node_not_stopped": 1,
+    "jobs_wait_for_kinder_neighbours": 1_063,
     "memory_of_those_who_take_turns_is_not_counted": 15,
     "moves_to_a_lost_node_are_kept": 15,
     "nodes_that_are_set_aside_are_offered": 4,
@@ -56,6 +59,7 @@ FOUND_AT: dict[str, int] = {
     "refused_start_not_released": 1,
     "retries_without_end": 1,
     "runs_found_after_a_crash_are_ignored": 3,
+    "seats_are_kept_without_end": 1_003,
     "seats_being_left_count_as_free": 1,
     "seats_on_cordoned_nodes_offered": 57,
     "sizing_ignores_the_quota_tree": 21,
@@ -85,6 +89,12 @@ LAWS: dict[str, Callable[[], None]] = {
     ),
     "nobody_is_ever_overdue": (
         waits.test_whoever_has_waited_too_long_takes_parts_of_nodes_that_others_keep
+    ),
+    "seats_of_gangs_that_failed_are_given_away": (
+        holding.test_it_starts_again_where_it_was_and_nobody_has_to_leave
+    ),
+    "what_is_learnt_of_neighbours_has_no_bound": (
+        neighbours.test_nobody_is_believed_to_slow_others_beyond_measure
     ),
     "overdue_jobs_are_not_served_first": waits.test_whoever_has_waited_too_long_takes_seats_apart,
 }

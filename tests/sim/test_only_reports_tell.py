@@ -26,7 +26,7 @@ from weft.model.ids import GpuType
 from weft.model.job import Job
 from weft.model.loss import LossCurve
 from weft.model.request import GpuSpeed, Locality, WorkUnit
-from weft.model.truth import JobTruth, Work
+from weft.model.truth import JobTruth, Strain, Work
 from weft.policy.recipes import RECIPES
 from weft.sim.world import Checks, World
 
@@ -119,6 +119,8 @@ def a_truth(rng: Random, asked: int, unit: WorkUnit) -> JobTruth:
         locality=Locality(rng.uniform(0.0, 0.5), rng.uniform(0.0, 0.5)),
         checkpoint_interval_seconds=rng.choice((0.0, 100.0)),
         saves_on_demand=rng.random() < 0.5,
+        strains=rng.choice((None, Strain(0.5, 0.5, 0.5))),
+        minds=rng.choice((None, Strain(0.0, 1.0, 0.5))),
     )
 
 
@@ -129,7 +131,7 @@ def with_other_truths(jobs: Sequence[Job], rng: Random) -> list[Job]:
 
 def _another(job: Job, rng: Random) -> JobTruth:
     drawn = a_truth(rng, job.width.asked_gpus, job.request.unit)
-    parts = ("work", "loss", "gpu_types", "locality", "saves_on_demand")
+    parts = ("work", "loss", "gpu_types", "locality", "saves_on_demand", "strains", "minds")
     changed = {name: getattr(drawn, name) for name in parts if rng.random() < 0.5}
     if drawn.curve is not None and rng.random() < 0.5:
         changed["curve"] = drawn.curve

@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import a_cluster, a_job
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, JobFailed
+from weft.brain.event import Event, JobFailed, NodeChecked
 from weft.brain.instruction import CheckNode, Instruction, Start
 from weft.brain.journal import Journal
 from weft.failure.classes import FailureClass
@@ -14,6 +14,8 @@ from weft.failure.lines import Stream
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
 from weft.policy.recipes import backfill
+from weft.sim.agenda import Agenda, Turn
+from weft.sim.checkups import Checkups
 from weft.sim.faults import Faults
 from weft.sim.record import Record
 from weft.sim.troubles import Ailment, BadNode, Outage, Troubles
@@ -205,3 +207,16 @@ def test_a_bad_node_that_made_a_name_of_itself_is_back_when_it_is_repaired() -> 
     world, record, _ = lived([*jobs, a_job("last", 8, at=60_000.0)], Troubles(bad_nodes=(bad,)))
     assert record.jobs[JobId("last")].outcome == "succeeded"
     assert not world.brain.state.failures.health.aside
+
+
+def test_people_have_seen_to_a_node_that_stays_aside_within_a_day() -> None:
+    """Be something wrong with it or not; one that was back meanwhile is looked at anew."""
+    agenda, told = Agenda(0.0), list[Event]()
+    check = Checkups(Troubles(), agenda, told.append).acts[CheckNode]
+    hours = (0, 4, 8, 12, 16, 20, 24, 28, 60)
+    for hour in hours:
+        agenda.put(hour * 3600.0, Turn.WORLD, check, CheckNode(NodeId("n0"), "it was blamed"))
+    while agenda:
+        agenda.advance()
+    repaired = [event.repaired for event in told if isinstance(event, NodeChecked)]
+    assert repaired == [24 <= hour < 60 for hour in hours]

@@ -42,6 +42,7 @@ from weft.brain.protocol.answers import Answers
 from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
+from weft.brain.protocol.holding import Holding
 from weft.brain.protocol.jobs import Jobs
 from weft.brain.protocol.node_events import Nodes
 from weft.brain.protocol.outbox import Outbox
@@ -99,7 +100,8 @@ class Brain:
         self.outbox.empty()
         self._rounds.decision = None
         handler(event)
-        self.outbox.ask_to_be_woken(self.pace.due_at, self._care.due_at)
+        moments = self.pace.due_at, self._care.due_at, self._holding.due_at
+        self.outbox.ask_to_be_woken(*moments)
         self._broken_off = None
         return self.outbox.instructions
 
@@ -162,7 +164,15 @@ class Brain:
         admission = Admission(context, outbox, pace=pace, dispatch=dispatch, learning=learning)
         resizes = Resizes(context, outbox, pace=pace, dispatch=dispatch, admission=admission)
         feeding = Feeding(context, outbox, pace=pace, admission=admission)
-        nodes = Nodes(context, pace=pace, dispatch=dispatch, admission=admission, resizes=resizes)
+        self._holding = holding = Holding(context, pace)
+        nodes = Nodes(
+            context,
+            pace=pace,
+            dispatch=dispatch,
+            admission=admission,
+            resizes=resizes,
+            holding=holding,
+        )
         self._care = care = Care(context, outbox, pace=pace, nodes=nodes, admission=admission)
         jobs = Jobs(
             context,
@@ -171,6 +181,7 @@ class Brain:
             admission=admission,
             learning=learning,
             care=care,
+            holding=holding,
         )
         self._trials = trials = Trials(
             context, admission=admission, submit=jobs.submitted, cancel=jobs.cancelled
@@ -220,6 +231,7 @@ class Brain:
     def _tick(self, tick: Tick) -> None:
         """What is asked of nodes and services may decide who can be started."""
         self._care.tick()
+        self._holding.expire()
         self._rounds.tick(tick)
         if self._rounds.decision is not None:
             self._trials.look()

@@ -62,8 +62,17 @@ class Survey:
         key = (int(session.snapshot.jobs.kind[slot]), session.queue(slot), need)
         found = self._verdicts.get(key)
         if found is None:
-            found = self._verdicts[key] = Verdict(session, slot, need)
+            found = self._verdicts[key] = Verdict(self._before(slot), slot, need)
         return found
+
+    def _before(self, slot: int) -> Session:
+        """What lies before this one: with what is kept for it, if something is."""
+        session = self.session
+        if session.holds is None or slot not in session.holds:
+            return session
+        own = Session(session.state, session.now, session.recipe)
+        own.open_hold(slot)
+        return own
 
     @cached_property
     def ahead(self) -> Ints:
@@ -85,6 +94,14 @@ class Survey:
             return {"reserved": 0, "holder": "nobody"}
         reserved = int(session.room.gpus[kept.nodes].sum())
         return {"reserved": reserved, "holder": session.state.spec(kept.slot).id}
+
+    def held(self, free: int) -> Numbers:
+        """What is kept for gangs that failed, beside so many that are free."""
+        holds = self.session.holds
+        if holds is None or not holds.gpus:
+            return {}
+        names = ", ".join(holds.holders)
+        return {"free": free + holds.gpus, "reserved": holds.gpus, "holder": names}
 
     @cached_property
     def lost_gpus(self) -> int:
@@ -201,8 +218,17 @@ class Examination:
         numbers = self._numbers(code)
         last = self._session.state.failures.last.get(self._slot)
         told = last is not None and code is ReasonCode.BACKOFF_RETRY
-        note = f"It ended so: {last}." if told else ""
-        return Reason(code, numbers, shortage=self._shortage(code, numbers), note=note)
+        notes = [f"It ended so: {last}."] if told else []
+        notes += self._kept_for_it()
+        shortage = self._shortage(code, numbers)
+        return Reason(code, numbers, shortage=shortage, note=" ".join(notes))
+
+    def _kept_for_it(self) -> list[str]:
+        session, hold = self._session, self._session.state.failures.holds.get(self._slot)
+        if hold is None or session.holds is None or self._slot not in session.holds:
+            return []
+        gpus, left = session.holds.gpus_of(self._slot), hold.until - session.now
+        return [f"{gpus} GPUs that it had are kept for it for {left:.0f} s more."]
 
     def _shortage(self, code: ReasonCode, numbers: Numbers) -> float:
         """Share of the need that this gate misses: the larger, the more it helps to lift it."""
@@ -231,7 +257,7 @@ class Examination:
         if code is ReasonCode.PRIORITY_BEHIND:
             numbers["ahead"] = int(survey.ahead[self._slot])
         if code is ReasonCode.RESERVED:
-            numbers |= survey.kept
+            numbers |= survey.kept | survey.held(int(numbers["free"]))
         return numbers | self._health_numbers(code)
 
     def _health_numbers(self, code: ReasonCode) -> Numbers:

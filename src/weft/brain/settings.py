@@ -12,7 +12,9 @@ class Settings:
     `breaker_seconds` is how long nobody may answer for a service before jobs try it themselves,
     `avoid_seconds` how long a job keeps off nodes that failed it. What follows from the class of
     a failure can be switched off one by one: retries, breakers of services, nodes set aside.
+    A gang of `keep_seats_gpus` that failed keeps its seats for `keep_seats_seconds` (0: does not).
     `trial_seconds` is how long a waiting gang is tried on one GPU (0: not at all).
+    Whether it `learns_neighbours`: who slows whom on other GPUs of the same nodes.
     Where it does not `mixes_tenants`, only jobs of one tenant take turns on the same GPUs. Where
     `single_seats`, a job whose plan is chosen has a seat for each GPU, so that it can go to fewer
     while it trains; elsewhere one for each node, because its workers are closest within one.
@@ -28,7 +30,10 @@ class Settings:
     retry_by_class: bool = True
     breakers: bool = True
     quarantine: bool = True
+    keep_seats_gpus: int = 64
+    keep_seats_seconds: float = 600.0
     trial_seconds: float = 0.0
+    learns_neighbours: bool = True
     mixes_tenants: bool = True
     single_seats: bool = False
 

@@ -28,7 +28,13 @@ more than an exit status has it judged by how often the job has failed. What fol
 - **Nodes set aside.** Nothing starts on a node that its kernel or several users' jobs blame
   (`Health.SetAside`), until a check passes; at most 5 % of a pool, or one node. A node that failed
   three jobs in four weeks, more than its neighbours and by its kernel's word, must be repaired.
-
+- **Seats kept.** A gang of 64 GPUs or more that failed, or lost a worker or a node, finds its seats
+  again: nobody else is given them for ten minutes (`Reservation.Kept`, and `why` says so to both),
+  so that a large job that fails often does not drive others out each time. What a queue was lent is
+  not kept ([ADR 57](adr/0057-a-failed-gang-keeps-its-seats.md)).
+- **Neighbours.** Jobs on one server slow each other. Who slows whom is learnt from measured speeds,
+  by program; among places that are equally good a job gets one where it slows nobody, and
+  `weft why JOB --run DIR` names a neighbour that slows it.
 - **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
   a pool of at most a hundredth of the GPUs; what that shows is held against the gang.
 

@@ -7,14 +7,17 @@ and that, more than any array, is what makes a round cheap.
 
 from dataclasses import dataclass, field
 
-from weft.model.ids import NodeId, QueueId
+from weft.model.ids import JobId, NodeId, QueueId
 from weft.model.request import GpuSpeed, JobRequest, Locality, Width
 from weft.model.suit import UNDEMANDING, Demand
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The part of a job that decides where it can go; `avoid` are nodes that have failed it."""
+    """The part of a job that decides where it can go; `avoid` are nodes that have failed it.
+
+    One for whom seats are kept is like no other job: `keeps` is its name.
+    """
 
     queue: QueueId
     width: Width
@@ -28,13 +31,14 @@ class Kind:
     preemptible: bool
     demand: Demand = UNDEMANDING
     avoid: frozenset[NodeId] = frozenset()
+    keeps: JobId | None = None
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Kinds are looked up in every round: the hash is computed once."""
         parts = (self.queue, self.width, self.cpus, self.cpus_per_gpu, self.memory_gib)
         more = (self.memory_gib_per_gpu, self.gpu_types, self.locality, self.max_nodes)
-        last = (self.preemptible, self.demand, self.avoid)
+        last = (self.preemptible, self.demand, self.avoid, self.keeps)
         object.__setattr__(self, "_hash", hash((parts, more, last)))
 
     def __hash__(self) -> int:

@@ -39,13 +39,27 @@ class StepTruth(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Strain:
+    """Shares of what the GPUs of a node have in common: the host's cores, PCIe, the network card.
+
+    Of what a job takes, each of its GPUs takes so much; of what it minds, it is so much slower
+    where others take all of it. The card matters to jobs on several nodes alone.
+    """
+
+    host: float = 0.0
+    pcie: float = 0.0
+    network: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTruth:
     """`asked_gpus` is the width at which a second of work takes a second.
 
     Without a `curve` the job scales without loss, without a `host` curve more cores than asked for
     do nothing, without `stages` it keeps a GPU busy all the time, and GPU types that are not named
-    have speed 1. With `steps` its speed follows its plan, and nothing else. Every
+    have speed 1. With `steps` its speed follows its plan, and nothing else. It `strains` what its
+    neighbours on a node use too, and `minds` it when they do. Every
     `checkpoint_interval_seconds` of training it saves (0: never), and when it is stopped too if it
     `saves_on_demand`.
     """
@@ -59,6 +73,8 @@ class JobTruth:
     steps: StepTruth | None = None
     gpu_types: tuple[GpuSpeed, ...] = ()
     locality: Locality = INDIFFERENT
+    strains: Strain | None = None
+    minds: Strain | None = None
     checkpoint_interval_seconds: float = 1800.0
     saves_on_demand: bool = False
 

@@ -95,10 +95,12 @@ class Changes:
 
     def resume_on(self, run: Run, placement: Placement) -> float:
         """Another placement, after a pause; how long that is."""
+        before = self.turns.beside(run)
         pause = self.costs.resize_pause.at(
             self.chance.uniform("resize pause", run.job.id, run.serial)
         )
         self._go_on(run, placement, pause)
+        self.pace_anew(*dict.fromkeys((*before, *self.turns.beside(run))))
         return pause
 
     def pace_anew(self, *runs: Run) -> None:
@@ -106,9 +108,13 @@ class Changes:
         for run in runs:
             self._go_on(run, run.placement, max(run.mark - self.agenda.now, 0.0))
 
+    def pause(self, run: Run, seconds: float) -> None:
+        """It stands still for a while, and goes on."""
+        self._go_on(run, run.placement, max(run.mark - self.agenda.now, 0.0) + seconds)
+
     def pace_company_anew(self, run: Run) -> None:
-        """It begins or ends to take turns with others: they go on at another pace."""
-        self.pace_anew(*self.turns.others(run))
+        """It begins or ends to train beside others: they go on at another pace."""
+        self.pace_anew(*self.turns.beside(run))
 
     def charged(self) -> Iterator[Run]:
         """Each that trains and does not end now, once it has lost the overheads of its party."""

@@ -23,8 +23,9 @@ class Telling:
     error: float = 0.02
 
     def has_news_of(self, run: Run) -> bool:
-        """Whether it takes turns, or its curve, what its cores do or its length is to be learnt."""
-        return run.in_company or self.tells_of(run.job)
+        """Whether it takes turns or minds neighbours, or something of it is to be learnt."""
+        minds = run.job.truth.minds is not None
+        return run.in_company or minds or self.tells_of(run.job)
 
     def every(self, run: Run) -> float:
         """Seconds between two measurements."""

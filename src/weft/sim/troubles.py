@@ -22,6 +22,8 @@ Said = tuple[Stream, str]
 
 FIRST_EPOCH: Final = 1
 CHECK_SECONDS: Final = 60.0
+PEOPLE_SECONDS: Final = 86_400.0
+"""Within a day somebody looks at a node that is set aside, be something wrong with it or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from weft.model.ids import JobId
 from weft.model.stages import BUSY, StageProfile
 from weft.perf.interleaving.group import CycleModel, foretold
 from weft.sim.ground import Ground
+from weft.sim.neighbours import Neighbours
 from weft.sim.run import Run
 
 
@@ -21,11 +22,12 @@ class Turns:
         self._ground = ground
         self._runs = runs
         self._cycles = cycles
+        self._neighbours = Neighbours(runs)
         self._known: dict[tuple[StageProfile, ...], tuple[float, ...]] = {}
 
     def speed(self, run: Run) -> float:
-        """Work per second where it sits, beside whoever takes turns with it."""
-        alone = self._ground.speed(run)
+        """Work per second where it sits, beside its neighbours and whoever takes turns with it."""
+        alone = self._ground.speed(run) / self._neighbours.slowdown(run)
         others = self.others(run)
         run.in_company = bool(others)
         return alone / self._slowdown(run, others) if others else alone
@@ -36,6 +38,10 @@ class Turns:
         return [
             other for other in there if other is not None and other is not run and _trains(other)
         ]
+
+    def beside(self, run: Run) -> list[Run]:
+        """Those whose pace hangs on this one: they take turns with it, or mind that it is there."""
+        return [*self.others(run), *self._neighbours.minding(run)]
 
     def _slowdown(self, run: Run, others: list[Run]) -> float:
         profiles = tuple(one.job.truth.stages or BUSY for one in (run, *others))

@@ -366,9 +366,9 @@ class World:
         run.version += 1
         del self._runs[run.job.id]
         self._changes.call_off(run)
-        others = self._turns.others(run)
+        beside = self._turns.beside(run)
         self._vacate(run, run.placement.numbers)
-        self._changes.pace_anew(*others)
+        self._changes.pace_anew(*beside)
 
     def _vacate(self, run: Run, numbers: Collection[int]) -> None:
         """These of its seats are free."""

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.brain.test_neighbours import learnt
+from weft.cli.jobs.why import neighbour_lines
 from weft.lab.experiment import Outcome
-from weft.lab.journals.why import why
+from weft.lab.journals.why import Course, Episode, answer, why
 from weft.lab.run_dir import journal_in
 from weft.model.errors import UnknownName
+from weft.model.ids import JobId
 
 
 @pytest.fixture(scope="session")
@@ -90,3 +93,13 @@ def test_a_job_that_is_not_there(run_folder: Path) -> None:
     with pytest.raises(UnknownName, match="no job 'job-0x'") as caught:
         why(journal_in(run_folder), "job-0x")
     assert "did you mean job-" in caught.value.hint
+
+
+def test_a_neighbour_that_slows_it_is_named() -> None:
+    scene = learnt()
+    spec = scene.brain.state.spec(scene.brain.state.slot_of[JobId("first")])
+    course = Course(spec, (Episode(0.0, "RUNNING", ""),), 0, scene.brain.now)
+    told = answer(scene.brain, course, None)
+    assert [one.job for one in told.neighbours] == ["noise"]
+    (line,) = neighbour_lines(told.neighbours)
+    assert line.startswith("Beside noise on n") and line.endswith(" % slower.")

@@ -9,6 +9,7 @@ that are gone.
 from weft.brain.context import Context
 from weft.brain.learn.learning import Learning
 from weft.brain.protocol.dispatch import Dispatch
+from weft.brain.protocol.holding import let_go
 from weft.brain.protocol.outbox import Outbox
 from weft.brain.protocol.pace import Pace
 from weft.brain.round.outcome import Granted, Joined
@@ -49,6 +50,7 @@ class Admission:
         `held` is what the queues hold, and is kept so.
         """
         state, slot = self._context.state, granted.slot
+        let_go(slot, self._context, self._pace)
         assignment = self._dispatch.assignment(granted)
         left = any(node in vacated for node, _ in granted.shares)
         fits = state.quota_fits(slot, granted.width, held)
@@ -68,6 +70,7 @@ class Admission:
         assignment = self._dispatch.beside(slot, lead)
         if not self._may_sit_beside(slot, lead, assignment):
             return None
+        let_go(slot, self._context, self._pace)
         state.seating.seat(slot, assignment, pledged=False, lead=lead)
         self._dispatch.start(slot, assignment)
         return Joining(
@@ -145,6 +148,7 @@ class Admission:
         """Seats, or what was fed, were given back on these nodes."""
         if nodes:
             self._pace.supply_grew = True
+            self._context.state.neighbours.leave(nodes, self._context.now)
             if self._context.state.seating.admitted:
                 self.start_admitted(nodes)
                 if self._went_to_the_admitted(nodes):
@@ -177,6 +181,7 @@ class Admission:
         state = self._context.state
         self._outbox.forget_for_good(slot)
         self._learning.close(state, slot, succeeded=end is State.SUCCEEDED)
+        let_go(slot, self._context, self._pace)
         state.close(slot, end, self._context.now, why)
         self._pace.want()
 

@@ -16,10 +16,12 @@ from weft.brain.event import (
 from weft.brain.learn.company import CompanyWatch
 from weft.brain.learn.host import learn_host
 from weft.brain.learn.learning import Learning, makes_sense
+from weft.brain.learn.neighbours import hear_neighbours
 from weft.brain.learn.stages import hear_stages
 from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
+from weft.brain.protocol.holding import Holding
 from weft.brain.protocol.pace import Pace
 from weft.brain.state.waits import REASON_ROW
 from weft.failure.classes import NodeAction
@@ -47,6 +49,7 @@ class Jobs:
         admission: Admission,
         learning: Learning,
         care: Care,
+        holding: Holding,
     ) -> None:
         self._context = context
         self._pace = pace
@@ -54,6 +57,7 @@ class Jobs:
         self._admission = admission
         self._learning = learning
         self._care = care
+        self._holding = holding
         self._company = CompanyWatch(context, dispatch=dispatch)
 
     def submitted(self, event: JobSubmitted) -> None:
@@ -106,6 +110,7 @@ class Jobs:
         if event.diagnosis is not None and not cancelled:
             self._care.learn(slot, event.diagnosis, run)  # before others get its seats
         state.set_idle(slot, self._context.now, event.work_kept)
+        had = self._holding.seats(slot)
         self._admission.free_seats(slot)
         state.jobs.failures[slot] += 1
         if cancelled:
@@ -117,6 +122,7 @@ class Jobs:
         else:
             self._admission.requeue(slot, RETRY, verdict.retry_after_seconds)
             self._care.hold(slot)
+            self._holding.keep(slot, had)
 
     def _verdict(self, slot: int, event: JobFailed, run: Run) -> Verdict:
         """By what was found, or, where nobody has looked, by how often it has failed."""
@@ -186,6 +192,8 @@ class Jobs:
         if self._company.concerns(slot, event):
             self._company.hear(slot, event)
             return
+        if self._context.settings.learns_neighbours:
+            hear_neighbours(state, slot, event, self._context.now)
         learnt = self._context.recipe.host is not None and learn_host(state, slot, event)
         if self._learning.hear(state, slot, event, self._context.now) or learnt:
             self._pace.want()
@@ -199,6 +207,7 @@ class Jobs:
             if event.diagnosis is not None:
                 self._learn_from_loss(slot, event.diagnosis)
             self._rest_after_loss(slot, event.failure)
+            self._holding.keep(slot, self._holding.seats(slot))
             self._dispatch.stop(slot, after=State.QUEUED, why=why)
 
     def _rest_after_loss(self, slot: int, failure: Failure) -> None:

@@ -4,6 +4,7 @@ from weft.brain.context import Context
 from weft.brain.event import NodeAdded, NodeChanged, NodeLost, QueueChanged
 from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.dispatch import Dispatch
+from weft.brain.protocol.holding import Holding
 from weft.brain.protocol.pace import Pace
 from weft.brain.protocol.resize import Resizes, left_of
 from weft.brain.state.waits import PENDING
@@ -24,8 +25,10 @@ class Nodes:
         dispatch: Dispatch,
         admission: Admission,
         resizes: Resizes,
+        holding: Holding,
     ) -> None:
         self._context = context
+        self._holding = holding
         self._pace = pace
         self._dispatch = dispatch
         self._admission = admission
@@ -105,6 +108,7 @@ class Nodes:
             if left is not None:
                 self._resizes.ask(slot, left)
             elif state.state_of(slot) in SITTING:
+                self._holding.keep(slot, self._holding.seats(slot))
                 self._dispatch.stop(slot, after=State.QUEUED, why=f"node {name} lost")
 
     def _relieve(self, row: int) -> None:

@@ -41,6 +41,12 @@ def supply(session: Session, kind: Kind, width: int) -> ReasonCode:
     """Why no placement was found, given that none was."""
     if width == 0:
         return ReasonCode.CAPACITY_HOST
+    if session.is_kept_from(kind, width):
+        return ReasonCode.RESERVED
+    return _missing(session, kind, width)
+
+
+def _missing(session: Session, kind: Kind, width: int) -> ReasonCode:
     if width > session.free:
         return _too_few(session, kind, width)
     if session.fabric.site(kind).largest_gpus < width:

@@ -326,9 +326,13 @@ class Round:
                 line.leave(index, key, BEHIND_ROW)
             else:
                 row = self._try(self._positions[line.begin + index], slot, key, width)
-                if self._strict and row in HOLDING_ROWS:
+                if self._strict and self._holds_up(row):
                     self._held_up.add(queue)
                 self._tell(line, index, key, row)
+
+    def _holds_up(self, row: int) -> bool:
+        kept = row == KEPT_ROW and self._session.holds is not None
+        return kept or row in HOLDING_ROWS
 
     def _claims(self, queue: int, width: int) -> bool:
         """Whether a job stays within its guarantee; in strict order nobody passes one that does
@@ -352,7 +356,20 @@ class Round:
             line.come_back(index)
 
     def _try(self, position: int, slot: int, key: int, width: int) -> int:
-        """Grant the job seats and return 0, or the row of the reason why not."""
+        """Grant the job seats and return 0, or the row of the reason why not.
+
+        What is kept for it since it failed is there while it is asked.
+        """
+        session = self._session
+        session.open_hold(slot)
+        row = self._asked(position, slot, key, width)
+        if row:
+            session.shut_hold(slot)
+        elif session.end_hold(slot):
+            self._gave_back = True
+        return row
+
+    def _asked(self, position: int, slot: int, key: int, width: int) -> int:
         session, kind = self._session, self._session.state.kinds[key // WIDEST]
         queue = session.queue(slot) if session.restricted else 0
         least = width if self._stretch is None else kind.width.min_gpus
@@ -409,6 +426,8 @@ class Round:
 
     def _free_offer(self, slot: int, key: int, kind: Kind, width: int) -> Offer | None:
         """The offer made to the job before, while nothing was granted since; else a new one."""
+        if self._session.minds_neighbours(slot):
+            return self._session.offer(slot, kind, width)
         offer = self._offers.get(key)
         if offer is None:
             offer = self._session.offer(slot, kind, width)

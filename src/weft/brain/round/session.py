@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from weft.brain.round.holds import Holds
+from weft.brain.round.kinder import unkind_nodes
 from weft.brain.round.outcome import Granted
 from weft.brain.round.victims import Victim, seated
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.neighbour_book import label_of
 from weft.brain.state.waits import REASON_ROW
 from weft.model.kind import Kind
 from weft.model.reason import ReasonCode
@@ -39,12 +42,13 @@ class Session:
         self.fabric = state.fabric
         moves = recipe.resizing or recipe.planning or recipe.defragmenting or recipe.sharing
         self.room = free_room(state, moves=moves is not None)
-        self.free = int(self.room.gpus.sum())
-        self.free_at_begin = self.free
         self.restricted = state.quota.limited
         self.divided = state.quota.divided
         own = state.own_use() if self.restricted else [0] * len(state.quota.ids)
         self.ledger = QuotaLedger(state.quota, own)
+        self.holds = Holds(state, now, self.room, self.ledger) if _keeps(state, recipe) else None
+        self.free = int(self.room.gpus.sum())
+        self.free_at_begin = self.free
         self.reserved: Bools | None = None
         self.reserved_until = 0.0
         self.on_offer: set[int] = set()
@@ -78,7 +82,51 @@ class Session:
         if width > self.free:
             return None
         avoid = None if self.reserved is None or self.gone_in_time(slot) else self.reserved
-        return self.recipe.place(self.room, self.fabric, kind, width, avoid=avoid)
+        offer = self.recipe.place(self.room, self.fabric, kind, width, avoid=avoid)
+        return offer if offer is None else self._kinder(slot, kind, offer, width=width, avoid=avoid)
+
+    def minds_neighbours(self, slot: int) -> bool:
+        """Whether it matters to it, or to others, who sits beside it."""
+        near = self.state.neighbours.slowdowns.near
+        return bool(near) and label_of(self.state.spec(slot)) in near
+
+    def _kinder(
+        self, slot: int, kind: Kind, offer: Offer, *, width: int, avoid: Bools | None
+    ) -> Offer:
+        """One that is as good, beside others whom it does not slow; else the same."""
+        if not self.minds_neighbours(slot):
+            return offer
+        unkind = unkind_nodes(self.state, slot, width, self.now)
+        if unkind is None or not any(unkind[node] for node, _ in offer.shares):
+            return offer
+        away = unkind if avoid is None else unkind | avoid
+        other = self.recipe.place(self.room, self.fabric, kind, width, avoid=away)
+        if other is None or other.speed / other.slowdown < offer.speed / offer.slowdown:
+            return offer
+        return other
+
+    def open_hold(self, slot: int) -> None:
+        """What is kept for this one is there for it alone."""
+        if self.holds is not None and slot in self.holds:
+            self.free += self.holds.open(slot)
+
+    def shut_hold(self, slot: int) -> None:
+        """It was not seated."""
+        if self.holds is not None and slot in self.holds:
+            self.free -= self.holds.shut(slot)
+
+    def end_hold(self, slot: int) -> bool:
+        """It was seated; whether something was kept for it."""
+        if self.holds is None or slot not in self.holds:
+            return False
+        self.holds.end(slot)
+        return True
+
+    def is_kept_from(self, kind: Kind, width: int) -> bool:
+        """Whether the kind would find seats if nothing were kept for gangs that failed."""
+        if self.holds is None or width > self.free + self.holds.gpus:
+            return False
+        return self.recipe.place(self.holds.all_open(), self.fabric, kind, width) is not None
 
     def gone_in_time(self, slot: int) -> bool:
         """Whether the job would be over before the reservation is due."""
@@ -196,6 +244,13 @@ class Session:
         state, nodes = self.state, self.fabric.nodes
         rows = [state.node_row.get(one.node) for one in state.failures.health.aside]
         return sum(int(nodes.gpus[row]) for row in rows if row is not None and nodes.present[row])
+
+
+def _keeps(state: BrainState, recipe: Recipe) -> bool:
+    """Whether seats are kept for somebody; not where everybody is placed anew in each round."""
+    yielding = recipe.yielding
+    anew = yielding is not None and (yielding.reshuffle or yielding.regrouping is not None)
+    return bool(state.failures.holds) and not anew and recipe.planning is None
 
 
 def free_room(state: BrainState, *, moves: bool = False) -> Room:

@@ -10,12 +10,13 @@ import numpy as np
 
 from weft.brain.event import Past
 from weft.brain.state.closed import Closed, ClosedJobs
-from weft.brain.state.failure_book import FailureBook, away_from
+from weft.brain.state.failure_book import FailureBook
 from weft.brain.state.finished import Finished
 from weft.brain.state.job_table import JobTable
 from weft.brain.state.lifecycle import check_transition
 from weft.brain.state.measured_cost import MeasuredCost
 from weft.brain.state.menubook import MenuBook, is_learnt
+from weft.brain.state.neighbour_book import NeighbourBook
 from weft.brain.state.node_table import NodeTable
 from weft.brain.state.plan_book import PlanBook
 from weft.brain.state.seating import Seating
@@ -84,7 +85,7 @@ class BrainState:
         self._tenants: dict[str, int] = {}
         self.finished = Finished()
         self.failures = FailureBook()
-        self.turns = Turns()
+        self.turns, self.neighbours = Turns(), NeighbourBook()
         self.counts_host = False
         self.set_tree(tree)
         self._types: tuple[GpuType, ...] = ()
@@ -189,7 +190,7 @@ class BrainState:
         twin.job_table, twin.node_table = self.job_table.copied(), self.node_table.copied()
         twin.seating = self.seating.copied(twin.job_table, twin.node_table)
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
-        for name in ("menus", "turns", "failures", "plan_book"):
+        for name in ("menus", "turns", "failures", "plan_book", "neighbours"):
             setattr(twin, name, getattr(self, name).copied())
         twin.waits, twin.finished = self.waits.copied(twin.job_table), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
@@ -266,11 +267,11 @@ class BrainState:
             why=why,
             diagnosis=self.failures.last.get(slot) if state is State.FAILED else None,
         )
-        self.failures.forget(slot)
+        for book in (self.failures, self.turns, self.neighbours):
+            book.forget(slot)
         self.seating.forget_party(slot)
         self.menus.drop(int(jobs.menu[slot]))
         self.plan_book.close(slot, spec.id, float(jobs.attained_gpu_seconds[slot]))
-        self.turns.forget(slot)
         for known in (self.ladders, self.host_learnt, self.host_samples):
             known.pop(slot, None)
         self.ranged -= spec.width.elastic
@@ -396,10 +397,8 @@ class BrainState:
 
     def tell_kind(self, slot: int) -> None:
         """Where the job can go may have changed."""
-        kind = self._owed_kind(slot)
-        if slot in self.failures.avoiding:
-            kind = away_from(self.failures.retry(slot).avoid, kind, self.fabric)
-        self.jobs.kind[slot] = self._intern_kind(kind)
+        owed, job = self._owed_kind(slot), self.spec(slot).id
+        self.jobs.kind[slot] = self._intern_kind(self.failures.kind(slot, owed, job, self.fabric))
 
     def host_of(self, slot: int) -> HostCurve | None:
         """What is claimed or has been learnt of how its cores speed the job."""

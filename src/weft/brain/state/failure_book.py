@@ -6,31 +6,43 @@ that decided, and for everybody one value (`Health`).
 
 from dataclasses import dataclass, field, replace
 
+from weft.brain.state.seat_hold import SeatHold
 from weft.brain.state.trial_book import TrialBook
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.health import WELL, Health
 from weft.failure.retry import FRESH, RetryState
-from weft.model.ids import NodeId
+from weft.model.ids import JobId, NodeId
 from weft.model.kind import Kind
 from weft.policy.place.fabric import Fabric
 
 
 @dataclass(slots=True)
 class FailureBook:
-    """By row of the job; `avoiding` says until when it keeps off the nodes that failed it."""
+    """By row of the job; `avoiding` says until when it keeps off the nodes that failed it.
+
+    `holds` are seats that are kept for those who come back, by nobody but this brain: after a
+    crash they are anybody's.
+    """
 
     health: Health = WELL
     retries: dict[int, RetryState] = field(default_factory=dict)
     last: dict[int, Diagnosis] = field(default_factory=dict)
     avoiding: dict[int, float] = field(default_factory=dict)
+    holds: dict[int, SeatHold] = field(default_factory=dict)
     trials: TrialBook = field(default_factory=TrialBook)
 
     def retry(self, slot: int) -> RetryState:
         return self.retries.get(slot, FRESH)
 
+    def kind(self, slot: int, kind: Kind, job: JobId, fabric: Fabric) -> Kind:
+        """What the job is to a placement since it failed."""
+        if slot in self.avoiding:
+            kind = away_from(self.retry(slot).avoid, kind, fabric)
+        return replace(kind, keeps=job) if slot in self.holds else kind
+
     def forget(self, slot: int) -> None:
         """The row is nobody's any more."""
-        for by_slot in (self.retries, self.last, self.avoiding):
+        for by_slot in (self.retries, self.last, self.avoiding, self.holds):
             by_slot.pop(slot, None)
 
     def copied(self) -> "FailureBook":
@@ -39,6 +51,7 @@ class FailureBook:
             dict(self.retries),
             dict(self.last),
             dict(self.avoiding),
+            dict(self.holds),
             self.trials.copied(),
         )
 

@@ -1,6 +1,6 @@
 """`weft why`: a waiting job, explained; of a world, or of a recorded run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from weft.view.company import company_line, no_company_line
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from weft.brain.beside import Beside
     from weft.lab.journals.why import Answer, Failed
 
 SHOWN_EPISODES = 20
@@ -66,9 +67,8 @@ def show(answer: "Answer") -> None:
         console.print(f"It {company_line(answer.company)}.", markup=False)
     if answer.no_company is not None:
         console.print(no_company_line(answer.no_company), markup=False)
-    if answer.plan is not None:
-        for line in plan_lines(answer.plan):
-            console.print(line, markup=False)
+    for line in _more_lines(answer):
+        console.print(line, markup=False)
     waits = {cause: s for cause, s in answer.waits_seconds.items() if s > 0}
     if waits:
         parts = sorted(waits.items(), key=lambda pair: -pair[1])
@@ -85,6 +85,20 @@ def _why_in_run(folder: Path, job: str, at: float | None, output: str) -> None:
         print_json(asdict(answer))
     else:
         show(answer)
+
+
+def _more_lines(answer: "Answer") -> Iterator[str]:
+    """Who slows it, what it runs as and what else it could."""
+    yield from neighbour_lines(answer.neighbours)
+    if answer.plan is not None:
+        yield from plan_lines(answer.plan)
+
+
+def neighbour_lines(neighbours: "Iterable[Beside]") -> Iterator[str]:
+    """Who slows it, and by how much."""
+    for one in neighbours:
+        where = f"{one.job} on {', '.join(one.nodes)}"
+        yield f"Beside {where} it is about {100 * one.slower:.0f} % slower."
 
 
 def failed_lines(failed: "Failed") -> Iterator[str]:

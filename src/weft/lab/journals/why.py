@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from string import Formatter
 
+from weft.brain.beside import Beside, slowed_by
 from weft.brain.brain import Brain
 from weft.brain.considered import considered
 from weft.brain.event import JobSubmitted
@@ -121,6 +122,7 @@ class Answer:
     plan: Considered | None = None
     failed: Failed | None = None
     no_company: NoCompany | None = None
+    neighbours: tuple[Beside, ...] = ()
     waits_seconds: dict[str, float]
     history: tuple[Episode, ...]
 
@@ -213,6 +215,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         failed=course.failed,
         company=company_seen(brain, spec.id, by_all=True),
         no_company=no_company_seen(brain, spec.id, by_all=True) if reasons else None,
+        neighbours=slowed_by(brain, spec.id),
         waits_seconds={c.label: seconds for c, seconds in zip(CAUSES, waits, strict=True)},
         history=course.episodes,
     )
