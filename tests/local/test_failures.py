@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
 from tests.notify.servers import a_hook
 from weft.agent.evidence import EVIDENCE, parsed
 from weft.agent.probes.probe import Result
+from weft.failure import breaker
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import read
 from weft.local.machine.fitness import Probing
@@ -176,6 +178,58 @@ def test_a_storage_service_that_does_not_answer(lab: Lab) -> None:
         assert (why.kind, why.rule) == ("service", "http_failed")
         service.start()
         lab.wait_for("service", "Succeeded")
+
+
+@pytest.mark.enable_socket
+def test_all_wait_for_a_service_that_is_down_and_come_back_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    rules, names = tmp_path / "rules.yaml", [f"reader-{number}" for number in range(8)]
+    with a_service() as service, hasty_breakers():
+        rules.write_text(f"services: {{http: '{service.url}'}}\n")
+        with a_lab(slots=4, agent=AGENT, failure_rules=rules) as lab:
+            lab.start()
+            for name in names:
+                submit(lab, name, ASKS, service.url)
+            wait_until(lambda: lab.health().breaker("http").is_open, "the breaker", lab.log)
+            wait_until(lambda: bool(all_tried(lab, names)), "all have tried it", lab.log)
+            told = weft(lab, "why", names[0])
+            assert "Breaker.Open" in told and "http does not answer" in told
+            asked = lab.log.read_text().count("http does not answer")
+            wait_until(
+                lambda: lab.log.read_text().count("http does not answer") > asked, "asks", lab.log
+            )
+            restarts = sum(lab.entry(name).epoch - 1 for name in names)
+            assert restarts <= MOST_RESTARTS
+            service.start()
+            for name in names:
+                lab.wait_for(name, "Succeeded")
+            back = sorted(last_start(lab, name) for name in names)
+            assert back[-1] - back[0] > SPREAD_SECONDS / 4, "spread out"
+            assert not lab.health().blames.entries and not lab.health().aside
+            assert all(lab.entry(name).epoch <= 3 for name in names)
+
+
+MOST_RESTARTS: Final = 10
+SPREAD_SECONDS: Final = 4.0
+
+
+@contextmanager
+def hasty_breakers() -> Iterator[None]:
+    """Minutes become seconds; what decides is the same."""
+    with ExitStack() as stack:
+        for name, value in (("probe_seconds", 0.5), ("spread_seconds", SPREAD_SECONDS)):
+            stack.callback(object.__setattr__, breaker.TERMS, name, getattr(breaker.TERMS, name))
+            object.__setattr__(breaker.TERMS, name, value)
+        yield
+
+
+def all_tried(lab: Lab, names: list[str]) -> bool:
+    return all(found(lab, name) for name in names[:4])
+
+
+def last_start(lab: Lab, name: str) -> float:
+    return max(one.at for one in lab.history(name) if one.what == "Starting")
 
 
 def test_an_exception_on_one_rank_only(lab: Lab) -> None:

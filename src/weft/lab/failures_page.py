@@ -24,7 +24,8 @@ more than an exit status has it judged by how often the job has failed. What fol
 - **Away from the node.** A job goes on where it has not failed, for half an hour, if it can.
 - **Breakers.** Jobs of several users that fail on one service within ten minutes wait for it
   together (`Breaker.Open`), blamed for nothing; it is asked every 30 s, and they come back spread
-  over 80 s. Where nobody can ask it, jobs try again after ten minutes.
+  over 80 s. Daemon and operator ask the services whose [address](#rules-of-your-own) they were
+  given. Where nobody can ask, jobs try again after ten minutes.
 - **Nodes set aside.** Nothing starts on a node that its kernel or several users' jobs blame
   (`Health.SetAside`), until a check passes; at most 5 % of a pool, or one node. A node that failed
   three jobs in four weeks, more than its neighbours and by its kernel's word, must be repaired.
@@ -69,7 +70,15 @@ rules:
     # role: root             # or confirm, weak, cascade, tie, hint
     # streams: [app]         # who may say it: app, kernel, platform
     # retry, node, advice    # where they differ from the class
+services:                    # where they are that rules name, those of the table below too
+  our store: http://store.example.org:9000/health
+  hdfs: tcp://namenode.example.org:8020
 ```
+
+A service with an address is asked every 30 s while its breaker is open: a connection, or one
+request whose status is read (below 500, and not 429: it answers). It has five seconds, redirects
+are not followed, and nothing that a job prints is ever called on. On Kubernetes the operator asks;
+behind a network policy it needs `failures.servicePorts`.
 
 `weft local up --failure-rules FILE` reads such a file, and the chart `failures.rulesConfigMap`
 (with the file as `rules.yaml`). What a program prints can make a node

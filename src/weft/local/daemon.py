@@ -33,7 +33,7 @@ from weft.local.record.retention import Retention
 from weft.local.record.store import Store
 from weft.local.term import RULES, OpenJournal, Term, TermSettings
 from weft.model.errors import NotLeading, SpecError, WeftError, WorldError
-from weft.spec.failure_rules import read_rules
+from weft.spec.failure_rules import read_rules, read_services
 from weft.spec.notify_file import read_outbox
 from weft.spec.recipe import make_recipe
 
@@ -70,7 +70,9 @@ class Daemon:
         machine = this_machine(options.slots)
         paths = tuple(path for path in sys.path if os.path.isabs(path))
         self.cgroups = cgroups_of(instance)
-        book = None if options.failure_rules is None else read_rules(options.failure_rules)
+        own = options.failure_rules
+        book = None if own is None else read_rules(own)
+        self._services = {} if own is None else read_services(own)
         self._launcher = Launcher(
             self.folders, machine, instance, agent, paths, self.cgroups, book or shipped()
         )
@@ -161,6 +163,7 @@ class Daemon:
                 ),
                 rules=self._rules,
                 limits=options.limits,
+                services=self._services,
             ),
             open_journal=self._open_journal,
             told=self.news.tell,

@@ -8,8 +8,8 @@ nothing of that.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from weft.brain import invariants
@@ -29,10 +29,21 @@ from weft.brain.event import (
     Past,
     Phase,
     QueueChanged,
+    ServiceAsked,
     Tick,
     Verb,
 )
-from weft.brain.instruction import CheckNode, Instruction, Preempt, Probe, Resize, Start, Stop, Wake
+from weft.brain.instruction import (
+    AskService,
+    CheckNode,
+    Instruction,
+    Preempt,
+    Probe,
+    Resize,
+    Start,
+    Stop,
+    Wake,
+)
 from weft.brain.journal import Journal
 from weft.failure.health import WELL
 from weft.local import crash
@@ -65,6 +76,7 @@ from weft.model.queue import Queue
 from weft.model.state import State
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, company_of, past_of
+from weft.reconcile.services import Address, Services
 from weft.spec.recipe import make_recipe
 
 log = logging.getLogger(__name__)
@@ -83,6 +95,7 @@ class TermSettings:
     brain: Settings
     rules: Rules = RULES
     limits: MachineLimits = MACHINE_LIMITS
+    services: Mapping[str, Address] = field(default_factory=dict)
 
 
 class Term:
@@ -121,6 +134,7 @@ class Term:
             log_gib=self.limits.log_gib,
         )
         self.fitness = Fitness(probing_in(launcher.folders.root), self._node_changed)
+        self.services = Services(settings.services, self._service_answered)
         self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
         self._asked: dict[str, tuple[ParsedRequest | None, str]] = {}
@@ -199,6 +213,7 @@ class Term:
     async def _end(self) -> None:
         if self._wake is not None:
             self._wake.cancel()
+        self.services.close()
         await self.executor.close()
         self.agents.close()
         await self.book.close()
@@ -237,6 +252,8 @@ class Term:
             asyncio.get_running_loop().call_soon(self._answer, instruction)
         elif isinstance(instruction, CheckNode):
             self._checking = asyncio.get_running_loop().create_task(self._check(instruction))
+        elif isinstance(instruction, AskService):
+            self.services.ask(instruction)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             log.info("%s", instruction.id)
             if isinstance(instruction, Stop | Preempt):
@@ -248,6 +265,10 @@ class Term:
         passed = await self.fitness.look()
         words = self.fitness.unfit or "all probes pass"
         self.report(NodeChecked(self.now(), asked.node, passed, words))
+
+    def _service_answered(self, service: str, answers: bool) -> None:
+        log.info("%s %s", service, "answers" if answers else "does not answer")
+        self.report(ServiceAsked(self.now(), service, answers))
 
     def _touch(self, job: JobId) -> None:
         entry = self.book.named(job)

@@ -19,7 +19,12 @@ EVERYTHING: Mapping[str, Any] = {
         "rackLabels": ["example.com/block", "topology.kubernetes.io/rack"],
     },
     "scaleUp": {"pods": 4},
-    "failures": {"notifySecret": "told", "notifyPorts": [443], "rulesConfigMap": "own-rules"},
+    "failures": {
+        "notifySecret": "told",
+        "notifyPorts": [443],
+        "rulesConfigMap": "own-rules",
+        "servicePorts": [9000],
+    },
     "networkPolicy": {"apiServerCidrs": ["10.0.0.1/32"]},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "podAnnotations": {"note": "x"},

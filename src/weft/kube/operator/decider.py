@@ -23,7 +23,16 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
-from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
+from weft.brain.instruction import (
+    AskService,
+    Instruction,
+    Preempt,
+    Probe,
+    Resize,
+    Start,
+    Stop,
+    Wake,
+)
 from weft.brain.journal import Journal
 from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
@@ -68,6 +77,7 @@ class Surroundings(Protocol):
     def after_job(self, job: JobRequest) -> None: ...
     def tell_nodes(self) -> None: ...
     def heard(self, event: Event, instructions: list[Instruction]) -> None: ...
+    def ask(self, asked: AskService) -> None: ...
 
 
 class Decider:
@@ -190,6 +200,8 @@ class Decider:
             self._wake_at(instruction.at)
         elif isinstance(instruction, Probe):
             self.serial_queue.soon(partial(self._answer, instruction))
+        elif isinstance(instruction, AskService):
+            self._around.ask(instruction)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             why = self._whys[instruction.job] = why_of(instruction)
             log.info(

@@ -8,15 +8,16 @@ to follow event by event ends the term, and the next one begins with a fresh loo
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, HealthRecalled
+from weft.brain.event import Event, HealthRecalled, ServiceAsked
 from weft.brain.explain import Survey
-from weft.brain.instruction import Instruction
+from weft.brain.instruction import AskService, Instruction
 from weft.brain.state.brain_state import BrainState
 from weft.failure.health import WELL, Health
 from weft.kube.client.api import Api
@@ -60,6 +61,7 @@ from weft.model.request import JobRequest
 from weft.model.state import State
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
+from weft.reconcile.services import Address, Services
 
 BOOKS_SECONDS = 5.0
 HELD_SECONDS = 1.0
@@ -88,6 +90,7 @@ class TermSettings:
     health: HealthMap | None = None
     outbox: Outbox | None = None
     taints: bool = False
+    services: Mapping[str, Address] = field(default_factory=dict)
 
 
 class Term:
@@ -123,6 +126,7 @@ class Term:
         self.wait_reports = WaitReports(api, self, metrics)
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
+        self._services = Services(settings.services, self._service_answered)
         self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
@@ -211,6 +215,14 @@ class Term:
 
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
         self._notices.heard(event, instructions, self.brain.state)
+
+    def ask(self, asked: AskService) -> None:
+        self._services.ask(asked)
+
+    def _service_answered(self, service: str, answers: bool) -> None:
+        log.info("service_answers" if answers else "service_silent", service=service)
+        event = partial(ServiceAsked, service=service, answers=answers)
+        self.decider.serial_queue.soon(lambda: self.decider.deliver(event(self.now())))
 
     # --- what executor, status writer and reports need ------------------------------------------
 
@@ -387,6 +399,7 @@ class Term:
         self.intake.begun.clear()
         self._informers.tell(None)
         self.decider.stop()
+        self._services.close()
         self.executor.stop()
         for task in tasks:
             task.cancel()
