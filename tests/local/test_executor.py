@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.local.builders import NOW, a_machine, a_started, an_assignment, an_entry, seats
+from weft.failure.interval import Advice
 from weft.local.executor import Executor
 from weft.local.reconcile.step import Record, RecordTarget, Void
 from weft.local.record.book import Book
@@ -31,6 +32,10 @@ class Context:
     def look(self, entry: Entry, note: Any) -> Any: ...  # noqa: ANN401
     def deliver(self, step: Any) -> None: ...  # noqa: ANN401
     def past(self, entry: Entry) -> None: ...
+
+    def saving_advice(self, entry: Entry) -> Advice:
+        return Advice(1e8)
+
     def broke(self, error: Exception) -> None: ...
     def happened(self, entry: Entry, happening: Happening) -> None: ...
 

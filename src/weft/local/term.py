@@ -46,6 +46,7 @@ from weft.brain.instruction import (
 )
 from weft.brain.journal import Journal
 from weft.failure.health import WELL
+from weft.failure.interval import Advice
 from weft.local import crash
 from weft.local.agents.launch import Launcher
 from weft.local.agents.supervisor import Agents
@@ -76,6 +77,7 @@ from weft.model.queue import Queue
 from weft.model.state import State
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, company_of, past_of
+from weft.reconcile.saving import saving_advice
 from weft.reconcile.services import Address, Services
 from weft.spec.recipe import make_recipe
 
@@ -340,6 +342,10 @@ class Term:
 
     def past(self, entry: Entry) -> Past | None:
         return past_of(self.brain, entry.id)
+
+    def saving_advice(self, entry: Entry) -> Advice:
+        """For its agent, where its owner does not say how often to save."""
+        return saving_advice(self.brain, entry.id)
 
     def company(self, entry: Entry) -> tuple[JobId, ...]:
         """Who is to share its slots."""

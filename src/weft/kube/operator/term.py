@@ -20,6 +20,7 @@ from weft.brain.explain import Survey
 from weft.brain.instruction import AskService, Instruction
 from weft.brain.state.brain_state import BrainState
 from weft.failure.health import WELL, Health
+from weft.failure.interval import Advice
 from weft.kube.client.api import Api
 from weft.kube.client.lease import Leadership
 from weft.kube.health_map import HealthMap
@@ -61,6 +62,7 @@ from weft.model.request import JobRequest
 from weft.model.state import State
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
+from weft.reconcile.saving import saving_advice
 from weft.reconcile.services import Address, Services
 
 BOOKS_SECONDS = 5.0
@@ -314,6 +316,9 @@ class Term:
     def gpu_resource(self, node: str) -> str:
         observed = self.nodes.items.get(node)
         return GPU_RESOURCE if observed is None else observed.gpu_resource
+
+    def saving_advice(self, key: str) -> Advice:
+        return saving_advice(self.brain, JobId(key))
 
     def took_job(self, raw: dict[str, Any]) -> None:
         self.jobs.put(raw)

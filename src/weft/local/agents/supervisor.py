@@ -22,6 +22,7 @@ from weft.agent.messages import Status as AskStatus
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
 from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.failure.diagnosis import Diagnosis
+from weft.failure.interval import Advice
 from weft.local.agents import inquest
 from weft.local.agents import job_processes as processes
 from weft.local.agents.agent_client import AgentClient
@@ -70,9 +71,9 @@ class Agents:
             return ObservedAgent()
         return self._watch(entry).observed
 
-    def start(self, entry: Entry) -> Birth | None:
+    def start(self, entry: Entry, advice: Advice | None = None) -> Birth | None:
         """Start the agent of the incarnation on record; None if that came to nothing."""
-        return self._watch(entry).start()
+        return self._watch(entry).start(advice)
 
     def bound(self, entry: Entry) -> None:
         """What is booked for it has changed."""
@@ -144,11 +145,11 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         self._look()
 
-    def start(self) -> Birth | None:
+    def start(self, advice: Advice | None = None) -> Birth | None:
         if self.observed.presence is not Presence.NONE:
             return self._birth
         try:
-            self._process = self._launcher.start(self.entry)
+            self._process = self._launcher.start(self.entry, advice)
         except WorldError as error:
             self._publish(replace(self.observed, fault=str(error)))
             return None
