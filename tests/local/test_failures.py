@@ -24,7 +24,7 @@ from weft.agent.probes.probe import Result
 from weft.failure import breaker
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import read
-from weft.local.machine.fitness import Probing
+from weft.local.machine.fitness import Probing, gang_probing_in
 from weft.view.logs import Which
 
 ROOT: Final = Path(__file__).parents[2]
@@ -371,7 +371,42 @@ def test_nothing_starts_while_a_probe_of_the_machine_fails(monkeypatch: pytest.M
         lab.wait_for("waits", "Succeeded")
 
 
-HASTY = {"every_seconds": 0.2, "least_seconds": 0.1}
+HASTY = {
+    "gang_probing": None,
+    "gang_seconds": 3600.0,
+    "every_seconds": 0.2,
+    "least_seconds": 0.1,
+}
+
+
+@pytest.mark.slow
+def test_a_gang_waits_for_a_probe_that_it_is_not_started_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two ranks on gloo really sum; then they cannot any more, and whoever needs it waits."""
+    with a_lab(slots=2, agent=AGENT, gang_probe_hours=1.0) as lab:
+        ill = lab.folder / "ill"
+
+        def probing(folder: Path) -> Probing:
+            bad = Result(probe="pair", passed=False, text="Connection refused")
+            usual = gang_probing_in(folder)
+            return lambda: [bad] if ill.exists() else usual()
+
+        monkeypatch.setattr("weft.local.term.gang_probing_in", probing)
+        monkeypatch.setattr("weft.local.daemon.HOUR_SECONDS", 0.001)  # each gang anew
+        lab.start()
+        began = time.monotonic()
+        submit(lab, "gang", "print('ran')", gpus=2)
+        lab.wait_for("gang", "Succeeded")
+        assert time.monotonic() - began < GANG_SECONDS
+        ill.touch()
+        submit(lab, "waits", "print('ran')", gpus=2)
+        wait_until(lambda: "Health.Probe" in weft(lab, "why", "waits"), "its reason", lab.log)
+        assert "pair: Connection refused" in weft(lab, "why", "waits")
+        assert not [one for one in lab.history("waits") if one.what == "Starting"]
+
+
+GANG_SECONDS: Final = 60.0
 
 
 def _closed(lab: Lab) -> bool:

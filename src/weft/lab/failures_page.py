@@ -105,9 +105,11 @@ an agent says counts as its job's own word, because it runs as the job's owner: 
 node suspect.
 
 Probes are `python -m weft.agent.probes` (or `weft doctor --probes`): disk, memory, processors,
-loopback, a sum between two ranks over gloo (`pair`), and `dcgmi` where it is installed. The daemon
-of a machine runs the quick ones every five minutes and after failures that a machine may be at
-fault for, and starts nothing while one fails (`Health.Probe`).
+loopback, a sum between two ranks over gloo (`pair`), and `dcgmi` where it is installed. All of them
+together have a minute. The daemon of a machine runs the quick ones every five minutes (the first
+five minutes after its start) and after failures that a machine may be at fault for. Before a gang
+starts it runs them all, unless it did within the last hour (`weft local up --gang-probe-hours`).
+While one fails nothing starts (`Health.Probe`).
 
 ## Where to see it
 

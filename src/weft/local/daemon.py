@@ -28,6 +28,7 @@ from weft.local.answers.backend import LocalBackend, News
 from weft.local.folders import Folders
 from weft.local.machine.machine import this_machine
 from weft.local.options import LocalOptions
+from weft.local.reconcile.preemption import HOUR_SECONDS
 from weft.local.reconcile.step import Rules
 from weft.local.record.retention import Retention
 from weft.local.record.store import Store
@@ -164,6 +165,7 @@ class Daemon:
                 rules=self._rules,
                 limits=options.limits,
                 services=self._services,
+                gang_probe_seconds=options.gang_probe_hours * HOUR_SECONDS,
             ),
             open_journal=self._open_journal,
             told=self.news.tell,

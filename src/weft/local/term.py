@@ -52,7 +52,7 @@ from weft.local.agents.launch import Launcher
 from weft.local.agents.supervisor import Agents
 from weft.local.executor import Executor
 from weft.local.machine.disk_space import Room
-from weft.local.machine.fitness import Fitness, probing_in
+from weft.local.machine.fitness import Fitness, Probing, gang_probing_in, probing_in
 from weft.local.machine.foreign_use import ForeignWatch
 from weft.local.machine.machine import Machine
 from weft.local.notices import asked_of, notice_of
@@ -98,6 +98,7 @@ class TermSettings:
     rules: Rules = RULES
     limits: MachineLimits = MACHINE_LIMITS
     services: Mapping[str, Address] = field(default_factory=dict)
+    gang_probe_seconds: float = 0.0  # for how long a gang's probe holds; 0: there is none
 
 
 class Term:
@@ -135,7 +136,12 @@ class Term:
             floor_gib=self.limits.floor_gib,
             log_gib=self.limits.log_gib,
         )
-        self.fitness = Fitness(probing_in(launcher.folders.root), self._node_changed)
+        self.fitness = Fitness(
+            probing_in(launcher.folders.root),
+            self._node_changed,
+            gang_probing=self._gang_probing(),
+            gang_seconds=settings.gang_probe_seconds,
+        )
         self.services = Services(settings.services, self._service_answered)
         self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
@@ -342,6 +348,14 @@ class Term:
 
     def past(self, entry: Entry) -> Past | None:
         return past_of(self.brain, entry.id)
+
+    def _gang_probing(self) -> Probing | None:
+        wanted = self._settings.gang_probe_seconds > 0.0
+        return gang_probing_in(self._launcher.folders.root) if wanted else None
+
+    async def unfit_for_gangs(self) -> str:
+        """Why none may start now, after a look where the last one is long ago."""
+        return "" if await self.fitness.before_gang() else self.fitness.unfit
 
     def saving_advice(self, entry: Entry) -> Advice:
         """For its agent, where its owner does not say how often to save."""
