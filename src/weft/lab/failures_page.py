@@ -111,6 +111,13 @@ five minutes after its start) and after failures that a machine may be at fault 
 starts it runs them all, unless it did within the last hour (`weft local up --gang-probe-hours`).
 While one fails nothing starts (`Health.Probe`).
 
+On Kubernetes `probes.enabled` of the chart runs the quick ones on every node, in a DaemonSet whose
+pods are ready while all pass; the operator reads that and needs no right for it. Nothing starts on
+a node while a probe fails: `weft nodes` says which, and the alert `WeftNodesNeedPeople` fires. A
+node that was set aside comes back when its probes have passed since. Where nothing probes, or a
+node has to be repaired, somebody says so: `kubectl annotate node NODE --overwrite
+weft.dev/repaired=$(date -u +%FT%TZ)`. Pods elsewhere with the same label say nothing.
+
 ## Where to see it
 
 `weft why JOB` and `weft show JOB` tell of a failed job the class, the line, what was done, what to

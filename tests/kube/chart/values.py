@@ -25,6 +25,7 @@ EVERYTHING: Mapping[str, Any] = {
         "rulesConfigMap": "own-rules",
         "servicePorts": [9000],
     },
+    "probes": {"enabled": True},
     "networkPolicy": {"apiServerCidrs": ["10.0.0.1/32"]},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "podAnnotations": {"note": "x"},

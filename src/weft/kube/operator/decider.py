@@ -25,6 +25,7 @@ from weft.brain.event import (
 )
 from weft.brain.instruction import (
     AskService,
+    CheckNode,
     Instruction,
     Preempt,
     Probe,
@@ -44,7 +45,7 @@ from weft.kube.operator.reconcile.step import Step
 from weft.kube.operator.serial_queue import SerialQueue
 from weft.kube.operator.status.term_metrics import tell_decision
 from weft.model.errors import BadEvent, NotLeading
-from weft.model.ids import JobId
+from weft.model.ids import JobId, NodeId
 from weft.model.queue import QueueTree
 from weft.model.request import JobRequest
 from weft.model.state import State
@@ -78,6 +79,7 @@ class Surroundings(Protocol):
     def tell_nodes(self) -> None: ...
     def heard(self, event: Event, instructions: list[Instruction]) -> None: ...
     def ask(self, asked: AskService) -> None: ...
+    def check(self, node: NodeId) -> None: ...
 
 
 class Decider:
@@ -202,6 +204,8 @@ class Decider:
             self.serial_queue.soon(partial(self._answer, instruction))
         elif isinstance(instruction, AskService):
             self._around.ask(instruction)
+        elif isinstance(instruction, CheckNode):
+            self._around.check(instruction.node)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             why = self._whys[instruction.job] = why_of(instruction)
             log.info(

@@ -344,6 +344,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
         ),
         brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
         scale_up=ScaleUp(options.scale_up_pods, options.scale_up_class),
+        namespace=options.namespace,
         services=read_services(Path(options.failure_rules)) if options.failure_rules else {},
     )
 

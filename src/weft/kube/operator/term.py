@@ -8,14 +8,14 @@ to follow event by event ends the term, and the next one begins with a fresh loo
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import partial
 from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, HealthRecalled, ServiceAsked
+from weft.brain.event import Event, HealthRecalled, NodeChecked, ServiceAsked
 from weft.brain.explain import Survey
 from weft.brain.instruction import AskService, Instruction
 from weft.brain.state.brain_state import BrainState
@@ -27,6 +27,7 @@ from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
+from weft.kube.operator.checkup import checkup, probe_among
 from weft.kube.operator.decider import Decider, OpenJournal
 from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
@@ -38,6 +39,7 @@ from weft.kube.operator.intake import Intake
 from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import Probed
 from weft.kube.operator.quarantine import Quarantine
 from weft.kube.operator.reconcile.beliefs import (
     reasons_of,
@@ -56,7 +58,7 @@ from weft.kube.operator.status.wait_reports import WaitReports
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.server import Outlook
-from weft.model.ids import JobId
+from weft.model.ids import JobId, NodeId
 from weft.model.reason import Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
@@ -93,6 +95,7 @@ class TermSettings:
     outbox: Outbox | None = None
     taints: bool = False
     services: Mapping[str, Address] = field(default_factory=dict)
+    namespace: str = ""  # the operator's own
 
 
 class Term:
@@ -149,6 +152,7 @@ class Term:
             look=self.look,
             recipe=settings.recipe,
         )
+        self.intake.inventory.unfit = self._unfit
         informers.tell(self.intake)
 
     async def run(self) -> Ending:
@@ -221,6 +225,33 @@ class Term:
     def ask(self, asked: AskService) -> None:
         self._services.ask(asked)
 
+    def check(self, node: NodeId) -> None:
+        """Tell how a node stands that was set aside, as far as anybody knows."""
+        aside = next((one for one in self.health.aside if one.node == node), None)
+        if aside is None:
+            return
+        probed = self._probe_on(node)
+        found = checkup(self.nodes.items.get(node), probed, aside.since_seconds, self.now())
+        if found is not None:
+            log.info("node_checked", node=node, passed=found.passed, evidence=found.evidence)
+            event = partial(NodeChecked, node=node, **asdict(found))
+            self.decider.serial_queue.soon(lambda: self.decider.deliver(event(self.now())))
+
+    def _probe_on(self, node: str) -> Probed | None:
+        pods = self._pods.on_node.get(node, {}).values()
+        return probe_among(pods, self._settings.namespace)
+
+    def _unfit(self, node: str) -> str:
+        probed = self._probe_on(node)
+        return probed.unfit if probed is not None else ""
+
+    def _welcome_the_repaired(self) -> None:
+        """Somebody says so of a node: it need not wait for its next check."""
+        for one in self.health.aside:
+            node = self.nodes.items.get(one.node)
+            if node is not None and (node.repaired_at or 0.0) > one.since_seconds:
+                self.check(one.node)
+
     def _service_answered(self, service: str, answers: bool) -> None:
         log.info("service_answers" if answers else "service_silent", service=service)
         event = partial(ServiceAsked, service=service, answers=answers)
@@ -292,6 +323,10 @@ class Term:
     @property
     def identity(self) -> str:
         return self._settings.identity
+
+    @property
+    def health(self) -> Health:
+        return self.brain.state.failures.health
 
     @property
     def brain_state(self) -> BrainState:
@@ -368,13 +403,13 @@ class Term:
         return slow_change(self.decider.belief(JobId(key)), self._pods.of_job.get(key, {}).values())
 
     async def _keep_health(self) -> None:
-        await self._health.keep(lambda: self.brain.state.failures.health)
+        await self._health.keep(lambda: self.health)
 
     async def _keep_taints(self) -> None:
         if not self._settings.taints:
             await asyncio.Event().wait()
         quarantine = Quarantine(self._api, self.nodes.items)
-        await quarantine.keep(lambda: self.brain.state.failures.health)
+        await quarantine.keep(lambda: self.health)
 
     # --- books --------------------------------------------------------------------------------
 
@@ -386,7 +421,9 @@ class Term:
             now = self.now()
             await self.queue_status.write(self.brain.state, now)
             measure(self.brain.state, self.intake.inventory, self._metrics)
-            tell_health(self.brain.state.failures.health, self._metrics)
+            unfit = sum(bool(self._unfit(node)) for node in self.nodes.items)
+            tell_health(self.health, self._metrics, unfit)
+            self._welcome_the_repaired()
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)

@@ -6,6 +6,7 @@ from weft.kube.names import (
     GPU_RESOURCE,
     GROUP,
     POOL_LABEL,
+    REPAIRED_ANNOTATION,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type
 from weft.kube.operator.observation.metadata import Raw, parse_time
@@ -51,7 +52,7 @@ class ObservedNode:
 
     One that is `outside` is not Weft's to use. `taints` keep jobs away that do not bear them.
     `out_of_service` is the word of whoever keeps it that it is off; `set_aside` says that it
-    carries Weft's own taint.
+    carries Weft's own taint. `repaired_at` is when somebody says that it was repaired.
     """
 
     uid: str
@@ -73,6 +74,7 @@ class ObservedNode:
     taints: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     set_aside: bool = False
+    repaired_at: float | None = None
 
     def beside(self, held: PodRequests = NOTHING) -> Node:
         """The node as the brain sees it when others hold so much of it."""
@@ -131,7 +133,16 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
         taints=(*barring, *rules.special(kind, resource)),
         troubles=_troubles(status),
         set_aside=any(taint["key"] == SET_ASIDE for taint in taints),
+        repaired_at=_repaired_at(meta),
     )
+
+
+def _repaired_at(meta: Raw) -> float | None:
+    try:
+        told = (meta.get("annotations") or {}).get(REPAIRED_ANNOTATION)
+        return parse_time(told) if told else None
+    except (ValueError, OverflowError):  # whoever may write annotations may write anything
+        return None
 
 
 def _troubles(status: Raw) -> tuple[Trouble, ...]:
