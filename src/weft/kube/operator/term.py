@@ -291,6 +291,7 @@ class Term:
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
             nodes=self.nodes.items,
+            tainted=self.intake.tainted,
         )
 
     def outlook(self, key: str) -> Outlook:

@@ -223,6 +223,8 @@ async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
     except Forbidden:
         notes.append("you may not list resourceslices: GPUs are not counted")
         return Published(driver)
+    ours = (one for one in slices if one.driver == driver)
+    notes += [f"{one.node}: {trouble.message}" for one in ours for trouble in one.tainted]
     try:
         claims = (await list_all(api, claims_path(), FOREIGN_CLAIMS)).items
     except Forbidden:

@@ -12,6 +12,7 @@ from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib,
 from weft.kube.operator.observation.metadata import Raw, parse_time
 from weft.kube.pod_requests import NOTHING, PodRequests
 from weft.kube.quantity import gib, parse_quantity
+from weft.kube.trouble import MOST_MESSAGE, Trouble
 from weft.model.cluster import Gpu, Node
 from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
 from weft.model.suit import Offering
@@ -33,17 +34,6 @@ BAD_WHEN_TRUE = frozenset(
     }
 )
 """Conditions of a node that say that something is wrong with it."""
-
-MOST_MESSAGE = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A condition that is not as it should be, and since when."""
-
-    kind: str
-    message: str
-    since: float | None
 
 
 @dataclass(frozen=True, slots=True)
