@@ -96,7 +96,7 @@ EVIDENCE = """\
 | torch's error file, the end of each rank's log | `evidence.json` beside the run's logs | the pod's termination message: the lines that rules name, at most 4 kB |
 | a hang: stacks of every thread of every rank, taken before the kill; NCCL's record of collectives where there is one | `worker-N.stacks`, `worker-N.nccl-RANK` beside the logs | that there was one |
 | processes killed for want of memory | the cgroup's count, the kernel's log | the cgroup's count, `OOMKilled` |
-| the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, and about the whole machine | what the Node Problem Detector makes of it |
+| the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, about its GPUs (by their PCI address, where `nvidia-smi` tells it), and about the whole machine | what the Node Problem Detector makes of it |
 | the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end; taints that a DRA driver gives its devices |
 | an image, a command, a configuration that keeps pods from starting | | what the kubelet says; what no wait cures is final after 10 s |
 

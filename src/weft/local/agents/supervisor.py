@@ -201,7 +201,7 @@ class Watch:
         words = self.observed.words or KILLED
         if words.outcome in WELL:
             return None
-        cgroup, status = self._sign.cgroup, self.observed.status
+        status = self.observed.status
         workers = status.workers if status else ()
         pids = {self._birth.pid if self._birth else None, *(one.pid for one in workers)}
         scene = inquest.Scene(
@@ -209,10 +209,20 @@ class Watch:
             words=words,
             kept=self._read(EVIDENCE),
             agent=self._birth,
-            concern=Concern(frozenset(filter(None, pids)), cgroup.path.name if cgroup else ""),
+            concern=self._concern(frozenset(filter(None, pids))),
             kills=kills,
         )
         return inquest.look_into(scene, self._launcher.rules)
+
+    def _concern(self, pids: frozenset[int]) -> Concern:
+        cgroup, machine = self._sign.cgroup, self._launcher.machine
+        held = (machine.pci.get(device, "") for device in self.entry.devices)
+        return Concern(
+            pids,
+            cgroup.path.name if cgroup else "",
+            frozenset(filter(None, held)) if machine.has_gpus else frozenset(),
+            frozenset(machine.pci.values()) if machine.has_gpus else frozenset(),
+        )
 
     def look_again(self) -> None:
         self._look()
