@@ -3,10 +3,18 @@
 A cluster in memory, with the operator's own steps and a real brain.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from tests.kube.looks import a_job
 from tests.kube.operator.small_world import NAMESPACE, SmallWorld
-from weft.model.ids import JobId
+from weft.brain.event import NodeLost, Past
+from weft.brain.instruction import Stop, Wake
+from weft.kube.operator.losses import Losses
+from weft.kube.operator.status.patches import Standing, standing_patch
+from weft.model.ids import JobId, NodeId
+from weft.model.state import State
 
 
 def fail_at_once(world: SmallWorld, job: str, exit_code: int) -> None:
@@ -105,3 +113,24 @@ def test_what_is_cancelled_has_no_successor_to_be_protected_from() -> None:
     world.settle()
     assert world.state("vit") == "Cancelled"
     assert "nobody comes after" in world.given_up[0]
+
+
+# --- what is told of a node that was lost ---------------------------------------------------------
+
+
+def test_whoever_was_on_a_lost_node_is_told_once() -> None:
+    losses, job = Losses(), a_job("Running", 3)
+    losses.heard(NodeLost(1.0, NodeId("n0")), [Stop(JobId(job.key), 3, "node n0 lost")])
+    losses.heard(NodeLost(1.0, NodeId("n1")), [Wake(9.0)])
+    waiting = losses.told(job, Standing(State.QUEUED, past=Past()))
+    patch = standing_patch(job, waiting, 10.0)
+    (told,) = patch["status"]["failures"]
+    assert (told["class"], told["rule"], told["epoch"]) == ("node", "node_fail", 3)
+    assert told["line"] == "node n0 NotReady: out of reach"
+    known = replace(job, status=job.status | patch["status"])
+    again = losses.told(known, Standing(State.QUEUED, past=Past()))
+    assert "failures" not in standing_patch(known, again, 11.0)["status"]
+    begun = a_job("Running", 4)
+    assert losses.told(begun, Standing(State.RUNNING)).failure is None
+    assert losses.told(job, Standing(State.QUEUED)).failure is None, "it has begun again since"
+    assert losses.told(None, Standing(State.QUEUED)).failure is None

@@ -36,6 +36,7 @@ from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, Scal
 from weft.kube.operator.faults import Faults
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
+from weft.kube.operator.losses import Losses
 from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
@@ -131,6 +132,7 @@ class Term:
         self.wait_reports = WaitReports(api, self, metrics)
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
+        self._losses = Losses()
         self._services = Services(settings.services, self._service_answered)
         self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
@@ -220,6 +222,7 @@ class Term:
         self.intake.tell_nodes()
 
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
+        self._losses.heard(event, instructions)
         self._notices.heard(event, instructions, self.brain.state)
 
     def ask(self, asked: AskService) -> None:
@@ -364,6 +367,7 @@ class Term:
 
     def standing(self, key: str, state: State, message: str) -> Standing:
         found = standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
+        found = self._losses.told(self.jobs.items.get(key), found)
         return with_held_up(found, key, self._held_up(key)) if self._pods.leaving else found
 
     def survey(self) -> Survey:
@@ -437,6 +441,7 @@ class Term:
             self.executor.forget(key)
             self.progress.forget(key)
             self.speeds.forget(key)
+            self._losses.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         self.intake.begun.clear()
