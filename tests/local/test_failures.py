@@ -411,3 +411,44 @@ GANG_SECONDS: Final = 60.0
 
 def _closed(lab: Lab) -> bool:
     return "is not what was written" in lab.log.read_text()
+
+
+def test_a_gang_that_waits_is_tried_on_one_slot_and_its_mistake_is_met_there() -> None:
+    """Its owner's mistake costs one slot for a moment; one that only a gang can make does not."""
+    with a_lab(slots=4, agent=AGENT, trial_minutes=0.05) as lab:
+        lab.start()
+        lab.submit("holds", "sleep 1000", gpus=2, grace="1s")
+        lab.wait_for("holds", "Running")
+        submit(lab, "broken", "import nothing_of_that_name", gpus=4)
+        lab.wait_for("broken", "Failed")
+        assert lab.entry("broken").epoch == 0, "no gang of it ever began"
+        assert "seen on one GPU" in lab.entry("broken").message
+        assert lab.entry("broken~trial").state.name == "FAILED"
+        needs = "import os\nassert os.environ['WORLD_SIZE'] == '4', os.environ.get('WEFT_TRIAL')"
+        submit(lab, "wide", needs, gpus=4)
+        lab.wait_for("wide~trial", "Succeeded")
+        submit(lab, "long", "import time; time.sleep(1000)", gpus=4)
+        lab.wait_for("long~trial", "Running")
+        lab.wait_for("long~trial", "Succeeded")
+        assert [lab.state(name) for name in ("wide", "long")] == ["Queued", "Queued"]
+        lab.client.cancel("long")
+        lab.client.cancel("holds")
+        lab.wait_for("wide", "Succeeded")
+
+
+def test_a_trial_ends_when_its_gang_begins_and_with_the_daemon_that_knows_of_it() -> None:
+    with a_lab(slots=4, agent=AGENT, trial_minutes=10.0) as lab:
+        lab.start()
+        lab.submit("holds", "sleep 1000", gpus=2, grace="1s")
+        lab.wait_for("holds", "Running")
+        submit(lab, "gang", "import time; time.sleep(2)", gpus=4)
+        lab.wait_for("gang~trial", "Running")
+        lab.kill()
+        lab.start()
+        lab.wait_for("gang~trial", "Cancelled")
+        lab.client.cancel("holds")
+        lab.wait_for("gang", "Succeeded")
+        submit(lab, "holds-again", "import time; time.sleep(4)", gpus=2)
+        submit(lab, "next", "import time; time.sleep(2)", gpus=3)
+        lab.wait_for("next", "Succeeded")
+        assert lab.state("next~trial") in ("Cancelled", "Succeeded")

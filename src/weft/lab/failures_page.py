@@ -31,7 +31,11 @@ more than an exit status has it judged by how often the job has failed. What fol
   three jobs in four weeks, more than its neighbours and by its kernel's word, must be repaired.
 
 - **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
-  a pool of at most a hundredth of the GPUs; what that shows is held against the gang.
+  a pool of at most a hundredth of the GPUs, or one; what that shows is held against the gang. On
+  one machine `weft local up --trial-minutes 5` does so: the trial is a job `NAME~trial` with
+  `WEFT_TRIAL=1` and no checkpoints of the gang's, and only what would come at any width counts (a
+  typing error, a missing package, file or right). It does run the program, so it is off unless
+  asked for.
 
 All of it can be tried out: `weft simulate --failures philly` draws failures like Philly's, bad
 nodes and outages from the seed, and `weft why JOB --run DIR` tells of a failed job the class, the

@@ -44,6 +44,7 @@ INSTANCE: Final = "instance"
 PARTING_SECONDS: Final = 2.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 60.0
+MINUTE_SECONDS: Final = 60.0
 
 
 class Daemon:
@@ -161,6 +162,7 @@ class Daemon:
                     backoff_seconds=options.backoff_seconds,
                     mixes_tenants=False,
                     single_seats=True,
+                    trial_seconds=options.trial_minutes * MINUTE_SECONDS,
                 ),
                 rules=self._rules,
                 limits=options.limits,

@@ -50,6 +50,7 @@ from weft.failure.interval import Advice
 from weft.local import crash
 from weft.local.agents.launch import Launcher
 from weft.local.agents.supervisor import Agents
+from weft.local.beside import Beside
 from weft.local.executor import Executor
 from weft.local.machine.disk_space import Room
 from weft.local.machine.fitness import Fitness, Probing, gang_probing_in, probing_in
@@ -71,6 +72,7 @@ from weft.local.record.health import HealthRecord
 from weft.local.record.store import Store
 from weft.local.record.usage import Ledger, demands_of
 from weft.local.status_writer import StatusWriter
+from weft.local.trials import Trials
 from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
@@ -142,6 +144,7 @@ class Term:
             gang_probing=self._gang_probing(),
             gang_seconds=settings.gang_probe_seconds,
         )
+        self.trials = Trials(self.book, launcher.folders, settings.brain.trial_seconds)
         self.services = Services(settings.services, self._service_answered)
         self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
@@ -149,7 +152,7 @@ class Term:
         self._whys: dict[JobId, str] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._leaving: float | None = None
-        self._checking: asyncio.Task[None] | None = None
+        self._beside = Beside(self.broke)
         self._changes = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -222,6 +225,7 @@ class Term:
         if self._wake is not None:
             self._wake.cancel()
         self.services.close()
+        self._beside.close()
         await self.executor.close()
         self.agents.close()
         await self.book.close()
@@ -259,13 +263,15 @@ class Term:
         elif isinstance(instruction, Probe):
             asyncio.get_running_loop().call_soon(self._answer, instruction)
         elif isinstance(instruction, CheckNode):
-            self._checking = asyncio.get_running_loop().create_task(self._check(instruction))
+            self._beside.start(self._check(instruction))
         elif isinstance(instruction, AskService):
             self.services.ask(instruction)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             log.info("%s", instruction.id)
             if isinstance(instruction, Stop | Preempt):
                 self._whys[instruction.job] = _why(instruction)
+            if isinstance(instruction, Start) and self.trials.wants(instruction.job):
+                self._beside.start(self.trials.write_down(instruction, self.now()))
             self._touch(instruction.job)
 
     async def _check(self, asked: CheckNode) -> None:
@@ -306,6 +312,7 @@ class Term:
     # -------------------------------------------------------
 
     def look(self, entry: Entry, note: Note) -> Look:
+        entry = self.trials.as_meant(entry)
         found, fault = self.asked(entry)
         rules = self._settings.rules
         grace = float(found.spec.grace_seconds) if found else 0.0
@@ -324,6 +331,7 @@ class Term:
             rules=rules,
             grace_seconds=grace,
             meeting=str(self._launcher.folders.party(belief.party)) if belief.party else "",
+            trial_seconds_left=self.trials.left_seconds(entry, self.now()),
         )
 
     def asked(self, entry: Entry) -> tuple[ParsedRequest | None, str]:
