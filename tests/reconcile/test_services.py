@@ -35,11 +35,22 @@ def says(*parts: bytes, pause: float = 0.0) -> Handler:
 
 @asynccontextmanager
 async def a_server(handle: Handler) -> "AsyncIterator[int]":
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    lines: list[asyncio.StreamWriter] = []
+
+    async def kept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines.append(writer)
+        await handle(reader, writer)
+
+    server = await asyncio.start_server(kept, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for line in lines:
+            line.close()
+            with suppress(OSError):
+                await line.wait_closed()
+        await asyncio.sleep(0.02)
 
 
 def asked(handle: Handler, path: str = "/") -> bool:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -237,8 +236,7 @@ class Term:
         found = checkup(self.nodes.items.get(node), probed, aside.since_seconds, self.now())
         if found is not None:
             log.info("node_checked", node=node, passed=found.passed, evidence=found.evidence)
-            event = partial(NodeChecked, node=node, **asdict(found))
-            self.decider.serial_queue.soon(lambda: self.decider.deliver(event(self.now())))
+            self._soon(lambda now: NodeChecked(now, node, **asdict(found)))
 
     def _probe_on(self, node: str) -> Probed | None:
         pods = self._pods.on_node.get(node, {}).values()
@@ -257,7 +255,10 @@ class Term:
 
     def _service_answered(self, service: str, answers: bool) -> None:
         log.info("service_answers" if answers else "service_silent", service=service)
-        event = partial(ServiceAsked, service=service, answers=answers)
+        self._soon(lambda now: ServiceAsked(now, service, answers))
+
+    def _soon(self, event: Callable[[float], Event]) -> None:
+        """The brain hears of it in its turn, with the time of then."""
         self.decider.serial_queue.soon(lambda: self.decider.deliver(event(self.now())))
 
     # --- what executor, status writer and reports need ------------------------------------------
