@@ -77,6 +77,7 @@ from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
+from weft.model.trial import is_trial, tried_by
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, company_of, past_of
 from weft.reconcile.saving import saving_advice
@@ -247,6 +248,8 @@ class Term:
             invariants.demand(invariants.check(self.brain.state, self.brain.decision))
         for instruction in instructions:
             self._take(instruction)
+        if isinstance(event, JobFailed) and is_trial(event.job):
+            self._touch(tried_by(event.job))  # it may have been given up for it
         self._health.look(self.brain.state.failures.health)
         self._told()
         _pass(event)
