@@ -84,7 +84,7 @@ def test_a_job_that_the_kernel_kills_for_want_of_memory(site: Site) -> None:
     asked = {"gpus": 1, "memory_per_gpu": "256Mi"}
     site.lab.submit("memory", run=f'exec python -c "{EATS}"', resources=asked)
     (why,) = given_up(site, "memory")
-    assert (why["class"], why["rule"]) == ("memory", "oom_killer"), why
+    assert (why["class"], why["rule"]) == ("memory", "container_oom"), why
     assert "kill" in why["line"].lower(), why
     site.note("memory", why["line"], 0.0)
 

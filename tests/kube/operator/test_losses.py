@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import a_cluster, given
+from tests.builders import a_job as requested
 from tests.kube.looks import a_job
 from tests.kube.operator.small_world import NAMESPACE, SmallWorld
 from weft.brain.event import NodeLost, Past
 from weft.brain.instruction import Stop, Wake
-from weft.kube.operator.losses import Losses
+from weft.kube.operator.losses import STOPPED, Losses
 from weft.kube.operator.status.patches import Standing, standing_patch
-from weft.model.ids import JobId, NodeId
+from weft.model.ids import JobId
 from weft.model.state import State
 
 
@@ -120,8 +122,8 @@ def test_what_is_cancelled_has_no_successor_to_be_protected_from() -> None:
 
 def test_whoever_was_on_a_lost_node_is_told_once() -> None:
     losses, job = Losses(), a_job("Running", 3)
-    losses.heard(NodeLost(1.0, NodeId("n0")), [Stop(JobId(job.key), 3, "node n0 lost")])
-    losses.heard(NodeLost(1.0, NodeId("n1")), [Wake(9.0)])
+    losses.heard([Stop(JobId(job.key), 3, "node n0 lost"), Wake(9.0)])
+    losses.heard([Stop(JobId("lab/other"), 3, "cancelled")])
     waiting = losses.told(job, Standing(State.QUEUED, past=Past()))
     patch = standing_patch(job, waiting, 10.0)
     (told,) = patch["status"]["failures"]
@@ -134,3 +136,12 @@ def test_whoever_was_on_a_lost_node_is_told_once() -> None:
     assert losses.told(begun, Standing(State.RUNNING)).failure is None
     assert losses.told(job, Standing(State.QUEUED)).failure is None, "it has begun again since"
     assert losses.told(None, Standing(State.QUEUED)).failure is None
+
+
+def test_the_brain_says_it_in_these_words() -> None:
+    scene = given(a_cluster(nodes=1, gpus=4)).submit(requested("vit", gpus=4)).decide()
+    node = scene.brain.state.node_ids[0]
+    said = scene.brain.handle(NodeLost(scene.now, node))
+    (stop,) = (one for one in said if isinstance(one, Stop))
+    found = STOPPED.fullmatch(stop.why)
+    assert found is not None and found[1] == node

@@ -4,10 +4,11 @@ It is no failure of theirs and costs them no retry, so the brain keeps no count 
 want to know all the same why they began again, and whoever runs the cluster what that cost.
 """
 
+import re
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
-from weft.brain.event import Event, NodeLost
 from weft.brain.instruction import Instruction, Stop
 from weft.failure.diagnosis import Diagnosis, diagnose, gathered
 from weft.failure.observed import NodeCondition, Where
@@ -17,6 +18,8 @@ from weft.kube.operator.reconcile.diagnosing import OUT_OF_REACH
 from weft.kube.operator.status.patches import Standing
 from weft.model.ids import JobId, NodeId
 
+STOPPED: Final = re.compile(r"node (\S+) lost")
+
 
 class Losses:
     """By job: the epoch that was lost, and why."""
@@ -24,12 +27,11 @@ class Losses:
     def __init__(self) -> None:
         self._lost: dict[JobId, tuple[int, Diagnosis]] = {}
 
-    def heard(self, event: Event, instructions: list[Instruction]) -> None:
-        """Whoever is stopped by the loss of a node was on it."""
-        if isinstance(event, NodeLost):
-            for one in instructions:
-                if isinstance(one, Stop):
-                    self._lost[one.job] = one.epoch, lost_node(event.node)
+    def heard(self, instructions: list[Instruction]) -> None:
+        """Who is stopped for it: when the node is lost, or when a new leader finds the job there."""
+        for one in instructions:
+            if isinstance(one, Stop) and (found := STOPPED.fullmatch(one.why)) is not None:
+                self._lost[one.job] = one.epoch, lost_node(NodeId(found[1]))
 
     def told(self, job: ObservedJob | None, standing: Standing) -> Standing:
         """The same, with the loss, as long as the job has not begun again."""

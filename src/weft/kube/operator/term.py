@@ -221,7 +221,7 @@ class Term:
         self.intake.tell_nodes()
 
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
-        self._losses.heard(event, instructions)
+        self._losses.heard(instructions)
         self._notices.heard(event, instructions, self.brain.state)
 
     def ask(self, asked: AskService) -> None:
