@@ -28,7 +28,7 @@ class Losses:
         self._lost: dict[JobId, tuple[int, Diagnosis]] = {}
 
     def heard(self, instructions: list[Instruction]) -> None:
-        """Who is stopped for it: when the node is lost, or when a new leader finds the job there."""
+        """Who is stopped for it, when a node is lost or when a new leader finds the job there."""
         for one in instructions:
             if isinstance(one, Stop) and (found := STOPPED.fullmatch(one.why)) is not None:
                 self._lost[one.job] = one.epoch, lost_node(NodeId(found[1]))
