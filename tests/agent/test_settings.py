@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from weft.agent.checkpoint.cadence import Cadence
 from weft.agent.settings import from_environment
+from weft.failure.interval import Advice
 from weft.model.errors import SpecError
 
 COMMAND = ("python", "train.py")
@@ -21,6 +23,7 @@ TOLD = {
     "WEFT_TOKEN_FILE": "/var/run/weft/token",
     "WEFT_CHECKPOINT_PATH": "/ckpt",
     "WEFT_CHECKPOINT_EVERY_SECONDS": "600",
+    "WEFT_SAVE_ADVICE": "100000000:1800",
     "WEFT_GRACE_SECONDS": "90",
 }
 
@@ -29,6 +32,7 @@ def test_everything_is_taken_from_the_pod() -> None:
     found = from_environment(COMMAND, TOLD)
     assert (found.job, found.incarnation, found.width, found.shard) == ("lab/llama", 7, 12, 1)
     assert (found.save_every_seconds, found.grace_seconds) == (600.0, 90.0)
+    assert found.cadence == Cadence(600.0, Advice(1e8, 1800.0))
     assert found.checkpoints == Path("/ckpt/weft")
     assert found.shared_vault is not None
     assert found.shared_vault.root == Path("/ckpt/weft")

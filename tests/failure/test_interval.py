@@ -7,11 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.failure.interval import (
+    NODE_FAULTS_PER_DAY,
+    Advice,
+    Cost,
     advised_seconds,
+    observed_node_faults_per_day,
     seconds_between_failures,
     useful_share,
     young_seconds,
 )
+from weft.model.errors import SpecError
 
 HOUR = 3600.0
 TABLE = {
@@ -95,3 +100,67 @@ def test_advice_keeps_within_its_bounds(save: float, mean: float, preemptible: b
     found = advised_seconds(save, mean, preemptible=preemptible)
     longest = 1800.0 if preemptible else 3600.0
     assert save / 0.1 - 1e-6 <= found <= max(longest, save / 0.1) + 1e-6
+
+
+# --- what is told to whoever saves ----------------------------------------------------------------
+
+DAY = 86_400.0
+ONE_GPU = Advice(seconds_between_failures(1))
+
+
+def test_advice_survives_a_command_line() -> None:
+    assert Advice.parse(str(ONE_GPU)) == Advice(round(ONE_GPU.gpu_seconds_between_failures), 1800.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "7:", "a:b", "0:60", "60:0", "-1:60", "nan:60", "60:inf", "1e99:60", "6:6:6"]
+)
+def test_what_is_no_advice_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(SpecError, match="no advice") as raised:
+        Advice.parse(text)
+    assert "100000000:1800" in raised.value.hint
+
+
+def test_the_first_save_comes_soon_and_shows_what_one_costs() -> None:
+    assert ONE_GPU.interval_seconds(64, None) == 60.0
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cost", "seconds"),
+    [
+        (1024, Cost(10.0), 24 * 60.0),  # as the table above has it
+        (4096, Cost(10.0), 12 * 60.0),
+        (8, Cost(10.0), 1800.0),  # a preemption costs no more than that
+        (1, Cost(0.0), 60.0),
+        (16384, Cost(0.001), 60.0),
+        (16384, Cost(10.0, 110.0), 1200.0),  # a tenth of its time is the most that it saves
+        (0, Cost(10.0), 1800.0),  # none has joined yet
+    ],
+)
+def test_the_interval_follows_width_and_cost_within_bounds(
+    gpus: int, cost: Cost, seconds: float
+) -> None:
+    assert ONE_GPU.interval_seconds(gpus, cost) == pytest.approx(seconds, rel=0.05)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.floats(0.0, 1e5),
+    st.floats(0.0, 1e5),
+    st.floats(1.0, 1e12),
+)
+def test_no_advice_is_beyond_its_bounds(
+    gpus: int, stopped: float, written: float, between: float
+) -> None:
+    found = Advice(between).interval_seconds(gpus, Cost(stopped, written))
+    most = max(1800.0, 10.0 * (stopped + written))
+    assert 57.0 <= found <= 1.06 * most
+
+
+def test_what_is_seen_here_counts_the_more_the_longer_it_is_seen() -> None:
+    assert observed_node_faults_per_day((), 100, 0.0) == NODE_FAULTS_PER_DAY
+    now = 28 * DAY
+    bad = observed_node_faults_per_day([day * DAY for day in range(28)], 10, now)
+    assert bad == pytest.approx((6.5 + 28) / (1000 + 280))
+    good = observed_node_faults_per_day([0.0], 1000, now)
+    assert good < NODE_FAULTS_PER_DAY < bad

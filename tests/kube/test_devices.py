@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from weft.kube.claims import claim_name
-from weft.kube.devices import NodeDevices, devices_on, read_slice
+from weft.kube.devices import (
+    MOST_TOLD,
+    NodeDevices,
+    ObservedClaim,
+    devices_on,
+    read_slice,
+    tainted_on,
+)
 
 DRIVER = "gpu.example.com"
 
@@ -56,3 +63,46 @@ def test_a_slice_of_no_node_is_nobodys() -> None:
 )
 def test_a_claim_is_called_as_the_pod_that_it_was_made_for(party: str, name: str) -> None:
     assert claim_name("vit", 3, 1, party) == name
+
+
+def a_tainted_slice(*effects: str | None) -> Any:  # noqa: ANN401
+    """A device for each; None has no taint."""
+    taint = {"key": "gpu.example.com/xid", "value": "79", "timeAdded": "1970-01-01T00:01:40Z"}
+    devices = [
+        {
+            "name": f"gpu-{number}",
+            "capacity": {"memory": {"value": "16Gi" if effect is None else "8Gi"}},
+            "taints": [{"key": "a", "effect": "None"}, {**taint, "effect": effect}]
+            if effect
+            else [],
+        }
+        for number, effect in enumerate(effects)
+    ]
+    spec = {"driver": DRIVER, "nodeName": "a", "pool": {"name": "a"}, "devices": devices}
+    return read_slice({"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": spec})
+
+
+def test_a_device_with_a_taint_is_not_counted_and_is_told() -> None:
+    found = a_tainted_slice(None, "NoSchedule", "NoExecute", "None", "Unheard")
+    assert devices_on("a", DRIVER, [found]) == NodeDevices(3, 8.0, 0, 2)
+    first, second = tainted_on("a", DRIVER, [found])
+    assert first.message == "gpu-1 has the taint gpu.example.com/xid=79"
+    assert (first.kind, first.since, second.message[:5]) == ("DeviceTaint", 100.0, "gpu-2")
+    assert tainted_on("b", DRIVER, [found]) == tainted_on("a", "nic.example.com", [found]) == ()
+
+
+def test_all_devices_with_a_taint_leave_none() -> None:
+    found = a_tainted_slice(*["NoExecute"] * 100)
+    assert devices_on("a", DRIVER, [found]) == NodeDevices(0, None, 0, 100)
+    assert len(found.tainted) == MOST_TOLD
+
+
+def test_one_that_others_hold_with_its_taint_counts_once() -> None:
+    claim = ObservedClaim("u", 1, frozenset({(DRIVER, "a", "gpu-0"), (DRIVER, "a", "gpu-1")}))
+    found = devices_on("a", DRIVER, [a_tainted_slice(None, "NoSchedule", None)], [claim])
+    assert found == NodeDevices(1, 16.0, 1, 0)
+
+
+@pytest.mark.parametrize(("held", "gpus"), [(0, 6), (5, 6), (7, 7), (8, 8), (9, 8)])
+def test_a_taint_sends_nobody_away(held: int, gpus: int) -> None:
+    assert NodeDevices(6, None, 0, 2).while_held(held).gpus == gpus

@@ -120,7 +120,7 @@ def everything_happened() -> Metrics:
     metrics.invariant_broken()
     metrics.job_faulted()
     metrics.job_failed("gpu memory")
-    metrics.health_is(breakers=1, checked=2, lemons=3, people=4)
+    metrics.health_is(breakers=1, checked=2, lemons=3, people=4, probes=5)
     metrics.pods_created(8)
     metrics.pods_deleted(2)
     metrics.status_written()
@@ -146,7 +146,7 @@ def test_every_happening_is_shown() -> None:
         "weft_invariant_breaches_total": {(): 1.0},
         "weft_job_faults_total": {(): 1.0},
         "weft_breakers_open": {(): 1.0},
-        "weft_nodes_aside": {("checked",): 2.0, ("lemon",): 3.0, ("people",): 4.0},
+        "weft_nodes_aside": {("checked",): 2.0, ("lemon",): 3.0, ("people",): 4.0, ("probe",): 5.0},
         "weft_pods_created_total": {(): 8.0},
         "weft_pods_deleted_total": {(): 2.0},
         "weft_api_calls_total": {("create", "ok"): 1.0},

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.kube.restricted import breaches
 from tools.testcluster import ControlPlane
+from weft.failure.interval import Advice
 from weft.kube.names import REPORT_CA_ANNOTATION, pods_path
 from weft.kube.node_rules import NodeRules
 from weft.kube.pod_launch import LAUNCH
@@ -213,6 +214,20 @@ def test_reports_and_checkpoints() -> None:
     assert found["WEFT_CHECKPOINT_PATH"] == "/ckpt/a"
     assert found["WEFT_CHECKPOINT_EVERY_SECONDS"] == "300"
     assert "KUBEFLOW_TRAINER_SERVER_CA_CERT" not in found
+
+
+def test_how_often_to_save_is_advised_where_the_job_does_not_say() -> None:
+    advice = Advice(1e8)
+
+    def told(**spec: Any) -> dict[str, str]:
+        pod = maker(**spec).pod(epoch=1, seats=ONE, number=0, leader=1, advice=advice)
+        return {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
+
+    asks = told(checkpoint={"path": "/ckpt"})
+    assert asks["WEFT_SAVE_ADVICE"] == "100000000:1800"
+    assert asks["WEFT_CHECKPOINT_EVERY_SECONDS"] == "1800", "for scripts that save by themselves"
+    assert "WEFT_SAVE_ADVICE" not in told(checkpoint={"path": "/ckpt", "every": "10m"})
+    assert "WEFT_SAVE_ADVICE" not in told()
 
 
 def test_an_authority_of_the_report_server() -> None:

@@ -60,6 +60,7 @@ class Lab:
         self.socket = folder / "weft.sock"
         self.client = Client(self.socket)
         self.log = folder / "daemon.log"
+        options.setdefault("gang_probe_hours", 0.0)  # it loads torch, twice
         self.options = LocalOptions(
             folder=folder,
             socket=self.socket,

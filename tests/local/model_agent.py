@@ -43,6 +43,7 @@ def main() -> None:
         parser.add_argument(f"--{name}")
     for name in ("workers", "incarnation"):
         parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--save-advice")
     for name in ("every", "grace"):
         parser.add_argument(f"--{name}", type=float)
     for name in ("devices", "cpus", "company"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.local.builders import NOW, a_machine, a_started, an_assignment, an_entry, seats
+from weft.failure.interval import Advice
 from weft.local.executor import Executor
 from weft.local.reconcile.step import Record, RecordTarget, Void
 from weft.local.record.book import Book
@@ -25,12 +26,21 @@ SUBMITTED = Happening(1.0, "Submitted")
 class Context:
     """A world that has nothing to say, but who shares whose slots."""
 
+    unfit = ""
+
     def __init__(self, *company: str) -> None:
         self._company = company
 
     def look(self, entry: Entry, note: Any) -> Any: ...  # noqa: ANN401
     def deliver(self, step: Any) -> None: ...  # noqa: ANN401
     def past(self, entry: Entry) -> None: ...
+
+    async def unfit_for_gangs(self) -> str:
+        return self.unfit
+
+    def saving_advice(self, entry: Entry) -> Advice:
+        return Advice(1e8)
+
     def broke(self, error: Exception) -> None: ...
     def happened(self, entry: Entry, happening: Happening) -> None: ...
 
@@ -44,8 +54,14 @@ class Context:
         return NOW
 
 
-def perform(folder: Path, action: Any, *entries: Entry, company: tuple[str, ...] = ()) -> Entry:  # noqa: ANN401
-    """What the first entry has become; the others stand beside it on record."""
+def perform(  # the others stand beside it on record
+    folder: Path,
+    action: Any,  # noqa: ANN401
+    *entries: Entry,
+    company: tuple[str, ...] = (),
+    unfit: str = "",
+) -> Entry:
+    """What the first entry has become."""
 
     async def scene() -> Entry:
         store = Store.at(folder / "db")
@@ -53,7 +69,9 @@ def perform(folder: Path, action: Any, *entries: Entry, company: tuple[str, ...]
             store.add(entry, SUBMITTED)
         book = Book(store, lambda _: None)
         agents: Any = None
-        executor = Executor(Context(*company), book, agents, a_machine(slots=4))
+        context = Context(*company)
+        context.unfit = unfit
+        executor = Executor(context, book, agents, a_machine(slots=4))
         await executor._perform(entries[0], action)
         found = store.get(entries[0].uid)
         assert found is not None
@@ -75,6 +93,14 @@ def test_a_decision_for_which_there_is_no_device_is_not_recorded(tmp_path: Path)
     other = a_started(State.RUNNING, 0, 1, 2, 3, uid="b", name="other")
     entry = perform(tmp_path, Record(1, an_assignment(0)), an_entry(uid="a"), other)
     assert (entry.state, entry.epoch) == (State.QUEUED, 0)
+
+
+@pytest.mark.parametrize(("slots", "starts"), [((0,), True), ((0, 1), False)])
+def test_a_gang_is_not_recorded_on_a_machine_that_is_not_fit_for_one(
+    tmp_path: Path, slots: tuple[int, ...], starts: bool
+) -> None:
+    entry = perform(tmp_path, Record(1, an_assignment(*slots)), an_entry(uid="a"), unfit="pair: no")
+    assert (entry.state is State.STARTING) is starts
 
 
 def joined(*slots: int) -> Record:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,10 @@ from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
 from tests.notify.servers import a_hook
 from weft.agent.evidence import EVIDENCE, parsed
 from weft.agent.probes.probe import Result
+from weft.failure import breaker
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import read
-from weft.local.machine.fitness import Probing
+from weft.local.machine.fitness import Probing, gang_probing_in
 from weft.view.logs import Which
 
 ROOT: Final = Path(__file__).parents[2]
@@ -178,6 +180,58 @@ def test_a_storage_service_that_does_not_answer(lab: Lab) -> None:
         lab.wait_for("service", "Succeeded")
 
 
+@pytest.mark.enable_socket
+def test_all_wait_for_a_service_that_is_down_and_come_back_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    rules, names = tmp_path / "rules.yaml", [f"reader-{number}" for number in range(8)]
+    with a_service() as service, hasty_breakers():
+        rules.write_text(f"services: {{http: '{service.url}'}}\n")
+        with a_lab(slots=4, agent=AGENT, failure_rules=rules) as lab:
+            lab.start()
+            for name in names:
+                submit(lab, name, ASKS, service.url)
+            wait_until(lambda: lab.health().breaker("http").is_open, "the breaker", lab.log)
+            wait_until(lambda: bool(all_tried(lab, names)), "all have tried it", lab.log)
+            told = weft(lab, "why", names[0])
+            assert "Breaker.Open" in told and "http does not answer" in told
+            asked = lab.log.read_text().count("http does not answer")
+            wait_until(
+                lambda: lab.log.read_text().count("http does not answer") > asked, "asks", lab.log
+            )
+            restarts = sum(lab.entry(name).epoch - 1 for name in names)
+            assert restarts <= MOST_RESTARTS
+            service.start()
+            for name in names:
+                lab.wait_for(name, "Succeeded")
+            back = sorted(last_start(lab, name) for name in names)
+            assert back[-1] - back[0] > SPREAD_SECONDS / 4, "spread out"
+            assert not lab.health().blames.entries and not lab.health().aside
+            assert all(lab.entry(name).epoch <= 3 for name in names)
+
+
+MOST_RESTARTS: Final = 10
+SPREAD_SECONDS: Final = 4.0
+
+
+@contextmanager
+def hasty_breakers() -> Iterator[None]:
+    """Minutes become seconds; what decides is the same."""
+    with ExitStack() as stack:
+        for name, value in (("probe_seconds", 0.5), ("spread_seconds", SPREAD_SECONDS)):
+            stack.callback(object.__setattr__, breaker.TERMS, name, getattr(breaker.TERMS, name))
+            object.__setattr__(breaker.TERMS, name, value)
+        yield
+
+
+def all_tried(lab: Lab, names: list[str]) -> bool:
+    return all(found(lab, name) for name in names[:4])
+
+
+def last_start(lab: Lab, name: str) -> float:
+    return max(one.at for one in lab.history(name) if one.what == "Starting")
+
+
 def test_an_exception_on_one_rank_only(lab: Lab) -> None:
     submit(lab, "rank", ONE_RANK, gpus=2)
     (why,) = failed(lab, "rank")
@@ -317,8 +371,89 @@ def test_nothing_starts_while_a_probe_of_the_machine_fails(monkeypatch: pytest.M
         lab.wait_for("waits", "Succeeded")
 
 
-HASTY = {"every_seconds": 0.2, "least_seconds": 0.1}
+HASTY = {
+    "gang_probing": None,
+    "gang_seconds": 3600.0,
+    "every_seconds": 0.2,
+    "least_seconds": 0.1,
+}
+
+
+@pytest.mark.slow
+def test_a_gang_waits_for_a_probe_that_it_is_not_started_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two ranks on gloo really sum; then they cannot any more, and whoever needs it waits."""
+    with a_lab(slots=2, agent=AGENT, gang_probe_hours=1.0) as lab:
+        ill = lab.folder / "ill"
+
+        def probing(folder: Path) -> Probing:
+            bad = Result(probe="pair", passed=False, text="Connection refused")
+            usual = gang_probing_in(folder)
+            return lambda: [bad] if ill.exists() else usual()
+
+        monkeypatch.setattr("weft.local.term.gang_probing_in", probing)
+        monkeypatch.setattr("weft.local.daemon.HOUR_SECONDS", 0.001)  # each gang anew
+        lab.start()
+        began = time.monotonic()
+        submit(lab, "gang", "print('ran')", gpus=2)
+        lab.wait_for("gang", "Succeeded")
+        assert time.monotonic() - began < GANG_SECONDS
+        ill.touch()
+        submit(lab, "waits", "print('ran')", gpus=2)
+        wait_until(lambda: "Health.Probe" in weft(lab, "why", "waits"), "its reason", lab.log)
+        assert "pair: Connection refused" in weft(lab, "why", "waits")
+        assert not [one for one in lab.history("waits") if one.what == "Starting"]
+
+
+GANG_SECONDS: Final = 60.0
 
 
 def _closed(lab: Lab) -> bool:
     return "is not what was written" in lab.log.read_text()
+
+
+def test_a_gang_that_waits_is_tried_on_one_slot_and_its_mistake_is_met_there() -> None:
+    """Its owner's mistake costs one slot for a moment; one that only a gang can make does not."""
+    with a_lab(slots=4, agent=AGENT, trial_minutes=0.05) as lab:
+        lab.start()
+        lab.submit("holds", "sleep 1000", gpus=2, grace="1s")
+        lab.wait_for("holds", "Running")
+        submit(lab, "broken", "import nothing_of_that_name", gpus=4)
+        lab.wait_for("broken", "Failed")
+        assert lab.entry("broken").epoch == 0, "no gang of it ever began"
+        assert "seen on one GPU" in lab.entry("broken").message
+        assert lab.entry("broken~trial").state.name == "FAILED"
+        needs = "import os\nassert os.environ['WORLD_SIZE'] == '4', os.environ.get('WEFT_TRIAL')"
+        submit(lab, "wide", needs, gpus=4)
+        until(lab, "wide~trial", "Succeeded")
+        submit(lab, "long", "import time; time.sleep(1000)", gpus=4)
+        until(lab, "long~trial", "Running")
+        until(lab, "long~trial", "Succeeded")
+        assert [lab.state(name) for name in ("wide", "long")] == ["Queued", "Queued"]
+        lab.client.cancel("long")
+        lab.client.cancel("holds")
+        lab.wait_for("wide", "Succeeded")
+
+
+def until(lab: Lab, name: str, state: str) -> None:
+    """Of a job that nobody submitted, and that is not there at first."""
+    wait_until(lambda: lab.states().get(name) == state, f"{name} to be {state}", lab.log)
+
+
+def test_a_trial_ends_when_its_gang_begins_and_with_the_daemon_that_knows_of_it() -> None:
+    with a_lab(slots=4, agent=AGENT, trial_minutes=10.0) as lab:
+        lab.start()
+        lab.submit("holds", "sleep 1000", gpus=2, grace="1s")
+        lab.wait_for("holds", "Running")
+        submit(lab, "gang", "import time; time.sleep(2)", gpus=4)
+        until(lab, "gang~trial", "Running")
+        lab.kill()
+        lab.start()
+        until(lab, "gang~trial", "Cancelled")
+        lab.client.cancel("holds")
+        lab.wait_for("gang", "Succeeded")
+        submit(lab, "holds-again", "import time; time.sleep(4)", gpus=2)
+        submit(lab, "next", "import time; time.sleep(2)", gpus=3)
+        lab.wait_for("next", "Succeeded")
+        assert lab.states().get("next~trial") in (None, "Cancelled", "Succeeded")

@@ -75,7 +75,14 @@ class Site:
         self._helm("upgrade", {**self._values, **change})
 
     def submit(
-        self, name: str, gpus: int | str, *, total: int, knobs: str = "", **spec: Any
+        self,
+        name: str,
+        gpus: int | str,
+        *,
+        total: int,
+        knobs: str = "",
+        every: str = f"{CHECKPOINT_SECONDS}s",
+        **spec: Any,
     ) -> None:
         """A job that trains, and leaves its checkpoints and steps on the shared volume."""
         own = self._folder / name
@@ -85,7 +92,7 @@ class Site:
             name,
             gpus,
             run=f"exec python {MOUNT}/{SCRIPT.name} --steps {total} {knobs}",
-            checkpoint={"path": f"{MOUNT}/{name}", "every": f"{CHECKPOINT_SECONDS}s"},
+            checkpoint={"path": f"{MOUNT}/{name}", **({"every": every} if every else {})},
             volumes=[{"claim": CLAIM, "path": MOUNT}],
             grace="20s",
             **spec,

@@ -7,7 +7,8 @@ import pytest
 from weft.failure.classes import FailureClass, NodeAction, Retry
 from weft.failure.lines import Line, Stream
 from weft.model.errors import SpecError
-from weft.spec.failure_rules import parse_rules, read_rules
+from weft.reconcile.services import Address
+from weft.spec.failure_rules import parse_rules, parse_services, read_rules
 
 GOOD = r"""
 rules:
@@ -73,7 +74,7 @@ rules:
         ("name: mine", "name: my rule", "no usable name"),
         ("name: mine", "name: cuda_oom", "two rules are called"),
         ("name: mine", "name: 7", "is not text"),
-        (ONE, "rules: []", "too few"),
+        (ONE, "rules: []", "neither rules nor services"),
         (ONE, "rules: 7", "is not a list"),
         (ONE, "- 7", "holds no fields"),
         (ONE, "", "holds no fields"),
@@ -105,3 +106,47 @@ def test_what_was_written_never_reaches_a_terminal_raw() -> None:
         with pytest.raises(SpecError) as raised:
             parse_rules(ONE.replace(old, f'{field}: "\\e[31mred"'), name="mine.yaml")
         assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("http://store.lab", Address("store.lab", 80, "/")),
+        (
+            "https://store.lab:9000/health?deep=1",
+            Address("store.lab", 9000, "/health?deep=1", True),
+        ),
+        ("tcp://10.0.0.7:8020", Address("10.0.0.7", 8020)),
+        ("http://[::1]:9000/", Address("::1", 9000, "/")),
+    ],
+)
+def test_a_file_may_say_where_a_service_is(written: str, address: Address) -> None:
+    assert parse_services(f"services: {{object store: '{written}'}}") == {"object store": address}
+    assert parse_rules(f"services: {{object store: '{written}'}}").match(Line("CUDA out of memory"))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "store.lab:9000",
+        "tcp://store.lab",
+        "ftp://store.lab",
+        "http://:80/",
+        "http://anna:secret@store.lab/",
+        "http://store.lab:99999/",
+        "http://[::1/",
+        r"http://store.lab/a\r\nHost: other",
+        "http://störe.lab/",
+    ],
+)
+def test_what_is_no_address_is_refused_with_a_hint(written: str) -> None:
+    with pytest.raises(SpecError, match="is no address") as raised:
+        parse_services(f'services: {{http: "{written}"}}', name="mine.yaml")
+    assert "tcp://HOST:PORT" in raised.value.hint
+    assert str(raised.value).isprintable()
+
+
+def test_a_service_that_no_rule_names_would_never_be_asked() -> None:
+    with pytest.raises(SpecError, match="no rule names the service 'our store'"):
+        parse_services("services: {our store: 'tcp://a:1'}")
+    assert parse_services(GOOD + "services: {our store: 'tcp://a:1'}\n")

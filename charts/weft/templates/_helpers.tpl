@@ -16,6 +16,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- define "weft.probeSelector" -}}
+app.kubernetes.io/name: weft
+app.kubernetes.io/component: probes
+{{- end }}
+
+{{- define "weft.probeLabels" -}}
+{{ include "weft.probeSelector" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
 {{/* Tells the Service for metrics from the one for reports. */}}
 {{- define "weft.metricsLabel" -}}
 weft.dev/serves: metrics

@@ -36,6 +36,7 @@ from weft.agent.settings import Settings
 from weft.agent.wire.orders import ask
 from weft.agent.workers.cpus import Cpus, parse_numbers, usable
 from weft.agent.workers.processes import program_of
+from weft.failure.interval import Advice
 from weft.model.errors import SpecError, WeftError
 
 MAKE: Final[dict[tuple[str, int], Callable[..., Message]]] = {
@@ -68,6 +69,7 @@ def main() -> None:
 @click.option("--folder", type=click.Path(path_type=Path), help="Socket, key and logs.")
 @click.option("--checkpoints", help="Where states are kept: a folder, or s3://BUCKET/PREFIX.")
 @click.option("--every", "every_seconds", default=0.0, help="Seconds between two checkpoints.")
+@click.option("--save-advice", default="", help="Instead: FAILURES_EVERY:LONGEST, in seconds.")
 @click.option("--grace", "grace_seconds", default=30.0, show_default=True, help="To drain in.")
 @click.option("--hang", "hang_seconds", default=60.0, show_default=True, help="A step's most.")
 @click.option("--try", "try_seconds", default=60.0, show_default=True, help="A new plan's most.")
@@ -91,6 +93,7 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
         folder=given["folder"],
         checkpoints=_place(given["checkpoints"]),
         save_every_seconds=given["every_seconds"],
+        save_advice=Advice.parse(given["save_advice"]) if given["save_advice"] else None,
         grace_seconds=given["grace_seconds"],
         threads=given["threads"],
         devices=_numbers(given["devices"]),

@@ -115,7 +115,7 @@ class Agent:
             home=self.home,
         )
         self.writer = CheckpointWriter(self._checkpoints(), self._about_the_run)
-        self.progress = ProgressReports(self.coordinator, self.writer)
+        self.progress = ProgressReports(self.coordinator, self.writer, self.save_every_seconds)
         self.leases = LeaseKeeper(self.places, self.home, self.server.send)
         self.witness = Witness(ranked=not self.once_per_seat)
         self._source: tuple[str, int] | None = None
@@ -124,6 +124,10 @@ class Agent:
         self._queue: deque[Action] = deque()
         self._over: asyncio.Future[Conclude] | None = None
         self._acting = False
+
+    def save_every_seconds(self) -> float:
+        """As its owner says, or as failures and the cost of saving say."""
+        return self.settings.cadence.seconds(len(self.coordinator.members), self.writer.cost)
 
     @property
     def home(self) -> int:
@@ -341,10 +345,10 @@ class Agent:
 
     async def _tick(self) -> None:
         saved_seconds = reaped_seconds = time.monotonic()
-        every = self.settings.save_every_seconds
         while True:
             now = time.monotonic()
             self._pass_time(now)
+            every = self.save_every_seconds()
             if every and now - saved_seconds >= every:
                 saved_seconds = now
                 self._carry_out(self.coordinator.save(now))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from weft.agent.checkpoint.cadence import Cadence
 from weft.agent.checkpoint.home import Place
 from weft.agent.checkpoint.vault import Vault
 from weft.agent.coordination.limits import Limits
@@ -13,6 +14,7 @@ from weft.agent.plan import Plan, parse_plan
 from weft.agent.reports.operator_client import Destination
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.places import HEAD_SEAT
+from weft.failure.interval import Advice
 from weft.model.errors import SpecError
 
 MASTER_PORT: Final = 29500  # where the ranks of a plain script meet, on the head's pod
@@ -49,6 +51,7 @@ class Settings:
     folder: Path | None = None
     checkpoints: Place | None = None
     save_every_seconds: float = 0.0
+    save_advice: Advice | None = None  # where nobody fixed how often
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     threads: int = 1
     devices: tuple[int, ...] = ()
@@ -64,6 +67,10 @@ class Settings:
     def plan(self) -> Plan:
         """The plan that the job begins with."""
         return self.split or Plan(shard=self.shard)
+
+    @property
+    def cadence(self) -> Cadence:
+        return Cadence(self.save_every_seconds, self.save_advice)
 
     @property
     def shared_vault(self) -> Vault | None:
@@ -97,6 +104,7 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
         folder=Path(folder) if folder else None,
         checkpoints=_folder(path) / VAULT if path else None,
         save_every_seconds=told.seconds("WEFT_CHECKPOINT_EVERY_SECONDS", 0.0),
+        save_advice=_advice(variables.get("WEFT_SAVE_ADVICE", "")),
         grace_seconds=told.seconds("WEFT_GRACE_SECONDS", DEFAULT_GRACE_SECONDS),
         threads=told.count("OMP_NUM_THREADS", 1),
         company=parse_company(variables.get("WEFT_COMPANY", ""), tuple(range(gpus))),
@@ -110,6 +118,10 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
             destination=destination,
         ),
     )
+
+
+def _advice(text: str) -> Advice | None:
+    return Advice.parse(text) if text else None
 
 
 def _folder(path: str) -> Path:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from weft.api.backend import CARRIED, Farewell, Identity, JobKey, Origin, Selection
 from weft.api.errors import Forbidden
+from weft.model.trial import SUFFIX
 from weft.spec.job_file import MAX_NAME, NAME_PATTERN
 from weft.spec.pod_fields import OBJECT_PATTERN
 from weft.view.logs import Which
@@ -16,7 +17,9 @@ MOST_RANKS = 1024
 OWNER_PATTERN = r"^[A-Za-z0-9._][A-Za-z0-9._@-]*\$?$"  # what useradd takes, and a namespace
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME)]
-NamePart = Annotated[str, Path(pattern=NAME_PATTERN, max_length=MAX_NAME)]
+# Nobody submits a trial, but it can be looked at.
+SHOWN_PATTERN = f"{NAME_PATTERN.removesuffix('$')}({SUFFIX})?$"
+NamePart = Annotated[str, Path(pattern=SHOWN_PATTERN, max_length=MAX_NAME + len(SUFFIX))]
 Carried = Annotated[str, Field(pattern=f"^({'|'.join(CARRIED)})$")]
 Value = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=16_384)]
 Owner = Annotated[str, Field(pattern=OWNER_PATTERN, max_length=256)]

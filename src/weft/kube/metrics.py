@@ -74,7 +74,7 @@ RESULTS: Final = (
     "unavailable",
     "failed",
 )
-ASIDE: Final = ("checked", "lemon", "people")
+ASIDE: Final = ("checked", "lemon", "people", "probe")
 REVIEWS: Final = ("remembered", "accepted", "refused", "failed")
 WRITES: Final = ("written", "conflict", "failed")
 
@@ -307,10 +307,12 @@ class Metrics:
         """With a failure of this class."""
         self._count("weft_failures_total", kind)
 
-    def health_is(self, *, breakers: int, checked: int, lemons: int, people: int) -> None:
+    def health_is(
+        self, *, breakers: int, checked: int, lemons: int, people: int, probes: int = 0
+    ) -> None:
         """Services that are held open, and nodes by what brings them back."""
         self._gauges["weft_breakers_open"].set(breakers)
-        counts = dict(zip(ASIDE, (checked, lemons, people), strict=True))
+        counts = dict(zip(ASIDE, (checked, lemons, people, probes), strict=True))
         self._replace("weft_nodes_aside", [((state,), number) for state, number in counts.items()])
 
     def pods_created(self, count: int = 1) -> None:

@@ -17,6 +17,12 @@ WAIT_REPORT_KIND: Final = "WaitReport"
 JOB_LABEL: Final = f"{GROUP}/job"
 EPOCH_LABEL: Final = f"{GROUP}/epoch"
 RANK_LABEL: Final = f"{GROUP}/rank"
+PROBE_LABEL: Final = f"{GROUP}/probe"
+"""Of pods in the operator's own namespace that are ready while the probes of their node pass."""
+
+REPAIRED_ANNOTATION: Final = f"{GROUP}/repaired"
+"""On a node, when somebody has repaired it: a moment as Kubernetes writes them."""
+
 PLACEHOLDER_LABEL: Final = f"{GROUP}/placeholder"
 WORKERS_SELECTOR: Final = f"{JOB_LABEL},!{PLACEHOLDER_LABEL}"
 QUEUE_LABEL: Final = f"{GROUP}/queue"

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from weft.failure.interval import Advice
 from weft.kube.claims import CLAIMED, in_pod
 from weft.kube.names import (
     API_VERSION,
@@ -39,19 +40,27 @@ from weft.kube.names import (
     pod_name,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules
+from weft.kube.pod_environment import (
+    MASTER_PORT,
+    TOKEN_FOLDER,
+    env,
+    given_env,
+    job_env,
+    literal,
+    report_env,
+    seat_env,
+    takes_advice,
+    workers_on,
+)
 from weft.kube.pod_launch import LAUNCH, PASS_TERM_ON
-from weft.kube.reports.server import kubeflow_path, report_path
 from weft.model.errors import SpecError
 from weft.model.placement import Seat
 from weft.spec.job_file import JobSpec
-from weft.spec.pod_fields import EnvSource, Volume
+from weft.spec.pod_fields import Volume
 
 Manifest = dict[str, Any]
 
 CONTAINER: Final = "worker"
-MASTER_PORT: Final = 29500
-TOKEN_FOLDER: Final = "/var/run/weft"
-TOKEN_FILE: Final = f"{TOKEN_FOLDER}/token"
 TOKEN_SECONDS: Final = 3600
 CA_FILE: Final = f"{TOKEN_FOLDER}/ca.crt"
 LOCALHOST: Final = "127.0.0.1"
@@ -85,10 +94,6 @@ AUTHORITY: Final[Manifest] = {
             }
         ]
     }
-}
-POD_IP: Final[Manifest] = {
-    "name": "WEFT_POD_IP",
-    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
 }
 OWN_MOUNTS: Final[tuple[Manifest, ...]] = (
     {"name": "shm", "mountPath": "/dev/shm"},
@@ -147,7 +152,10 @@ class PodMaker:
         self._annotations = {**spec.annotations, **UNDISTURBED}
         if settings.gives_authority:
             self._annotations[REPORT_CA_ANNOTATION] = settings.report_ca
-        self._env = [*_given_env(spec), *_job_env(settings, namespace, name, spec)]
+        self._env = [*given_env(spec), *job_env(namespace, name, spec)]
+        if settings.report_url:
+            self._env += report_env(settings.report_url, settings.ca_file, namespace, name)
+        self._takes_advice = takes_advice(spec)
         self._container = _container(settings, spec)
         self._pod_spec = _pod_spec(settings, spec)
         self._elastic = spec.resources.width.least < spec.resources.width.most
@@ -162,10 +170,12 @@ class PodMaker:
         leader: int,
         gpu_resource: str = GPU_RESOURCE,
         claim: str = "",
+        advice: Advice | None = None,
     ) -> Manifest:
         """The pod of the seat with this number; its rank is the seat's place in the list.
 
         `gpu_resource` is what GPUs are called on its node; with a `claim` they come from there.
+        `advice` says how often to save, where the job does not.
         """
         gang = self._gang_of(epoch, seats)
         rank = gang.place[number]
@@ -173,7 +183,7 @@ class PodMaker:
         name = pod_name(self._name, epoch, number)
         container = {
             **self._container,
-            "env": [*self._env, *gang.env, *_seat_env(seat, rank)],
+            "env": [*self._env, *gang.env, *seat_env(seat, rank), *self._advised(advice)],
             "resources": seat_resources(seat, "" if claim else gpu_resource, self._devices),
         }
         return {
@@ -194,6 +204,9 @@ class PodMaker:
                 "containers": [container],
             },
         }
+
+    def _advised(self, advice: Advice | None) -> list[Manifest]:
+        return env(WEFT_SAVE_ADVICE=advice) if advice and self._takes_advice else []
 
     def pods(self, *, epoch: int, seats: tuple[Seat, ...], leader: int) -> list[Manifest]:
         """One pod for each seat, in rank order."""
@@ -255,10 +268,10 @@ class PodMaker:
         if count > 1:
             first = pod_name(self._name, epoch, HEAD_SEAT)
             master = f"{first}.{service_name(self._name)}.{self._namespace}.svc"
-        return _env(
+        return env(
             WEFT_EPOCH=epoch,
             WEFT_SEATS=count,
-            WEFT_WIDTH=sum(_workers(seat) for seat in seats),
+            WEFT_WIDTH=sum(workers_on(seat) for seat in seats),
             MASTER_ADDR=master,
             NNODES=count,
             PET_NNODES=count,
@@ -293,83 +306,6 @@ def owner_of(name: str, uid: str) -> Manifest:
         "controller": True,
         "blockOwnerDeletion": False,
     }
-
-
-def _given_env(spec: JobSpec) -> list[Manifest]:
-    written = [{"name": name, "value": literal(value)} for name, value in spec.env.items()]
-    return written + [{"name": it.name, "valueFrom": _source(it)} for it in spec.env_from]
-
-
-def _source(source: EnvSource) -> Manifest:
-    if source.secret is not None:
-        return {"secretKeyRef": {"name": source.secret, "key": source.key}}
-    return {"configMapKeyRef": {"name": source.config_map, "key": source.key}}
-
-
-def _job_env(settings: WorkerSettings, namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
-    width = spec.resources.width
-    found = _env(
-        WEFT_JOB=f"{namespace}/{name}",
-        # A job without GPUs has a worker all the same.
-        WEFT_MIN_GPUS=max(width.least, 1),
-        WEFT_MAX_GPUS=max(width.most, 1),
-        WEFT_GRACE_SECONDS=spec.grace_seconds,
-        MASTER_PORT=MASTER_PORT,
-        PET_MASTER_PORT=MASTER_PORT,
-    )
-    found.append(POD_IP)
-    if spec.checkpoint is not None:
-        found += _env(WEFT_CHECKPOINT_EVERY_SECONDS=spec.checkpoint_seconds)
-        if spec.checkpoint.path is not None:
-            found += _env(WEFT_CHECKPOINT_PATH=spec.checkpoint.path)
-    if settings.report_url:
-        found += _report_env(settings, namespace, name)
-    return found
-
-
-def _report_env(settings: WorkerSettings, namespace: str, name: str) -> list[Manifest]:
-    """Where progress goes; libraries that know Kubeflow's names report without a change."""
-    url = settings.report_url.rstrip("/")
-    found = _env(
-        WEFT_REPORT_URL=url + report_path(namespace, name),
-        WEFT_TOKEN_FILE=TOKEN_FILE,
-        KUBEFLOW_TRAINER_SERVER_URL=url + kubeflow_path(namespace, name),
-        KUBEFLOW_TRAINER_SERVER_TOKEN=TOKEN_FILE,
-    )
-    if settings.ca_file:
-        found += _env(
-            WEFT_REPORT_CA_FILE=settings.ca_file,
-            KUBEFLOW_TRAINER_SERVER_CA_CERT=settings.ca_file,
-        )
-    return found
-
-
-def _seat_env(seat: Seat, rank: int) -> list[Manifest]:
-    found = _env(
-        WEFT_SEAT=seat.number,
-        WEFT_SEAT_GPUS=_workers(seat),
-        WEFT_RANK=rank,
-        NODE_RANK=rank,
-        PET_NODE_RANK=rank,
-        PET_NPROC_PER_NODE=_workers(seat),
-    )
-    if seat.number == HEAD_SEAT:
-        found += _env(WEFT_HEAD=1)
-    # Images made for GPUs ask for all of them, and some runtimes obey.
-    return found if seat.gpus else [*found, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
-
-
-def _workers(seat: Seat) -> int:
-    return seat.gpus or 1
-
-
-def _env(**values: object) -> list[Manifest]:
-    return [{"name": name, "value": str(value)} for name, value in values.items()]
-
-
-def literal(text: str) -> str:
-    """Kubernetes replaces `$(NAME)` and reads `$$` as `$`: doubled, a text stays what it is."""
-    return text.replace("$", "$$")
 
 
 def _container(settings: WorkerSettings, spec: JobSpec) -> Manifest:

@@ -15,7 +15,7 @@ SUFFIXES = {**DECIMAL, "P": 1e15, "E": 1e18, **BINARY}
 def parse_quantity(text: str | int) -> float:
     """The number that stands there; what cannot be read counts as nothing."""
     written = str(text).strip()
-    digits = written.rstrip("numkMGTPEi")
+    digits = written.rstrip("numkKMGTPEi")
     try:
         return float(digits) * SUFFIXES[written[len(digits) :]]
     except (ValueError, KeyError):

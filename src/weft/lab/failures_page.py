@@ -24,7 +24,8 @@ more than an exit status has it judged by how often the job has failed. What fol
 - **Away from the node.** A job goes on where it has not failed, for half an hour, if it can.
 - **Breakers.** Jobs of several users that fail on one service within ten minutes wait for it
   together (`Breaker.Open`), blamed for nothing; it is asked every 30 s, and they come back spread
-  over 80 s. Where nobody can ask it, jobs try again after ten minutes.
+  over 80 s. Daemon and operator ask the services whose [address](#rules-of-your-own) they were
+  given. Where nobody can ask, jobs try again after ten minutes.
 - **Nodes set aside.** Nothing starts on a node that its kernel or several users' jobs blame
   (`Health.SetAside`), until a check passes; at most 5 % of a pool, or one node. A node that failed
   three jobs in four weeks, more than its neighbours and by its kernel's word, must be repaired.
@@ -36,7 +37,11 @@ more than an exit status has it judged by how often the job has failed. What fol
   by program; among places that are equally good a job gets one where it slows nobody, and
   `weft why JOB --run DIR` names a neighbour that slows it.
 - **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
-  a pool of at most a hundredth of the GPUs; what that shows is held against the gang.
+  a pool of at most a hundredth of the GPUs, or one; what that shows is held against the gang. On
+  one machine `weft local up --trial-minutes 5` does so: the trial is a job `NAME~trial` with
+  `WEFT_TRIAL=1` and no checkpoints of the gang's, and only what would come at any width counts (a
+  typing error, a missing package, file or right). It does run the program, so it is off unless
+  asked for.
 
 All of it can be tried out: `weft simulate --failures philly` draws failures like Philly's, bad
 nodes and outages from the seed, and `weft why JOB --run DIR` tells of a failed job the class, the
@@ -75,7 +80,15 @@ rules:
     # role: root             # or confirm, weak, cascade, tie, hint
     # streams: [app]         # who may say it: app, kernel, platform
     # retry, node, advice    # where they differ from the class
+services:                    # where they are that rules name, those of the table below too
+  our store: http://store.example.org:9000/health
+  hdfs: tcp://namenode.example.org:8020
 ```
+
+A service with an address is asked every 30 s while its breaker is open: a connection, or one
+request whose status is read (below 500, and not 429: it answers). It has five seconds, redirects
+are not followed, and nothing that a job prints is ever called on. On Kubernetes the operator asks;
+behind a network policy it needs `failures.servicePorts`.
 
 `weft local up --failure-rules FILE` reads such a file, and the chart `failures.rulesConfigMap`
 (with the file as `rules.yaml`). What a program prints can make a node
@@ -93,8 +106,8 @@ EVIDENCE = """\
 | torch's error file, the end of each rank's log | `evidence.json` beside the run's logs | the pod's termination message: the lines that rules name, at most 4 kB |
 | a hang: stacks of every thread of every rank, taken before the kill; NCCL's record of collectives where there is one | `worker-N.stacks`, `worker-N.nccl-RANK` beside the logs | that there was one |
 | processes killed for want of memory | the cgroup's count, the kernel's log | the cgroup's count, `OOMKilled` |
-| the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, and about the whole machine | what the Node Problem Detector makes of it |
-| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end |
+| the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, about its GPUs (by their PCI address, where `nvidia-smi` tells it), and about the whole machine | what the Node Problem Detector makes of it |
+| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end; taints that a DRA driver gives its devices |
 | an image, a command, a configuration that keeps pods from starting | | what the kubelet says; what no wait cures is final after 10 s |
 
 Stacks are taken from programs that `import weft`, and from Python scripts that an agent forks. What
@@ -102,9 +115,18 @@ an agent says counts as its job's own word, because it runs as the job's owner: 
 node suspect.
 
 Probes are `python -m weft.agent.probes` (or `weft doctor --probes`): disk, memory, processors,
-loopback, a sum between two ranks over gloo (`pair`), and `dcgmi` where it is installed. The daemon
-of a machine runs the quick ones every five minutes and after failures that a machine may be at
-fault for, and starts nothing while one fails (`Health.Probe`).
+loopback, a sum between two ranks over gloo (`pair`), and `dcgmi` where it is installed. All of them
+together have a minute. The daemon of a machine runs the quick ones every five minutes (the first
+five minutes after its start) and after failures that a machine may be at fault for. Before a gang
+starts it runs them all, unless it did within the last hour (`weft local up --gang-probe-hours`).
+While one fails nothing starts (`Health.Probe`).
+
+On Kubernetes `probes.enabled` of the chart runs the quick ones on every node, in a DaemonSet whose
+pods are ready while all pass; the operator reads that and needs no right for it. Nothing starts on
+a node while a probe fails: `weft nodes` says which, and the alert `WeftNodesNeedPeople` fires. A
+node that was set aside comes back when its probes have passed since. Where nothing probes, or a
+node has to be repaired, somebody says so: `kubectl annotate node NODE --overwrite
+weft.dev/repaired=$(date -u +%FT%TZ)`. Pods elsewhere with the same label say nothing.
 
 ## Where to see it
 

@@ -28,12 +28,13 @@ from weft.local.answers.backend import LocalBackend, News
 from weft.local.folders import Folders
 from weft.local.machine.machine import this_machine
 from weft.local.options import LocalOptions
+from weft.local.reconcile.preemption import HOUR_SECONDS
 from weft.local.reconcile.step import Rules
 from weft.local.record.retention import Retention
 from weft.local.record.store import Store
 from weft.local.term import RULES, OpenJournal, Term, TermSettings
 from weft.model.errors import NotLeading, SpecError, WeftError, WorldError
-from weft.spec.failure_rules import read_rules
+from weft.spec.failure_rules import read_rules, read_services
 from weft.spec.notify_file import read_outbox
 from weft.spec.recipe import make_recipe
 
@@ -43,6 +44,7 @@ INSTANCE: Final = "instance"
 PARTING_SECONDS: Final = 2.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 MOST_PAUSE_SECONDS: Final = 60.0
+MINUTE_SECONDS: Final = 60.0
 
 
 class Daemon:
@@ -70,7 +72,9 @@ class Daemon:
         machine = this_machine(options.slots)
         paths = tuple(path for path in sys.path if os.path.isabs(path))
         self.cgroups = cgroups_of(instance)
-        book = None if options.failure_rules is None else read_rules(options.failure_rules)
+        own = options.failure_rules
+        book = None if own is None else read_rules(own)
+        self._services = {} if own is None else read_services(own)
         self._launcher = Launcher(
             self.folders, machine, instance, agent, paths, self.cgroups, book or shipped()
         )
@@ -158,9 +162,12 @@ class Daemon:
                     backoff_seconds=options.backoff_seconds,
                     mixes_tenants=False,
                     single_seats=True,
+                    trial_seconds=options.trial_minutes * MINUTE_SECONDS,
                 ),
                 rules=self._rules,
                 limits=options.limits,
+                services=self._services,
+                gang_probe_seconds=options.gang_probe_hours * HOUR_SECONDS,
             ),
             open_journal=self._open_journal,
             told=self.news.tell,

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from weft.agent.messages import Drain, Resize
 from weft.brain.event import Past
+from weft.failure.interval import Advice
 from weft.local import crash
 from weft.local.agents.supervisor import Agents
 from weft.local.machine.machine import Machine
@@ -67,6 +68,8 @@ class Context(Protocol):
     def look(self, entry: Entry, note: Note) -> Look: ...
     def deliver(self, step: Step) -> None: ...
     def past(self, entry: Entry) -> Past | None: ...
+    async def unfit_for_gangs(self) -> str: ...
+    def saving_advice(self, entry: Entry) -> Advice: ...
     def now(self) -> float: ...
     def slots(self) -> Sequence[int]: ...
     def company(self, entry: Entry) -> tuple[JobId, ...]: ...
@@ -175,6 +178,9 @@ class Executor:
             ) from error
 
     async def _record(self, entry: Entry, action: Record) -> None:
+        if action.assignment.width > 1 and (why := await self._context.unfit_for_gangs()):
+            self._note(entry, refusal=(action.epoch, why))
+            return
         company = self._context.company(entry)
         free = (
             shared_devices(self._book, company)
@@ -212,7 +218,7 @@ class Executor:
         crash.passing("recorded")
 
     async def _launch(self, entry: Entry, action: Launch) -> None:
-        birth = self._agents.start(entry)
+        birth = self._agents.start(entry, self._context.saving_advice(entry))
         crash.passing("launched")
         if birth is not None:
             await self._book.change(entry.uid, agent=birth)

@@ -20,7 +20,9 @@ class LocalOptions:
     `keep_gib`. A job that may not be interrupted keeps its slots for `protect_hours` of each run.
     One user has at most `user_slots` at a time. Logs of a job have at most `log_gib`, and nothing
     is started while less than `floor_gib` are free. `notify` is a file that says who is told of
-    what, `failure_rules` one with rules for failures that go before Weft's own.
+    what, `failure_rules` one with rules for failures that go before Weft's own. Before a gang
+    starts the machine is probed, unless it was within the last `gang_probe_hours` (0: never).
+    A gang that waits is tried on one slot for `trial_minutes` (0: it is not).
     """
 
     folder: Path
@@ -40,6 +42,8 @@ class LocalOptions:
     log_level: str = "INFO"
     notify: Path | None = None
     failure_rules: Path | None = None
+    gang_probe_hours: float = 1.0
+    trial_minutes: float = 0.0
 
     @property
     def limits(self) -> MachineLimits:

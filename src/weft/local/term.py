@@ -8,8 +8,8 @@ nothing of that.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from weft.brain import invariants
@@ -29,18 +29,31 @@ from weft.brain.event import (
     Past,
     Phase,
     QueueChanged,
+    ServiceAsked,
     Tick,
     Verb,
 )
-from weft.brain.instruction import CheckNode, Instruction, Preempt, Probe, Resize, Start, Stop, Wake
+from weft.brain.instruction import (
+    AskService,
+    CheckNode,
+    Instruction,
+    Preempt,
+    Probe,
+    Resize,
+    Start,
+    Stop,
+    Wake,
+)
 from weft.brain.journal import Journal
 from weft.failure.health import WELL
+from weft.failure.interval import Advice
 from weft.local import crash
 from weft.local.agents.launch import Launcher
 from weft.local.agents.supervisor import Agents
+from weft.local.beside import Beside
 from weft.local.executor import Executor
 from weft.local.machine.disk_space import Room
-from weft.local.machine.fitness import Fitness, probing_in
+from weft.local.machine.fitness import Fitness, Probing, gang_probing_in, probing_in
 from weft.local.machine.foreign_use import ForeignWatch
 from weft.local.machine.machine import Machine
 from weft.local.notices import asked_of, notice_of
@@ -59,12 +72,16 @@ from weft.local.record.health import HealthRecord
 from weft.local.record.store import Store
 from weft.local.record.usage import Ledger, demands_of
 from weft.local.status_writer import StatusWriter
+from weft.local.trials import Trials
 from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue
 from weft.model.state import State
+from weft.model.trial import is_trial, tried_by
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, company_of, past_of
+from weft.reconcile.saving import saving_advice
+from weft.reconcile.services import Address, Services
 from weft.spec.recipe import make_recipe
 
 log = logging.getLogger(__name__)
@@ -83,6 +100,8 @@ class TermSettings:
     brain: Settings
     rules: Rules = RULES
     limits: MachineLimits = MACHINE_LIMITS
+    services: Mapping[str, Address] = field(default_factory=dict)
+    gang_probe_seconds: float = 0.0  # for how long a gang's probe holds; 0: there is none
 
 
 class Term:
@@ -120,14 +139,21 @@ class Term:
             floor_gib=self.limits.floor_gib,
             log_gib=self.limits.log_gib,
         )
-        self.fitness = Fitness(probing_in(launcher.folders.root), self._node_changed)
+        self.fitness = Fitness(
+            probing_in(launcher.folders.root),
+            self._node_changed,
+            gang_probing=self._gang_probing(),
+            gang_seconds=settings.gang_probe_seconds,
+        )
+        self.trials = Trials(self.book, launcher.folders, settings.brain.trial_seconds)
+        self.services = Services(settings.services, self._service_answered)
         self.status_writer = StatusWriter(self, self.book, self.limits)
         self._journal = Journal()
         self._asked: dict[str, tuple[ParsedRequest | None, str]] = {}
         self._whys: dict[JobId, str] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._leaving: float | None = None
-        self._checking: asyncio.Task[None] | None = None
+        self._beside = Beside(self.broke)
         self._changes = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -199,6 +225,8 @@ class Term:
     async def _end(self) -> None:
         if self._wake is not None:
             self._wake.cancel()
+        self.services.close()
+        self._beside.close()
         await self.executor.close()
         self.agents.close()
         await self.book.close()
@@ -220,6 +248,8 @@ class Term:
             invariants.demand(invariants.check(self.brain.state, self.brain.decision))
         for instruction in instructions:
             self._take(instruction)
+        if isinstance(event, JobFailed) and is_trial(event.job):
+            self._touch(tried_by(event.job))  # it may have been given up for it
         self._health.look(self.brain.state.failures.health)
         self._told()
         _pass(event)
@@ -236,11 +266,15 @@ class Term:
         elif isinstance(instruction, Probe):
             asyncio.get_running_loop().call_soon(self._answer, instruction)
         elif isinstance(instruction, CheckNode):
-            self._checking = asyncio.get_running_loop().create_task(self._check(instruction))
+            self._beside.start(self._check(instruction))
+        elif isinstance(instruction, AskService):
+            self.services.ask(instruction)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             log.info("%s", instruction.id)
             if isinstance(instruction, Stop | Preempt):
                 self._whys[instruction.job] = _why(instruction)
+            if isinstance(instruction, Start) and self.trials.wants(instruction.job):
+                self._beside.start(self.trials.write_down(instruction, self.now()))
             self._touch(instruction.job)
 
     async def _check(self, asked: CheckNode) -> None:
@@ -248,6 +282,10 @@ class Term:
         passed = await self.fitness.look()
         words = self.fitness.unfit or "all probes pass"
         self.report(NodeChecked(self.now(), asked.node, passed, words))
+
+    def _service_answered(self, service: str, answers: bool) -> None:
+        log.info("%s %s", service, "answers" if answers else "does not answer")
+        self.report(ServiceAsked(self.now(), service, answers))
 
     def _touch(self, job: JobId) -> None:
         entry = self.book.named(job)
@@ -277,6 +315,7 @@ class Term:
     # -------------------------------------------------------
 
     def look(self, entry: Entry, note: Note) -> Look:
+        entry = self.trials.as_meant(entry)
         found, fault = self.asked(entry)
         rules = self._settings.rules
         grace = float(found.spec.grace_seconds) if found else 0.0
@@ -295,6 +334,7 @@ class Term:
             rules=rules,
             grace_seconds=grace,
             meeting=str(self._launcher.folders.party(belief.party)) if belief.party else "",
+            trial_seconds_left=self.trials.left_seconds(entry, self.now()),
         )
 
     def asked(self, entry: Entry) -> tuple[ParsedRequest | None, str]:
@@ -319,6 +359,18 @@ class Term:
 
     def past(self, entry: Entry) -> Past | None:
         return past_of(self.brain, entry.id)
+
+    def _gang_probing(self) -> Probing | None:
+        wanted = self._settings.gang_probe_seconds > 0.0
+        return gang_probing_in(self._launcher.folders.root) if wanted else None
+
+    async def unfit_for_gangs(self) -> str:
+        """Why none may start now, after a look where the last one is long ago."""
+        return "" if await self.fitness.before_gang() else self.fitness.unfit
+
+    def saving_advice(self, entry: Entry) -> Advice:
+        """For its agent, where its owner does not say how often to save."""
+        return saving_advice(self.brain, entry.id)
 
     def company(self, entry: Entry) -> tuple[JobId, ...]:
         """Who is to share its slots."""

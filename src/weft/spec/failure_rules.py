@@ -2,11 +2,13 @@
 
 A file holds `rules`, a list in the words of `weft/failure/rules.toml`. Each brings examples and
 must name them itself; a pattern that could take long on some line is refused (`failure.pattern`).
+`services` says where services are that rules name, so that somebody can ask whether they answer.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -16,6 +18,7 @@ from weft.failure.pattern import pattern
 from weft.failure.rule import MOST_NAME, Role, Rule
 from weft.failure.rulebook import RuleBook, rule_of, shipped
 from weft.model.errors import SpecError
+from weft.reconcile.services import Address
 from weft.spec.document import parse_document, read_bounded
 from weft.spec.fault import shown
 from weft.spec.reading import validated
@@ -25,6 +28,8 @@ MOST_RULES: Final = 200
 MOST_PATTERNS: Final = 30
 MOST_EXAMPLES: Final = 10
 MOST_TEXT: Final = 500
+MOST_SERVICES: Final = 50
+PORTS: Final = {"http": 80, "https": 443, "tcp": None}
 
 KINDS: Final = tuple(kind.value for kind in FailureClass)
 ROLES: Final = tuple(role.name.lower() for role in Role)
@@ -56,8 +61,38 @@ def _printable(written: str) -> str:
     return written
 
 
+def address_of(written: str) -> Address:
+    """`http://host:port/path` and its like; what it carries besides is refused."""
+    try:
+        parts = urlsplit(written)
+        port = parts.port
+    except ValueError:
+        raise _no_address(written) from None
+    port = PORTS.get(parts.scheme) if port is None else port
+    plain = written.isascii() and written.isprintable() and " " not in written
+    if not (plain and parts.scheme in PORTS and parts.hostname and port) or "@" in parts.netloc:
+        raise _no_address(written)
+    if parts.scheme == "tcp":
+        return Address(parts.hostname, port)
+    query = f"?{parts.query}" if parts.query else ""
+    return Address(parts.hostname, port, f"{parts.path or '/'}{query}", parts.scheme == "https")
+
+
+def _no_address(written: str) -> Exception:
+    return wrong(
+        f"{shown(written)} is no address",
+        hint="write http://HOST:PORT/PATH, https://HOST/PATH or tcp://HOST:PORT, with no password",
+    )
+
+
+def _reachable(written: str) -> str:
+    address_of(written)
+    return written
+
+
 Example = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
 Text = Annotated[Example, AfterValidator(_printable)]
+Place = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(_reachable)]
 SafePattern = Annotated[str, AfterValidator(_safe)]
 
 
@@ -140,13 +175,25 @@ class OwnRules(Strict):
     """The document."""
 
     rules: list[OwnRule] = told(
-        ...,
+        [],
         "Rules in order; the first that fits names a line.",
-        allowed=f"1 to {MOST_RULES} rules",
+        allowed=f"up to {MOST_RULES} rules",
         example=[],
-        min_length=1,
         max_length=MOST_RULES,
     )
+    services: dict[Text, Place] = told(
+        {},
+        "Where services are that rules name.",
+        allowed=f"up to {MOST_SERVICES}: http://…, https://… or tcp://HOST:PORT for each",
+        example={"our store": "http://store.example.org:9000/health"},
+        max_length=MOST_SERVICES,
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "OwnRules":
+        if not (self.rules or self.services):
+            raise wrong("neither rules nor services", hint="write `rules:` and a list under it")
+        return self
 
 
 def read_rules(path: Path, book: RuleBook | None = None) -> RuleBook:
@@ -158,12 +205,34 @@ def parse_rules(
     text: str | bytes, *, name: str = "rules", book: RuleBook | None = None
 ) -> RuleBook:
     """The same from text; `name` is how messages call it."""
+    own = [one.rule() for one in _parsed(text, name).rules]
+    try:
+        return (book or shipped()).with_rules(own) if own else book or shipped()
+    except SpecError as error:
+        raise SpecError(f"{name}: {error}", hint=error.hint) from None
+
+
+def read_services(path: Path) -> dict[str, Address]:
+    """Where the services are of which a file says so."""
+    return parse_services(read_bounded(path), name=path.name)
+
+
+def parse_services(text: str | bytes, *, name: str = "rules") -> dict[str, Address]:
+    """The same from text; one that no rule names would never be asked."""
+    own, known = _parsed(text, name), parse_rules(text, name=name)
+    named = sorted({rule.service for rule in known.rules if rule.service})
+    for service in own.services:
+        if service not in named:
+            raise SpecError(
+                f"{name}: no rule names the service {shown(service)}",
+                hint=f"one of: {', '.join(named)}",
+            )
+    return {service: address_of(place) for service, place in own.services.items()}
+
+
+def _parsed(text: str | bytes, name: str) -> OwnRules:
     document = parse_document(text, name=name)
     value: Any = document.value
     if not isinstance(value, dict):
         raise SpecError(f"{name}: holds no fields", hint="write `rules:` and a list under it")
-    own = validated(OwnRules, value, name=name, lines=document.lines)
-    try:
-        return (book or shipped()).with_rules([one.rule() for one in own.rules])
-    except SpecError as error:
-        raise SpecError(f"{name}: {error}", hint=error.hint) from None
+    return validated(OwnRules, value, name=name, lines=document.lines)

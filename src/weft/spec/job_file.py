@@ -50,6 +50,7 @@ MAX_ENV_VALUE: Final = 4_096
 MAX_PRIORITY: Final = 1_000
 MAX_GRACE_SECONDS: Final = 600
 DEFAULT_GRACE: Final = "30s"
+LONGEST_EVERY: Final = "30m"
 
 NAME_PATTERN: Final = "^[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?$"
 IMAGE_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$"
@@ -95,9 +96,10 @@ class Checkpoint(Strict):
         allowed=PATH_WORDS,
         example="/ckpt/llama",
     )
-    every: Duration = told(
-        "30m",
-        "How often the job saves: what a preemption may cost it at most.",
+    every: Duration | None = told(
+        None,
+        "How often the job saves; without it as often as failures of jobs of its size make it "
+        "worth, and at least every 30m (1h where it is not preemptible).",
         allowed="a duration such as 90s, 10m, 1h30m",
         example="10m",
     )
@@ -283,7 +285,7 @@ class JobSpec(Strict):
 
     @property
     def checkpoint_seconds(self) -> int:
-        return duration_seconds((self.checkpoint or Checkpoint()).every)
+        return duration_seconds((self.checkpoint or Checkpoint()).every or LONGEST_EVERY)
 
     @property
     def memory_gib_per_gpu(self) -> float:

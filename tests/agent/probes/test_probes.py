@@ -18,6 +18,7 @@ from weft.agent.probes.memory import Memory
 from weft.agent.probes.pair import Pair
 from weft.agent.probes.probe import Probe, Result
 from weft.agent.probes.suite import probes_of, ran, run_apart
+from weft.agent.probes.watch import watch
 
 pytestmark = pytest.mark.enable_socket
 ROOT = Path(__file__).parents[3]
@@ -98,3 +99,34 @@ def test_nvidias_own_diagnostics_are_asked_where_there_are_any(
 def test_two_ranks_sum_together() -> None:
     found = ran(Pair())
     assert found.passed and found.value > found.least, found
+
+
+def test_a_file_says_that_all_is_well_until_a_probe_fails(tmp_path: Path) -> None:
+    well, words = tmp_path / "well", tmp_path / "words"
+    good, bad = Result(probe="disk", passed=True), Result(probe="disk", passed=False, text="dead")
+    answers = iter([[good], [good], [good, bad, bad]])
+    seen: list[bool] = []
+    well.touch()  # as one that was killed leaves it
+
+    def probing() -> list[Result]:
+        seen.append(well.exists())
+        return next(answers)
+
+    status = watch(probing, well, 7.0, last_words=words, sleep=lambda _: None)
+    assert (status, seen) == (1, [False, True, True])
+    assert not well.exists()
+    assert words.read_text() == "disk: dead; disk: dead"
+
+
+def test_probes_go_on_in_a_process_of_their_own(tmp_path: Path) -> None:
+    well = tmp_path / "well"
+    command = [sys.executable, "-m", "weft.agent.probes", "--every=60", f"--well={well}", "memory"]
+    process = subprocess.Popen([*command, f"--folder={tmp_path}"])
+    try:
+        deadline = time.monotonic() + 30.0
+        while not well.exists():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()

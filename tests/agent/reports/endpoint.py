@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.kube.reports.reporting import FOLLOWER, LLAMA, TOKENS, Vouching, Workers, vouched
 from weft.agent.reports.operator_client import Destination
 from weft.kube.metrics import Metrics
-from weft.kube.pods import TOKEN_FILE, PodMaker, WorkerSettings
+from weft.kube.pod_environment import TOKEN_FILE
+from weft.kube.pods import PodMaker, WorkerSettings
 from weft.kube.reports.limits import USUAL, Limits
 from weft.kube.reports.listener import TlsFiles
 from weft.kube.reports.payload import Report

@@ -78,7 +78,10 @@ def others(lab: Lab, name: str) -> list[str]:
 
 def listed_nodes(lab: Lab) -> tuple[NodeLine, ...]:
     """As `weft nodes` shows them."""
+    return page_of(lab).nodes
 
+
+def page_of(lab: Lab) -> NodePage:
     async def asked() -> NodePage:
         api = await Api.connect(kubeconfig=str(lab.cluster.kubeconfig("admin")))
         try:
@@ -86,7 +89,7 @@ def listed_nodes(lab: Lab) -> tuple[NodeLine, ...]:
         finally:
             await api.close()
 
-    return asyncio.run(asked()).nodes
+    return asyncio.run(asked())
 
 
 def in_company(lab: Lab, *names: str) -> None:
@@ -228,3 +231,28 @@ def a_claim(name: str) -> dict[str, Any]:
 
 def given(device: str, **more: Any) -> dict[str, Any]:
     return {"request": "x", "driver": DRIVER, "pool": "node-0", "device": device, **more}
+
+
+def test_a_device_that_its_driver_taints_is_not_given_out(
+    lab: Lab, operator: OperatorProcess
+) -> None:
+    path = f"{API}/resourceslices/node-0-gpus"
+
+    def publish(*taints: dict[str, str]) -> None:
+        known = lab.cluster.api.must("GET", path)
+        generation = known["spec"]["pool"]["generation"] + 1
+        known["spec"] = {**a_slice("node-0", 2)["spec"]}
+        known["spec"]["pool"]["generation"] = generation
+        known["spec"]["devices"][1]["taints"] = list(taints)
+        lab.cluster.api.must("PUT", path, known)
+
+    publish({"key": f"{DRIVER}/xid", "value": "79", "effect": "NoSchedule"})
+    lab.submit("wide", 2)
+    wait_until(lambda: lab.job("wide").get("status", {}).get("reason") == INFEASIBLE, "it to wait")
+    assert [node.gpus for node in page_of(lab).nodes] == [1]
+    assert any("gpu-1 has the taint" in note for note in page_of(lab).notes)
+    publish()
+    lab.await_workers("wide")
+
+
+INFEASIBLE: Final = "Constraint.Infeasible"

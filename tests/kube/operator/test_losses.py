@@ -3,10 +3,20 @@
 A cluster in memory, with the operator's own steps and a real brain.
 """
 
+from dataclasses import replace
+
 import pytest
 
+from tests.builders import a_cluster, given
+from tests.builders import a_job as requested
+from tests.kube.looks import a_job
 from tests.kube.operator.small_world import NAMESPACE, SmallWorld
+from weft.brain.event import NodeLost, Past
+from weft.brain.instruction import Stop, Wake
+from weft.kube.operator.losses import STOPPED, Losses
+from weft.kube.operator.status.patches import Standing, standing_patch
 from weft.model.ids import JobId
+from weft.model.state import State
 
 
 def fail_at_once(world: SmallWorld, job: str, exit_code: int) -> None:
@@ -105,3 +115,33 @@ def test_what_is_cancelled_has_no_successor_to_be_protected_from() -> None:
     world.settle()
     assert world.state("vit") == "Cancelled"
     assert "nobody comes after" in world.given_up[0]
+
+
+# --- what is told of a node that was lost ---------------------------------------------------------
+
+
+def test_whoever_was_on_a_lost_node_is_told_once() -> None:
+    losses, job = Losses(), a_job("Running", 3)
+    losses.heard([Stop(JobId(job.key), 3, "node n0 lost"), Wake(9.0)])
+    losses.heard([Stop(JobId("lab/other"), 3, "cancelled")])
+    waiting = losses.told(job, Standing(State.QUEUED, past=Past()))
+    patch = standing_patch(job, waiting, 10.0)
+    (told,) = patch["status"]["failures"]
+    assert (told["class"], told["rule"], told["epoch"]) == ("node", "node_fail", 3)
+    assert told["line"] == "node n0 NotReady: out of reach"
+    known = replace(job, status=job.status | patch["status"])
+    again = losses.told(known, Standing(State.QUEUED, past=Past()))
+    assert "failures" not in standing_patch(known, again, 11.0)["status"]
+    begun = a_job("Running", 4)
+    assert losses.told(begun, Standing(State.RUNNING)).failure is None
+    assert losses.told(job, Standing(State.QUEUED)).failure is None, "it has begun again since"
+    assert losses.told(None, Standing(State.QUEUED)).failure is None
+
+
+def test_the_brain_says_it_in_these_words() -> None:
+    scene = given(a_cluster(nodes=1, gpus=4)).submit(requested("vit", gpus=4)).decide()
+    node = scene.brain.state.node_ids[0]
+    said = scene.brain.handle(NodeLost(scene.now, node))
+    (stop,) = (one for one in said if isinstance(one, Stop))
+    found = STOPPED.fullmatch(stop.why)
+    assert found is not None and found[1] == node

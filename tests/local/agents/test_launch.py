@@ -12,9 +12,10 @@ import pytest
 from tests.local.builders import a_machine, a_started, seats
 from tests.local.daemons import wait_until
 from weft.api.backend import Origin
+from weft.failure.interval import Advice
 from weft.local.agents.bootstrap import EXISTS_STATUS, FAILED_STATUS
 from weft.local.agents.job_processes import end_incarnation, find_agent, of_incarnation
-from weft.local.agents.launch import Launcher, command_of
+from weft.local.agents.launch import Account, Launcher, command_of
 from weft.local.folders import Folders, folder_of, read_file
 from weft.local.reconcile.observation import read_last_words
 from weft.local.record.entry import Entry, Owner
@@ -110,6 +111,23 @@ def test_the_command_is_that_of_the_plan(
     found = launcher._arguments(given, JobSpec.model_validate(spec), Path("/x"), "/ckpt")
     assert " ".join(found).endswith(f"-- {line}")
     assert any(word.startswith("--plan=") for word in found) == told
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "told"),
+    [
+        ({}, "--save-advice=100000000:1800"),
+        ({"checkpoint": {"path": "/ckpt"}}, "--save-advice=100000000:1800"),
+        ({"checkpoint": {"every": "10m"}}, "--every=600"),
+    ],
+)
+def test_how_often_to_save_is_advised_where_its_owner_does_not_say(
+    launcher: Launcher, entry: Entry, checkpoint: dict[str, object], told: str
+) -> None:
+    spec = JobSpec.model_validate({**entry.spec, **checkpoint})
+    order = launcher._order(entry, spec, Account.of(ME), Advice(1e8), void=False)
+    said = [word for word in order["arguments"] if word.startswith(("--save", "--every"))]
+    assert said == [told]
 
 
 def test_of_two_starts_one_ends_at_once(launcher: Launcher, entry: Entry) -> None:

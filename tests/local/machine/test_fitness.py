@@ -41,3 +41,37 @@ def test_a_suspect_failure_has_it_probed_soon_but_not_each_of_many() -> None:
 
     asyncio.run(work())
     assert 1 <= len(probed) <= 3
+
+
+def test_a_gang_waits_for_a_probe_and_nothing_less_makes_up_for_one_that_failed() -> None:
+    ill, tried = [False], {"quick": 0, "gang": 0}
+
+    def probing() -> list[Result]:
+        tried["quick"] += 1
+        return [GOOD]
+
+    def gang_probing() -> list[Result]:
+        tried["gang"] += 1
+        return [BAD if ill[0] else GOOD]
+
+    async def work() -> None:
+        fitness = Fitness(probing, lambda: None, gang_probing=gang_probing, gang_seconds=0.2)
+        assert await asyncio.gather(*(fitness.before_gang() for _ in range(5))) == [True] * 5
+        assert tried == {"quick": 0, "gang": 1}, "five gangs at once wait for one probe"
+        await asyncio.sleep(0.25)
+        ill[0] = True
+        assert not await fitness.before_gang()
+        assert not await fitness.look(), "the quick probes would pass"
+        ill[0] = False
+        assert await fitness.look() and await fitness.before_gang()
+        assert tried == {"quick": 0, "gang": 4}
+        assert await fitness.look() and tried["quick"] == 1
+
+    asyncio.run(work())
+
+
+def test_where_gangs_are_not_probed_none_waits() -> None:
+    async def work() -> None:
+        assert await Fitness(lambda: [BAD], lambda: None).before_gang()
+
+    asyncio.run(work())

@@ -10,6 +10,7 @@ from weft.failure.diagnosis import diagnose
 from weft.failure.rulebook import shipped
 from weft.local.machine import kernel_log
 from weft.local.machine.kernel_log import Concern, said
+from weft.local.machine.pci import addresses_in
 from weft.model.ids import NodeId
 
 HERE = NodeId("here")
@@ -34,6 +35,49 @@ EVENT = "oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/x,task_memcg=/x/{},task
 )
 def test_lines_belong_to_whose_process_they_name(text: str, mine: bool) -> None:
     assert MINE.takes(text) is mine
+
+
+GPUS = frozenset({"0000:4b:00", "0000:4c:00"})
+HOLDER = Concern(frozenset({77}), gpus=frozenset({"0000:4b:00"}), all_gpus=GPUS)
+OF_4B = "NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus."
+OF_4C = "NVRM: Xid (PCI:0000:4c:00): 79, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("text", "holds", "knows_nothing"),
+    [
+        (OF_4B, True, True),
+        (OF_4C, False, True),
+        ("NVRM: GPU at 0000:4C:00.0 has fallen off the bus.", False, True),
+        ("nvidia 0000:4c:00.0: AER: Uncorrected (Fatal) error received", False, True),
+        ("NVRM: Xid (PCI:0000:9f:00): 48, DBE", False, True),  # one that nobody is given
+        ("NVRM: Xid (PCI:0000:4c:00): 31, pid=77, name=python", True, True),  # its own process
+        ("NVRM: Xid (PCI:0000:4b:00): 31, pid=78, name=python", False, False),
+        ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received", True, True),
+        ("NVRM: loading failed", True, True),
+        ("EDAC MC0: 1 UE memory read error", True, True),
+        ("NVRM: Xid (PCI:0000:4b:00 and PCI:0000:4c:00): 74, NVLink", True, True),
+    ],
+)
+def test_a_line_about_a_gpu_concerns_who_holds_it(
+    text: str, holds: bool, knows_nothing: bool
+) -> None:
+    assert HOLDER.takes(text) is holds
+    assert Concern(frozenset({77})).takes(text) is knows_nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("00000000:4B:00.0", ["0000:4b:00"]),
+        ("PCI:0000:4b:00", ["0000:4b:00"]),
+        ("00010000:01:00.0", ["10000:01:00"]),
+        ("12:30:00 and aa:bb:cc:dd:ee:ff and 2026-01-01T10:00:00", []),
+        ("0000:4b:00:11", []),
+    ],
+)
+def test_addresses_are_read_however_they_are_written(text: str, found: list[str]) -> None:
+    assert list(addresses_in(text)) == found
 
 
 def test_a_process_cannot_speak_for_the_kernel_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,15 @@ def test_what_nvidia_smi_answers_is_read() -> None:
     )
 
 
+def test_addresses_are_known_where_the_driver_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "0, NVIDIA A100, 40960, 00000000:4B:00.0\n1, NVIDIA A100, 40960, 00000000:4C:00.0\n"
+    monkeypatch.setattr(machine, "_devices", lambda: parse_devices(told))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    found = this_machine()
+    assert found.slots == (1,)
+    assert found.pci == {0: "0000:4b:00", 1: "0000:4c:00"}, "those of others too"
+
+
 def test_device_files_are_counted_where_there_is_no_program(tmp_path: Path) -> None:
     for name in ("nvidia1", "nvidia0", "nvidiactl", "nvidia-uvm", "nvidia10"):
         (tmp_path / name).touch()

@@ -22,11 +22,13 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
+from weft.agent.checkpoint.cadence import REMEMBERED, cost_of
 from weft.agent.checkpoint.errors import CheckpointError, StepExists
 from weft.agent.checkpoint.home import Home
 from weft.agent.checkpoint.seat_writers import HERE, Held, Snapshot, Writers
 from weft.agent.checkpoint.vault import Run
 from weft.agent.messages import FRESH, Saved
+from weft.failure.interval import Cost
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,12 @@ class CheckpointWriter:
             target=self._write_all, name="weft-checkpoint-writer", daemon=True
         )
         self.write_seconds: list[float] = []
+        self.stopped_seconds: list[float] = []
+
+    @property
+    def cost(self) -> Cost | None:
+        """Of a save."""
+        return cost_of(self.stopped_seconds, self.write_seconds)
 
     @property
     def durable_step(self) -> int:
@@ -86,6 +94,7 @@ class CheckpointWriter:
         if len(parts) < message.parts or moment == self._complete:
             return
         self._complete = moment
+        self.stopped_seconds = [*self.stopped_seconds[-REMEMBERED:], message.blocked_seconds]
         self._drop_before(moment)
         with self._changed:
             self._latest = Snapshot(message.step, message.cursor, parts, message.left)
@@ -183,7 +192,7 @@ class CheckpointWriter:
         if path is not None or not self._vault.local:
             self._durable_step = snapshot.step
         self._vault.retain(time.time())
-        self.write_seconds.append(time.monotonic() - began)
+        self.write_seconds = [*self.write_seconds[-REMEMBERED:], time.monotonic() - began]
 
     def _path(self, snapshot: Snapshot) -> Path | None:
         """Where it can be read, now that it is written."""

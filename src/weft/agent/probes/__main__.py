@@ -1,17 +1,27 @@
-"""`python -m weft.agent.probes [--folder PATH] [NAME…]`: a line of JSON for each."""
+"""`python -m weft.agent.probes [--folder PATH] [NAME…]`: a line of JSON for each.
+
+With `--every SECONDS --well FILE` they are run again and again, and the file is there while all
+pass.
+"""
 
 import argparse
 import sys
 from pathlib import Path
 
-from weft.agent.probes.suite import QUICK, as_line, probes_of, ran
+from weft.agent.probes.suite import QUICK, as_line, probes_of, ran, run_apart
+from weft.agent.probes.watch import watch
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m weft.agent.probes", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where a disk is tried")
     parser.add_argument("names", nargs="*", help=f"which ones; without any: {', '.join(QUICK)}")
+    parser.add_argument("--every", type=float, default=0.0, help="seconds; without it, once")
+    parser.add_argument("--well", type=Path, help="there while all pass, where they go on")
     asked = parser.parse_args()
+    if asked.every > 0.0 and asked.well is not None:
+        names = asked.names or QUICK
+        sys.exit(watch(lambda: run_apart(names, asked.folder), asked.well, asked.every))
     good = True
     for probe in probes_of(asked.names or QUICK, asked.folder):
         found = ran(probe)

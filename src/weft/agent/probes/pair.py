@@ -4,6 +4,7 @@ This side only starts the processes, for the agent never imports torch. Ranks on
 started there, with the same meeting place.
 """
 
+import importlib.util
 import json
 import os
 import socket
@@ -29,6 +30,11 @@ class Pair:
     width: int = 2
     backend: str = "gloo"
     least_gb_per_second: float = 0.01
+
+    @staticmethod
+    def is_here() -> bool:
+        """Where there is no torch there is nothing to try."""
+        return importlib.util.find_spec("torch") is not None
 
     def run(self) -> Result:
         port = self.port or _free_port()

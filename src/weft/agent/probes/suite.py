@@ -20,6 +20,7 @@ from weft.agent.probes.probe import Probe, Result, failed
 
 LIMIT_SECONDS: Final = 60.0
 QUICK: Final = ("disk", "memory", "cpu", "loopback")
+BEFORE_A_GANG: Final = (*QUICK, "pair", "dcgm")
 MODULE: Final = "weft.agent.probes"
 
 
@@ -30,7 +31,7 @@ def probes_of(names: Iterable[str], folder: Path) -> list[Probe]:
         "memory": Memory(),
         "cpu": Cpu(),
         "loopback": Loopback(),
-        "pair": Pair(),
+        **({"pair": Pair()} if Pair.is_here() else {}),
         **({"dcgm": Dcgm()} if Dcgm.is_here() else {}),
     }
     return [every[name] for name in names if name in every]

@@ -1,7 +1,7 @@
 """What the workers say of their progress, put together for the world that asked for the job."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from weft.agent.checkpoint.writer import CheckpointWriter
@@ -19,8 +19,14 @@ TURNS: Final = "turns"  # in a report of steps that took turns with other jobs
 class ProgressReports:
     """The first member speaks for the job, once it has the job's state."""
 
-    def __init__(self, coordinator: Coordinator, writer: CheckpointWriter) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        writer: CheckpointWriter,
+        save_every_seconds: Callable[[], float] = float,
+    ) -> None:
         self._coordinator, self._writer = coordinator, writer
+        self._save_every_seconds = save_every_seconds
         self._destination = Destination.from_environment(os.environ)
         self.reporter = Reporter(self._destination)
         self.latest: dict[int, Pulse] = {}
@@ -86,6 +92,7 @@ class ProgressReports:
             speed=self.speed.newest,
             profile=self.profile,
             paused_seconds=mind.paused_seconds,
+            save_every_seconds=self._save_every_seconds() or None,
         )
         self.reporter.say(said, soon=soon)
 

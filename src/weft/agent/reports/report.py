@@ -60,7 +60,7 @@ class Said:
     that can be changed while they do. Of the metrics `loss` has a place of its own, the others
     are told in words. `stages` is the report of `weft.train.stages`, `speed` what was measured
     while the width stood still, `profile` what a step does alone, `paused_seconds` how long the
-    last resize kept it from training.
+    last resize kept it from training, `save_every_seconds` the time between two checkpoints.
     """
 
     step: int
@@ -77,6 +77,7 @@ class Said:
     speed: Measured | None = None
     profile: Profile | None = None
     paused_seconds: float | None = None
+    save_every_seconds: float | None = None
 
 
 Transport = Callable[[Destination, str, bytes], Answer]
@@ -261,6 +262,7 @@ def body_of(said: Said) -> bytes:
         "speed": _speed(said.speed),
         "profile": _profile(said.profile),
         "paused_seconds": _number(said.paused_seconds, least=0.0),
+        "save_every_seconds": _number(said.save_every_seconds, least=0.0),
     }
     told = {name: value for name, value in fields.items() if value not in (None, "", {})}
     return json.dumps(told, separators=(",", ":"), allow_nan=False).encode()

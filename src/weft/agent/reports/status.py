@@ -51,6 +51,7 @@ def of(agent: "Agent") -> dict[str, Any]:
         "paused_seconds": mind.paused_seconds,
         "restarts": mind.restarts,
         "saved_step": agent.writer.durable_step,
+        "save_every_seconds": agent.save_every_seconds() or None,
         "company": _company(agent),
         "workers": {str(w.number): _worker(agent, w) for w in mind.workers.values()},
     }

@@ -162,7 +162,9 @@ def _work(detail: "JobDetail") -> str:
         return ""
     total = f" of {number(work['total'])}" if work.get("total") else ""
     saved = f", {number(work['saved'])} saved" if work.get("saved") else ""
-    return f"{number(work.get('done') or 0)}{total} {work.get('unit', '')}{saved}"
+    every = work.get("saveEverySeconds")
+    often = f", saves every {lasting(every)}" if every else ""
+    return f"{number(work.get('done') or 0)}{total} {work.get('unit', '')}{saved}{often}"
 
 
 def _past(detail: "JobDetail") -> str:

@@ -94,6 +94,16 @@ PATHS: Final = frozenset({"folder", "journal", "notify", "failure_rules"})
     help="File with rules for failures that go before Weft's own.",
 )
 @click.option(
+    "--gang-probe-hours",
+    type=click.FloatRange(0),
+    help="Probe the machine before a gang starts, once in so many; 0: never.  [default: 1]",
+)
+@click.option(
+    "--trial-minutes",
+    type=click.FloatRange(0),
+    help="Try a new gang that waits on one slot, for so long; 0: do not.  [default: 0]",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
     help="What to log.  [default: INFO]",

@@ -23,7 +23,17 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
-from weft.brain.instruction import Instruction, Preempt, Probe, Resize, Start, Stop, Wake
+from weft.brain.instruction import (
+    AskService,
+    CheckNode,
+    Instruction,
+    Preempt,
+    Probe,
+    Resize,
+    Start,
+    Stop,
+    Wake,
+)
 from weft.brain.journal import Journal
 from weft.kube.logs import Log, in_round
 from weft.kube.metrics import Metrics
@@ -35,7 +45,7 @@ from weft.kube.operator.reconcile.step import Step
 from weft.kube.operator.serial_queue import SerialQueue
 from weft.kube.operator.status.term_metrics import tell_decision
 from weft.model.errors import BadEvent, NotLeading
-from weft.model.ids import JobId
+from weft.model.ids import JobId, NodeId
 from weft.model.queue import QueueTree
 from weft.model.request import JobRequest
 from weft.model.state import State
@@ -68,6 +78,8 @@ class Surroundings(Protocol):
     def after_job(self, job: JobRequest) -> None: ...
     def tell_nodes(self) -> None: ...
     def heard(self, event: Event, instructions: list[Instruction]) -> None: ...
+    def ask(self, asked: AskService) -> None: ...
+    def check(self, node: NodeId) -> None: ...
 
 
 class Decider:
@@ -190,6 +202,10 @@ class Decider:
             self._wake_at(instruction.at)
         elif isinstance(instruction, Probe):
             self.serial_queue.soon(partial(self._answer, instruction))
+        elif isinstance(instruction, AskService):
+            self._around.ask(instruction)
+        elif isinstance(instruction, CheckNode):
+            self._around.check(instruction.node)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             why = self._whys[instruction.job] = why_of(instruction)
             log.info(

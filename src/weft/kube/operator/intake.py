@@ -9,7 +9,13 @@ import asyncio
 from collections.abc import Callable
 
 from weft.brain.event import QueueChanged
-from weft.kube.devices import NodeDevices, ObservedClaim, ObservedSlice, devices_on
+from weft.kube.devices import (
+    NodeDevices,
+    ObservedClaim,
+    ObservedSlice,
+    devices_on,
+    tainted_on,
+)
 from weft.kube.logs import Log
 from weft.kube.operator.decider import Decider
 from weft.kube.operator.executor.executor import Executor
@@ -27,8 +33,9 @@ from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note
 from weft.kube.operator.status.queue_status import QueueStatusWriter
 from weft.kube.operator.status.status_writer import StatusWriter
+from weft.kube.trouble import Trouble
 from weft.model.errors import BadEvent
-from weft.model.ids import JobId
+from weft.model.ids import JobId, NodeId
 from weft.model.queue import QueueTree
 from weft.model.request import JobRequest
 from weft.model.state import State
@@ -59,6 +66,9 @@ class Intake:
         self._gpu_class = informers.gpu_class
         counted = self._devices_on if self._gpu_class else None
         self.inventory = NodeInventory(self._nodes.items, self.foreign_use, counted)
+        self.tainted: dict[str, tuple[Trouble, ...]] = {}
+        for node in {one.node for one in self._slices.items.values()}:
+            self._look_for_taints(node)
         self._decider = decider
         self._executor = executor
         self._status_writer = status_writer
@@ -165,7 +175,7 @@ class Intake:
         assert pod is not None
         self.changes[pod.key] = self.changes.get(pod.key, 0) + 1
         for node in nodes_touched(old, new):
-            if not self._stands_behind(pod):
+            if node in self.tainted or not self._stands_behind(pod):
                 self._touch_node(node)
         if self.begun.is_set():
             self._executor.touch(pod.key)
@@ -181,7 +191,15 @@ class Intake:
 
     def slice_changed(self, key: str, old: ObservedSlice | None, new: ObservedSlice | None) -> None:
         for node in {one.node for one in (old, new) if one is not None}:
+            self._look_for_taints(node)
             self._touch_node(node)
+
+    def _look_for_taints(self, node: str) -> None:
+        found = tainted_on(node, self._gpu_class, self._slices.items.values())
+        self.tainted.pop(node, None)
+        if found:
+            self.tainted[node] = found
+            log.warning("device_tainted", node=node, taint=found[0].message)
 
     def claim_changed(self, key: str, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
         pools = {pool for one in (old, new) if one is not None for pool in one.pools()}
@@ -191,7 +209,14 @@ class Intake:
 
     def _devices_on(self, node: str) -> NodeDevices:
         slices, claims = self._slices.items.values(), self._claims.items.values()
-        return devices_on(node, self._gpu_class, slices, claims)
+        found = devices_on(node, self._gpu_class, slices, claims)
+        return found.while_held(self._held_on(node)) if found.kept_away else found
+
+    def _held_on(self, node: str) -> int:
+        """GPUs that jobs of ours have there."""
+        state = self._decider.brain.state
+        row = state.node_row.get(NodeId(node))
+        return 0 if row is None else state.seating.staying_on(row)
 
     def _touch_node(self, name: str) -> None:
         self.inventory.touch(name)

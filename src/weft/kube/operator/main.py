@@ -50,7 +50,7 @@ from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.state import State
 from weft.notify.outbox import Outbox
-from weft.spec.failure_rules import read_rules
+from weft.spec.failure_rules import read_rules, read_services
 from weft.spec.notify_file import read_outbox
 
 FORGET_SECONDS = 5.0
@@ -344,6 +344,8 @@ def settings_of(options: OperatorOptions) -> TermSettings:
         ),
         brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
         scale_up=ScaleUp(options.scale_up_pods, options.scale_up_class),
+        namespace=options.namespace,
+        services=read_services(Path(options.failure_rules)) if options.failure_rules else {},
     )
 
 

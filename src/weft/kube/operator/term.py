@@ -8,23 +8,25 @@ to follow event by event ends the term, and the next one begins with a fresh loo
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, HealthRecalled
+from weft.brain.event import Event, HealthRecalled, NodeChecked, ServiceAsked
 from weft.brain.explain import Survey
-from weft.brain.instruction import Instruction
+from weft.brain.instruction import AskService, Instruction
 from weft.brain.state.brain_state import BrainState
 from weft.failure.health import WELL, Health
+from weft.failure.interval import Advice
 from weft.kube.client.api import Api
 from weft.kube.client.lease import Leadership
 from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
+from weft.kube.operator.checkup import checkup, probe_among
 from weft.kube.operator.decider import Decider, OpenJournal
 from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
@@ -33,9 +35,11 @@ from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, Scal
 from weft.kube.operator.faults import Faults
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
+from weft.kube.operator.losses import Losses
 from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import Probed
 from weft.kube.operator.quarantine import Quarantine
 from weft.kube.operator.reconcile.beliefs import (
     reasons_of,
@@ -54,12 +58,14 @@ from weft.kube.operator.status.wait_reports import WaitReports
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.server import Outlook
-from weft.model.ids import JobId
+from weft.model.ids import JobId, NodeId
 from weft.model.reason import Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
+from weft.reconcile.saving import saving_advice
+from weft.reconcile.services import Address, Services
 
 BOOKS_SECONDS = 5.0
 HELD_SECONDS = 1.0
@@ -88,6 +94,8 @@ class TermSettings:
     health: HealthMap | None = None
     outbox: Outbox | None = None
     taints: bool = False
+    services: Mapping[str, Address] = field(default_factory=dict)
+    namespace: str = ""  # the operator's own
 
 
 class Term:
@@ -123,6 +131,8 @@ class Term:
         self.wait_reports = WaitReports(api, self, metrics)
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
+        self._losses = Losses()
+        self._services = Services(settings.services, self._service_answered)
         self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
         self.decider = Decider(
@@ -143,6 +153,7 @@ class Term:
             look=self.look,
             recipe=settings.recipe,
         )
+        self.intake.inventory.unfit = self._unfit
         informers.tell(self.intake)
 
     async def run(self) -> Ending:
@@ -210,7 +221,45 @@ class Term:
         self.intake.tell_nodes()
 
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
+        self._losses.heard(instructions)
         self._notices.heard(event, instructions, self.brain.state)
+
+    def ask(self, asked: AskService) -> None:
+        self._services.ask(asked)
+
+    def check(self, node: NodeId) -> None:
+        """Tell how a node stands that was set aside, as far as anybody knows."""
+        aside = next((one for one in self.health.aside if one.node == node), None)
+        if aside is None:
+            return
+        probed = self._probe_on(node)
+        found = checkup(self.nodes.items.get(node), probed, aside.since_seconds, self.now())
+        if found is not None:
+            log.info("node_checked", node=node, passed=found.passed, evidence=found.evidence)
+            self._soon(lambda now: NodeChecked(now, node, **asdict(found)))
+
+    def _probe_on(self, node: str) -> Probed | None:
+        pods = self._pods.on_node.get(node, {}).values()
+        return probe_among(pods, self._settings.namespace)
+
+    def _unfit(self, node: str) -> str:
+        probed = self._probe_on(node)
+        return probed.unfit if probed is not None else ""
+
+    def _welcome_the_repaired(self) -> None:
+        """Somebody says so of a node: it need not wait for its next check."""
+        for one in self.health.aside:
+            node = self.nodes.items.get(one.node)
+            if node is not None and (node.repaired_at or 0.0) > one.since_seconds:
+                self.check(one.node)
+
+    def _service_answered(self, service: str, answers: bool) -> None:
+        log.info("service_answers" if answers else "service_silent", service=service)
+        self._soon(lambda now: ServiceAsked(now, service, answers))
+
+    def _soon(self, event: Callable[[float], Event]) -> None:
+        """The brain hears of it in its turn, with the time of then."""
+        self.decider.serial_queue.soon(lambda: self.decider.deliver(event(self.now())))
 
     # --- what executor, status writer and reports need ------------------------------------------
 
@@ -246,6 +295,7 @@ class Term:
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
             nodes=self.nodes.items,
+            tainted=self.intake.tainted,
         )
 
     def outlook(self, key: str) -> Outlook:
@@ -280,6 +330,10 @@ class Term:
         return self._settings.identity
 
     @property
+    def health(self) -> Health:
+        return self.brain.state.failures.health
+
+    @property
     def brain_state(self) -> BrainState:
         return self.brain.state
 
@@ -303,6 +357,9 @@ class Term:
         observed = self.nodes.items.get(node)
         return GPU_RESOURCE if observed is None else observed.gpu_resource
 
+    def saving_advice(self, key: str) -> Advice:
+        return saving_advice(self.brain, JobId(key))
+
     def took_job(self, raw: dict[str, Any]) -> None:
         self.jobs.put(raw)
 
@@ -311,6 +368,7 @@ class Term:
 
     def standing(self, key: str, state: State, message: str) -> Standing:
         found = standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
+        found = self._losses.told(self.jobs.items.get(key), found)
         return with_held_up(found, key, self._held_up(key)) if self._pods.leaving else found
 
     def survey(self) -> Survey:
@@ -351,13 +409,13 @@ class Term:
         return slow_change(self.decider.belief(JobId(key)), self._pods.of_job.get(key, {}).values())
 
     async def _keep_health(self) -> None:
-        await self._health.keep(lambda: self.brain.state.failures.health)
+        await self._health.keep(lambda: self.health)
 
     async def _keep_taints(self) -> None:
         if not self._settings.taints:
             await asyncio.Event().wait()
         quarantine = Quarantine(self._api, self.nodes.items)
-        await quarantine.keep(lambda: self.brain.state.failures.health)
+        await quarantine.keep(lambda: self.health)
 
     # --- books --------------------------------------------------------------------------------
 
@@ -369,7 +427,9 @@ class Term:
             now = self.now()
             await self.queue_status.write(self.brain.state, now)
             measure(self.brain.state, self.intake.inventory, self._metrics)
-            tell_health(self.brain.state.failures.health, self._metrics)
+            unfit = sum(bool(self._unfit(node)) for node in self.nodes.items)
+            tell_health(self.health, self._metrics, unfit)
+            self._welcome_the_repaired()
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)
@@ -382,11 +442,13 @@ class Term:
             self.executor.forget(key)
             self.progress.forget(key)
             self.speeds.forget(key)
+            self._losses.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         self.intake.begun.clear()
         self._informers.tell(None)
         self.decider.stop()
+        self._services.close()
         self.executor.stop()
         for task in tasks:
             task.cancel()

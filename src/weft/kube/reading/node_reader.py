@@ -24,10 +24,12 @@ from weft.kube.names import (
     LEASE,
     NAMESPACE,
     POOL_LABEL,
+    PROBE_LABEL,
     jobs_path,
     pods_path,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, gpu_memory_gib, gpu_type
+from weft.kube.operator.observation.pod import read_pod
 from weft.kube.pod_requests import pod_requests
 from weft.kube.reading.fields import Plain, condition, count, part
 from weft.kube.reading.jobs import selecting
@@ -186,8 +188,19 @@ async def _foreign(
     for pod in pods:
         node = pod["spec"]["nodeName"]
         if node in resources:
+            notes += _failed_probe(pod, node)
             foreign[node] += int(pod_requests(pod["spec"]).of(resources[node]))
     return foreign
+
+
+def _failed_probe(pod: Plain, node: str) -> list[str]:
+    """Why nothing starts there, where a probe of the node says so."""
+    about = part(pod, "metadata")
+    ours = about.get("namespace") == environ.get(NAMESPACE_VARIABLE, NAMESPACE)
+    probed = read_pod(pod).probed if ours and PROBE_LABEL in part(about, "labels") else None
+    if probed is None or not probed.unfit:
+        return []
+    return [f"nothing starts on {node} while a probe fails: {probed.unfit}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +223,8 @@ async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
     except Forbidden:
         notes.append("you may not list resourceslices: GPUs are not counted")
         return Published(driver)
+    ours = (one for one in slices if one.driver == driver)
+    notes += [f"{one.node}: {trouble.message}" for one in ours for trouble in one.tainted]
     try:
         claims = (await list_all(api, claims_path(), FOREIGN_CLAIMS)).items
     except Forbidden:

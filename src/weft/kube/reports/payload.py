@@ -76,6 +76,7 @@ class Report:
     speed: Speed | None = None
     profile: Profile | None = None
     paused_seconds: float | None = None
+    save_every_seconds: float | None = None
     left_out: tuple[str, ...] = ()
 
     @property
@@ -142,6 +143,7 @@ class WeftReport(Closed):
     speed: MeasuredSpeed | None = None
     profile: StepProfile | None = None
     paused_seconds: Amount | None = None
+    save_every_seconds: Amount | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> "WeftReport":
@@ -195,6 +197,7 @@ def read_weft(body: bytes) -> Report:
         speed=None if said.speed is None else Speed(**dict(said.speed)),
         profile=None if said.profile is None else Profile(**dict(said.profile)),
         paused_seconds=said.paused_seconds,
+        save_every_seconds=said.save_every_seconds,
     )
 
 

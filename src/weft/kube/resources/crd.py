@@ -284,7 +284,7 @@ WAIT_REPORT_COLUMNS: Final[tuple[Column, ...]] = (
 
 FIRST_DEFAULTS: Final = frozenset(
     {
-        *("borrowing", "checkpoint.every", "grace", "preemptible", "priority", "queue"),
+        *("borrowing", "grace", "preemptible", "priority", "queue"),
         *("resources", "resources.gpus", "retry", "retry.limit", "weight"),
     }
 )

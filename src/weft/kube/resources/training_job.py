@@ -189,6 +189,7 @@ class WorkStatus(Status):
         "seconds", description="What work is counted in."
     )
     remaining_seconds: Amount | None = Field(None, description="Time left, if known.")
+    save_every_seconds: Amount | None = Field(None, description="Time between two checkpoints.")
     updated_at: Moment | None = Field(None, description="When this was reported.")
 
 

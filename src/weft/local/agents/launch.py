@@ -20,6 +20,7 @@ from weft.agent.leases.company import ALONE
 from weft.agent.messages import Accompany
 from weft.agent.settings import VAULT
 from weft.agent.workers.spawn_pool import PYTHON
+from weft.failure.interval import Advice
 from weft.failure.rulebook import RuleBook, shipped
 from weft.local.agents import bootstrap as birth
 from weft.local.agents.cgroups import Cgroups
@@ -29,11 +30,13 @@ from weft.local.machine.machine import Machine
 from weft.local.reconcile import plans
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import WorldError
+from weft.model.trial import is_trial
 from weft.spec.job_file import JobSpec
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_SHELL: Final = "/bin/sh"
 BIRTH: Final = Path(birth.__file__)
+TRIAL: Final = "WEFT_TRIAL"  # so that a program can tell
 AGENT: Final = "weft.agent.__main__"
 PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)  # nothing that a shell would read otherwise
 
@@ -78,10 +81,13 @@ class Launcher:
         cgroup = self.cgroups.of(name) if self.cgroups else None
         return Sign(f"{self.daemon}:{name}", entry.owner.uid, cgroup)
 
-    def start(self, entry: Entry) -> subprocess.Popen[bytes]:
-        """An agent for the incarnation on record, unless it has begun already."""
+    def start(self, entry: Entry, advice: Advice | None = None) -> subprocess.Popen[bytes]:
+        """An agent for the incarnation on record, unless it has begun already.
+
+        The advice says how often to save, where the job's owner does not.
+        """
         spec = JobSpec.model_validate(entry.spec)
-        process = self._birth(entry, spec, void=False)
+        process = self._birth(entry, spec, advice, void=False)
         cgroup = self.sign(entry).cgroup
         # It starts nobody before it has read its order and imported the agent.
         if cgroup and cgroup.take_in(process.pid):
@@ -106,10 +112,12 @@ class Launcher:
         spec = JobSpec.model_validate(entry.spec)
         return self._birth(entry, spec, void=True).wait() != birth.EXISTS_STATUS
 
-    def _birth(self, entry: Entry, spec: JobSpec, *, void: bool) -> subprocess.Popen[bytes]:
+    def _birth(
+        self, entry: Entry, spec: JobSpec, advice: Advice | None = None, *, void: bool
+    ) -> subprocess.Popen[bytes]:
         account = Account.of(entry.owner)
         try:
-            with _as_input(self._order(entry, spec, account, void=void)) as order:
+            with _as_input(self._order(entry, spec, account, advice, void=void)) as order:
                 return subprocess.Popen(
                     (sys.executable, "-I", str(BIRTH)),
                     stdin=order,
@@ -127,7 +135,7 @@ class Launcher:
             ) from error
 
     def _order(
-        self, entry: Entry, spec: JobSpec, account: Account, *, void: bool
+        self, entry: Entry, spec: JobSpec, account: Account, advice: Advice | None, *, void: bool
     ) -> dict[str, Any]:
         folder = self.folders.epoch(entry)
         checkpoints = self._checkpoints(entry, spec)
@@ -142,22 +150,27 @@ class Launcher:
             "make": [checkpoints],
             "agent": self.agent,
             "paths": list(self.paths),
-            "arguments": self._arguments(entry, spec, folder, checkpoints),
+            "arguments": self._arguments(entry, spec, folder, checkpoints, advice),
         }
 
     def _arguments(
-        self, entry: Entry, spec: JobSpec, folder: Path, checkpoints: str
+        self,
+        entry: Entry,
+        spec: JobSpec,
+        folder: Path,
+        checkpoints: str,
+        advice: Advice | None = None,
     ) -> Sequence[str]:
         """What the agent is told on its command line."""
         devices = sorted(entry.devices) if self.machine.has_gpus else ()
         cpus = self.machine.cpus_of(sorted(entry.devices))
-        options = {
+        options: dict[str, object] = {
+            **_saving(spec, advice),
             "--workers": max(entry.width, 1),
             "--job": entry.name,
             "--incarnation": entry.epoch,
             "--folder": folder,
             "--checkpoints": f"{checkpoints}/{VAULT}",
-            "--every": spec.checkpoint_seconds,
             "--grace": spec.grace_seconds,
             "--devices": _listed(devices),
             "--cpus": _listed(cpus),
@@ -184,6 +197,7 @@ class Launcher:
             "SHELL": account.shell,
             **spec.env,
             "WEFT_CHECKPOINT_PATH": self._checkpoints(entry, spec),
+            **({TRIAL: "1"} if is_trial(entry.id) else {}),
             MARK: self.sign(entry).text,
         }
 
@@ -206,6 +220,14 @@ def command_of(run: str) -> tuple[str, ...]:
     if plain and PYTHON.fullmatch(PurePath(words[0]).name) and words[1].endswith(".py"):
         return tuple(words)
     return ("/bin/sh", "-c", run)
+
+
+def _saving(spec: JobSpec, advice: Advice | None) -> dict[str, object]:
+    """The owner's word goes before what is advised."""
+    fixed = spec.checkpoint is not None and spec.checkpoint.every is not None
+    if fixed or advice is None:
+        return {"--every": spec.checkpoint_seconds}
+    return {"--save-advice": advice}
 
 
 def _switched(account: Account) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from weft.agent.messages import Status as AskStatus
 from weft.agent.run_folder import SHARED_MEMORY, SLOTS
 from weft.agent.wire.orders import CARD, KEY, SOCKET
 from weft.failure.diagnosis import Diagnosis
+from weft.failure.interval import Advice
 from weft.local.agents import inquest
 from weft.local.agents import job_processes as processes
 from weft.local.agents.agent_client import AgentClient
@@ -70,9 +71,9 @@ class Agents:
             return ObservedAgent()
         return self._watch(entry).observed
 
-    def start(self, entry: Entry) -> Birth | None:
+    def start(self, entry: Entry, advice: Advice | None = None) -> Birth | None:
         """Start the agent of the incarnation on record; None if that came to nothing."""
-        return self._watch(entry).start()
+        return self._watch(entry).start(advice)
 
     def bound(self, entry: Entry) -> None:
         """What is booked for it has changed."""
@@ -144,11 +145,11 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         self._look()
 
-    def start(self) -> Birth | None:
+    def start(self, advice: Advice | None = None) -> Birth | None:
         if self.observed.presence is not Presence.NONE:
             return self._birth
         try:
-            self._process = self._launcher.start(self.entry)
+            self._process = self._launcher.start(self.entry, advice)
         except WorldError as error:
             self._publish(replace(self.observed, fault=str(error)))
             return None
@@ -200,7 +201,7 @@ class Watch:
         words = self.observed.words or KILLED
         if words.outcome in WELL:
             return None
-        cgroup, status = self._sign.cgroup, self.observed.status
+        status = self.observed.status
         workers = status.workers if status else ()
         pids = {self._birth.pid if self._birth else None, *(one.pid for one in workers)}
         scene = inquest.Scene(
@@ -208,10 +209,20 @@ class Watch:
             words=words,
             kept=self._read(EVIDENCE),
             agent=self._birth,
-            concern=Concern(frozenset(filter(None, pids)), cgroup.path.name if cgroup else ""),
+            concern=self._concern(frozenset(filter(None, pids))),
             kills=kills,
         )
         return inquest.look_into(scene, self._launcher.rules)
+
+    def _concern(self, pids: frozenset[int]) -> Concern:
+        cgroup, machine = self._sign.cgroup, self._launcher.machine
+        held = (machine.pci.get(device, "") for device in self.entry.devices)
+        return Concern(
+            pids,
+            cgroup.path.name if cgroup else "",
+            frozenset(filter(None, held)) if machine.has_gpus else frozenset(),
+            frozenset(machine.pci.values()) if machine.has_gpus else frozenset(),
+        )
 
     def look_again(self) -> None:
         self._look()

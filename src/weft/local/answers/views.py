@@ -305,6 +305,8 @@ def _work(entry: Entry) -> dict[str, Any]:
         "saved": _counted(progress.saved_step),
     }
     found: dict[str, Any] = {name: count for name, count in steps.items() if count is not None}
+    if found and progress.save_every_seconds:
+        found["saveEverySeconds"] = progress.save_every_seconds
     return {**found, "unit": "steps"} if found else {}
 
 

@@ -1,7 +1,8 @@
 """What the kernel of this machine has said while a job ran, as far as it concerns that job.
 
 Whoever is not root may not read it in most places, and then nothing is said. A line that names a
-process or a GPU concerns the job whose it is; what it says of the whole machine concerns everybody.
+process concerns the job whose it is, and one that names a GPU whoever holds it; what it says of the
+whole machine concerns everybody.
 Names of processes are chosen by users, so they are cut off before anybody reads the line.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.failure.lines import Line, Stream, plain
+from weft.local.machine.pci import addresses_in
 from weft.model.ids import NodeId
 
 KMSG: Final = Path("/dev/kmsg")
@@ -22,6 +24,7 @@ MOST_RECORDS: Final = 20_000
 RECORD_BYTES: Final = 8192
 MOST_LINES: Final = 200
 MICRO: Final = 1e-6
+GPU_DRIVER: Final = "NVRM"
 
 _OF_A_PROCESS = re.compile(r"Kill(?:ed)? process (\d{1,10})|\bpid='?(\d{1,10})|\w\[(\d{1,10})\]:? ")
 _GROUP = re.compile(r"task_memcg=([^,]{1,300})")
@@ -35,16 +38,32 @@ _NAMES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Which lines are a job's: those of its processes, of its cgroup, and of the machine."""
+    """Which lines are a job's: those of its processes, of its cgroup, of its GPUs, of the machine.
+
+    `gpus` are addresses of those that it holds and `all_gpus` of those that there are, as far as
+    they are known.
+    """
 
     pids: frozenset[int]
     cgroup: str = ""
+    gpus: frozenset[str] = frozenset()
+    all_gpus: frozenset[str] = frozenset()
 
     def takes(self, text: str) -> bool:
         if (group := _GROUP.search(text)) is not None:
             return bool(self.cgroup) and group[1].endswith(self.cgroup)
         named = {int(number) for found in _OF_A_PROCESS.findall(text) for number in found if number}
-        return not named or not named.isdisjoint(self.pids)
+        if named:
+            return not named.isdisjoint(self.pids)
+        return self._holds(text)
+
+    def _holds(self, text: str) -> bool:
+        """Whether it speaks of no GPU, or of one of the job's, or nobody knows of which."""
+        addresses = set(addresses_in(text))
+        about = addresses & self.all_gpus
+        if about or (self.all_gpus and addresses and GPU_DRIVER in text):
+            return not about.isdisjoint(self.gpus)
+        return True
 
 
 def said(

@@ -9,11 +9,12 @@ import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from weft.agent.workers.gpus import told_by_driver
+from weft.local.machine.pci import addresses_in
 from weft.model.cluster import Gpu, Node
 from weft.model.errors import SpecError
 from weft.model.ids import ANY_GPU, GpuType, NodeId
@@ -21,9 +22,12 @@ from weft.spec.gpu_names import short_name
 
 MIB_PER_GIB: Final = 1024
 KIB_PER_GIB: Final = 1024**2
-QUESTION: Final = ("--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits")
+QUESTION: Final = (
+    "--query-gpu=index,name,memory.total,pci.bus_id",
+    "--format=csv,noheader,nounits",
+)
 DEVICE_FILE: Final = re.compile(r"nvidia(\d+)")
-ANSWERED_FIELDS: Final = 3
+LEAST_FIELDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,16 @@ class Device:
     number: int
     type: str = ANY_GPU
     memory_gib: float | None = None
+    pci: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What jobs can be given here. `slots` are numbers of GPUs where `has_gpus`."""
+    """What jobs can be given here. `slots` are numbers of GPUs where `has_gpus`.
+
+    `pci` are addresses of GPUs by number, those that no job is given among them, where the driver
+    tells them.
+    """
 
     name: str
     slots: tuple[int, ...]
@@ -46,6 +55,7 @@ class Machine:
     gpu_memory_gib: float | None = None
     cpus: tuple[int, ...] = ()
     memory_gib: float | None = None
+    pci: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def node(self) -> Node:
@@ -71,7 +81,8 @@ class Machine:
 
 def this_machine(slots: int | None = None) -> Machine:
     """What is here; `slots` says how many GPUs to use, or how many slots to make without any."""
-    devices = _wanted(_devices(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    found = _devices()
+    devices = _wanted(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     chosen = _first(devices, slots)
     first = chosen[0] if chosen else Device(0)
@@ -84,6 +95,7 @@ def this_machine(slots: int | None = None) -> Machine:
         gpu_memory_gib=first.memory_gib,
         cpus=cpus,
         memory_gib=_memory_gib(Path("/proc/meminfo").read_text()),
+        pci={device.number: device.pci for device in found if device.pci},
     )
 
 
@@ -92,9 +104,10 @@ def parse_devices(text: str) -> tuple[Device, ...]:
     found = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) == ANSWERED_FIELDS and fields[0].isdigit():
+        if len(fields) >= LEAST_FIELDS and fields[0].isdigit():
             memory = float(fields[2]) / MIB_PER_GIB if fields[2].isdigit() else None
-            found.append(Device(int(fields[0]), short_name(fields[1]), memory))
+            pci = next(addresses_in(" ".join(fields[LEAST_FIELDS:])), "")
+            found.append(Device(int(fields[0]), short_name(fields[1]), memory, pci))
     return tuple(found)
 
 

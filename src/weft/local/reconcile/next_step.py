@@ -49,6 +49,7 @@ from weft.local.reconcile.step import (
     Sweep,
     Void,
 )
+from weft.local.reconcile.trial import shows
 from weft.local.record.entry import NO_PAST, End, Entry
 from weft.model.decision import Assignment
 from weft.model.errors import ProtocolError
@@ -281,7 +282,8 @@ def _over(look: Look) -> Step | None:
 def _ending(look: Look, end: End) -> Event:
     """One that left because it was asked to, though not by us, has not failed."""
     entry, epoch = look.entry, look.belief.epoch
-    if end.outcome == Outcome.FINISHED:
+    tells_nothing = look.trial_seconds_left is not None and (look.has_passed or not shows(end))
+    if end.outcome == Outcome.FINISHED or tells_nothing:
         return JobFinished(look.now, entry.id, epoch)
     if end.outcome == Outcome.DRAINED:
         return WorkerLost(look.now, entry.id, epoch, entry.seats[0].node)
@@ -363,8 +365,13 @@ def _stopped(look: Look, kept: float) -> InstructionDone:
 
 
 def _listen(look: Look) -> Step:
-    """An agent that says nothing for long is of no use, and its job is begun anew."""
+    """An agent that says nothing for long is of no use, and its job is begun anew.
+
+    Neither is one of a trial that has passed.
+    """
     left = look.rules.silent_seconds - look.agent.silent_seconds
+    if look.trial_seconds_left is not None:
+        left = min(left, look.trial_seconds_left)
     if look.agent.alive and left <= 0:
         return look.act(Kill(), look_at=look.now + AGAIN_SECONDS)
     return look.waiting(look.now + max(left, AGAIN_SECONDS))

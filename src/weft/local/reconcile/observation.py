@@ -157,6 +157,7 @@ def read_status(body: Mapping[str, Any]) -> Status:
             saved_step=_count(body.get("saved_step")),
             live=live if isinstance(live, bool) else None,
             metrics=_figures(body.get("metrics")),
+            save_every_seconds=_amount(body.get("save_every_seconds")),
         ),
         workers=tuple(_worker(number, facts) for number, facts in shown if isinstance(facts, dict)),
         speed=_speed(body.get("speed")),

@@ -173,7 +173,8 @@ class Step:
 class Look:
     """One look at one job; `job` is None where its file cannot be used, and `fault` says why.
 
-    `meeting` is the folder where it is to meet those who take turns with it, empty for nobody.
+    `meeting` is the folder where it is to meet those who take turns with it, empty for nobody. A
+    trial has passed when `trial_seconds_left` are none; for other jobs it is None.
     """
 
     entry: Entry
@@ -186,6 +187,12 @@ class Look:
     rules: Rules
     grace_seconds: float = 30.0
     meeting: str = ""
+    trial_seconds_left: float | None = None
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether it is a trial that has lasted long enough."""
+        return self.trial_seconds_left is not None and self.trial_seconds_left <= 0.0
 
     def events(self, *events: Event) -> Step:
         return Step(events=events)

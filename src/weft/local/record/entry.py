@@ -74,6 +74,7 @@ class Progress:
     saved_step: int | None = None
     live: bool | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    save_every_seconds: float | None = None
 
     @property
     def fraction(self) -> float | None:

@@ -13,12 +13,13 @@ from weft.failure.observed import Exit, MemoryEvents, Observed, Output, Where
 from weft.failure.retry import RetryState
 from weft.failure.rulebook import shipped
 from weft.kube.operator.observation.job import ObservedJob
-from weft.kube.operator.observation.node import ObservedNode, Trouble, read_node
+from weft.kube.operator.observation.node import ObservedNode, read_node
 from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS
 from weft.kube.operator.reconcile.step import DeletePods, Note, Settle, Step
 from weft.kube.operator.status.patches import Standing, decision_patch, standing_patch
 from weft.kube.reading.failures import failures_of, last_failure
+from weft.kube.trouble import Trouble
 from weft.model.state import State
 
 RUNNING = a_job("Running", 1)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from weft.failure.interval import Advice
 from weft.kube.claims import claim, claim_name, claims_path, shared
 from weft.kube.client.api import Api
 from weft.kube.client.errors import (
@@ -68,6 +69,7 @@ class Context(Protocol):
     def took_pod(self, raw: dict[str, Any]) -> None: ...
     def standing(self, key: str, state: State, message: str) -> Standing: ...
     def gpu_resource(self, node: str) -> str: ...
+    def saving_advice(self, key: str) -> Advice: ...
     @property
     def leader(self) -> int: ...
     @property
@@ -198,6 +200,7 @@ class Actions:
         for name, gpus in claims.values():
             if why := await self._claim(job, name, gpus):
                 return Note(refusal=(action.epoch, action.serial, why))
+        advice = self._context.saving_advice(look.key)
         assert job.spec is not None
         width = action.placement.width
         bodies = {
@@ -209,6 +212,7 @@ class Actions:
                     leader=leader,
                     gpu_resource=self._context.gpu_resource(seat.node),
                     claim=claims.get(seat.number, ("", 0))[0],
+                    advice=advice,
                 ),
                 job.spec,
                 job.plan,

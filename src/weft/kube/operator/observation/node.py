@@ -6,11 +6,13 @@ from weft.kube.names import (
     GPU_RESOURCE,
     GROUP,
     POOL_LABEL,
+    REPAIRED_ANNOTATION,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, devices, gpu_memory_gib, gpu_type
 from weft.kube.operator.observation.metadata import Raw, parse_time
 from weft.kube.pod_requests import NOTHING, PodRequests
 from weft.kube.quantity import gib, parse_quantity
+from weft.kube.trouble import MOST_MESSAGE, Trouble
 from weft.model.cluster import Gpu, Node
 from weft.model.ids import DEFAULT_POOL, DEFAULT_RACK, GpuType, NodeId, PoolId, RackId
 from weft.model.suit import Offering
@@ -33,17 +35,6 @@ BAD_WHEN_TRUE = frozenset(
 )
 """Conditions of a node that say that something is wrong with it."""
 
-MOST_MESSAGE = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A condition that is not as it should be, and since when."""
-
-    kind: str
-    message: str
-    since: float | None
-
 
 @dataclass(frozen=True, slots=True)
 class ObservedNode:
@@ -51,7 +42,7 @@ class ObservedNode:
 
     One that is `outside` is not Weft's to use. `taints` keep jobs away that do not bear them.
     `out_of_service` is the word of whoever keeps it that it is off; `set_aside` says that it
-    carries Weft's own taint.
+    carries Weft's own taint. `repaired_at` is when somebody says that it was repaired.
     """
 
     uid: str
@@ -73,6 +64,7 @@ class ObservedNode:
     taints: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     set_aside: bool = False
+    repaired_at: float | None = None
 
     def beside(self, held: PodRequests = NOTHING) -> Node:
         """The node as the brain sees it when others hold so much of it."""
@@ -131,7 +123,16 @@ def read_node(raw: Raw, rules: NodeRules = EVERYWHERE) -> ObservedNode:
         taints=(*barring, *rules.special(kind, resource)),
         troubles=_troubles(status),
         set_aside=any(taint["key"] == SET_ASIDE for taint in taints),
+        repaired_at=_repaired_at(meta),
     )
+
+
+def _repaired_at(meta: Raw) -> float | None:
+    try:
+        told = (meta.get("annotations") or {}).get(REPAIRED_ANNOTATION)
+        return parse_time(told) if told else None
+    except (ValueError, OverflowError):  # whoever may write annotations may write anything
+        return None
 
 
 def _troubles(status: Raw) -> tuple[Trouble, ...]:

@@ -29,6 +29,7 @@ class NodeInventory:
         counted: Callable[[str], NodeDevices] | None = None,
     ) -> None:
         """GPUs are as `counted` from what drivers publish, else as the node says."""
+        self.unfit: Callable[[str], str] = lambda _: ""  # why nothing may start there
         self.lost: dict[str, float] = {}
         self._counted = counted
         self._nodes = nodes
@@ -81,6 +82,8 @@ class NodeInventory:
             yield from self._lose(name, observed, now)
             return
         node = self._with_devices(observed).beside(self._foreign_use.others(name))
+        if self.unfit(name):
+            node = node.with_cordon(True)
         if name in self.lost or name not in self._told:
             self.lost.pop(name, None)
             yield NodeAdded(now, node)

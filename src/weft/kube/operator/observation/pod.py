@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from weft.failure.lines import plain
 from weft.kube.names import (
     EPOCH_LABEL,
     JOB_LABEL,
+    PROBE_LABEL,
     RANK_LABEL,
 )
 from weft.kube.node_rules import is_mig
@@ -18,11 +20,25 @@ MOST_MESSAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
+class Probed:
+    """What a pod says whose only work is to probe its node; `words` is what failed last."""
+
+    ready: bool
+    words: str = ""
+
+    @property
+    def unfit(self) -> str:
+        """Why nothing should start there; one that is only about to begin says nothing yet."""
+        return "" if self.ready else self.words
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedPod:
     """One pod. `job` is empty for a pod that is not of Weft's making.
 
     `leaves_by` is when one that was asked to leave has to be gone. `words` is what its container
-    left to be read, `message` what the kubelet or the runtime says, `ended` in one word.
+    left to be read, `message` what the kubelet or the runtime says, `ended` in one word. One that
+    probes its node has `probed`.
     """
 
     uid: str
@@ -46,6 +62,7 @@ class ObservedPod:
     ended_at: float | None = None
     words: str = ""
     message: str = ""
+    probed: Probed | None = None
 
     @property
     def key(self) -> str:
@@ -103,7 +120,20 @@ def read_pod(raw: Raw) -> ObservedPod:
         message=str(waiting.get("message") or status.get("message") or "")[:MOST_MESSAGE],
         unschedulable=_unschedulable(status),
         takes=pod_requests(spec),
+        probed=_probed(status) if PROBE_LABEL in labels else None,
     )
+
+
+def _probed(status: Raw) -> Probed:
+    """A container that ended with an error, now or before it was started again, has failed."""
+    for container in status.get("containerStatuses") or ():
+        for state in (container.get("state") or {}, container.get("lastState") or {}):
+            ended = state.get("terminated") or {}
+            if ended.get("exitCode"):
+                words = str(ended.get("message") or f"its probes ended with {ended['exitCode']}")
+                return Probed(bool(container.get("ready")), plain(words)[:MOST_MESSAGE])
+        return Probed(bool(container.get("ready")))
+    return Probed(ready=False)
 
 
 def _worker(status: Raw) -> Raw:

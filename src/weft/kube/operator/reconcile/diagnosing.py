@@ -75,7 +75,8 @@ def _of_node(look: Look, pod: ObservedPod) -> Iterator[Observed]:
     if pod.node in look.lost:
         yield NodeCondition(OUT_OF_REACH, "out of reach", Where(look.lost[pod.node], name))
     node = look.nodes.get(pod.node)
-    for trouble in node.troubles if node is not None else ():
+    troubles = (*(node.troubles if node is not None else ()), *look.tainted.get(pod.node, ()))
+    for trouble in troubles:
         yield NodeCondition(trouble.kind, trouble.message, Where(trouble.since, name))
 
 

@@ -14,6 +14,7 @@ from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.node import ObservedNode
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.permissions import ALL_PERMITTED, Permissions
+from weft.kube.trouble import Trouble
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
 from weft.model.placement import Placement
@@ -173,7 +174,8 @@ class Look:
 
     The job is None where there is no such object, or where it is `unreadable`.
     `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
-    `said_paused_seconds` what it cost to become as wide as the resize under way asks.
+    `said_paused_seconds` what it cost to become as wide as the resize under way asks. `tainted`
+    are nodes with devices that their driver keeps claims away from.
     """
 
     key: str
@@ -189,6 +191,7 @@ class Look:
     said_paused_seconds: float | None = None
     unreadable: bool = False
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
+    tainted: Mapping[str, tuple[Trouble, ...]] = field(default_factory=dict)
 
     @property
     def id(self) -> JobId:

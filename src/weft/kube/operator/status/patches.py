@@ -37,6 +37,7 @@ class Standing:
     """What is to be told of a job beside its decision.
 
     `failure` is its last one, where it had one, and `did` why it is not tried again if it is not.
+    One that `is_new` is told though no count has grown by it.
     """
 
     state: State
@@ -54,6 +55,7 @@ class Standing:
     company: Company | None = None
     no_company: NoCompany | None = None
     plan: Considered | None = None
+    is_new: bool = False
 
 
 def decision_patch(
@@ -71,7 +73,13 @@ def decision_patch(
     A failure that led to it may have been told nobody yet: `told` is where the job stood.
     """
     before = told or Standing(state)
-    standing = Standing(state, assignment.width, past=before.past, failure=before.failure)
+    standing = Standing(
+        state,
+        assignment.width,
+        past=before.past,
+        failure=before.failure,
+        is_new=before.is_new,
+    )
     status = _standing(job, standing, now)
     status["decision"] = {
         "epoch": epoch,
@@ -243,7 +251,9 @@ def _failures(job: ObservedJob, found: Diagnosis, standing: Standing, now: float
     before = list(job.status.get("failures") or ())
     told = before[-1] if before and before[-1].get("epoch") == job.epoch else None
     did = standing.did.removeprefix(f"{found}; ")[:MESSAGE_LIMIT] or "it is tried again"
-    fresh = standing.past is not None and standing.past.failures > job.past.failures
+    past, known = standing.past, job.past
+    grown = past is not None and (past.failures > known.failures or past.losses > known.losses)
+    fresh = standing.is_new or grown
     if told.get("did") == did if told is not None else not fresh:
         return {}
     new = _failure(job, found, now) if told is None else dict(told)

@@ -55,6 +55,7 @@ class Progress:
             "total": report.total,
             "saved": report.saved,
             "remainingSeconds": report.remaining_seconds,
+            "saveEverySeconds": report.save_every_seconds,
         }
         work: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
         work |= {"unit": str(report.unit), "updatedAt": stamp(now)}

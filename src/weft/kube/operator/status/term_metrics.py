@@ -50,14 +50,15 @@ def measure(state: BrainState, inventory: NodeInventory, metrics: Metrics) -> No
     )
 
 
-def tell_health(health: Health, metrics: Metrics) -> None:
-    """Services that are held open, and nodes that are set aside."""
+def tell_health(health: Health, metrics: Metrics, unfit: int = 0) -> None:
+    """Services that are held open, nodes that are set aside, and those whose probes fail."""
     lemons = sum(one.lemon for one in health.aside)
     metrics.health_is(
         breakers=sum(one.is_open for one in health.breakers),
         checked=len(health.aside) - lemons,
         lemons=lemons,
         people=len(health.for_people),
+        probes=unfit,
     )
 
 
