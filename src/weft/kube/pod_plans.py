@@ -6,7 +6,8 @@ the degrees that it begins with; a script that does not speak to Weft does not l
 
 from typing import Any, Final
 
-from weft.kube.pods import Manifest, literal
+from weft.kube.pod_environment import literal
+from weft.kube.pods import Manifest
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 from weft.reconcile.plans import told
 from weft.spec.job_file import JobSpec
