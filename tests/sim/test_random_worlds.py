@@ -44,6 +44,8 @@ ONCE_BROKEN = (
     1_264,  # seats of a job that failed on a service went to one that waited for it
     1_358,  # seats of a job that its node failed went to one that was promised some there
     1_114,  # adopted while it started, and started again under the name of its own party
+    700_144,  # a checkpoint came due while its processes stood still
+    700_157,
     9_100_386,  # a packed width that would fit, where the asked one never would
 )
 """Seeds that a search in new worlds has found."""

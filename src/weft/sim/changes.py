@@ -109,8 +109,10 @@ class Changes:
             self._go_on(run, run.placement, max(run.mark - self.agenda.now, 0.0))
 
     def pause(self, run: Run, seconds: float) -> None:
-        """It stands still for a while, and goes on."""
+        """It stands still for a while; what was to be saved meanwhile is saved when it goes on."""
         self._go_on(run, run.placement, max(run.mark - self.agenda.now, 0.0) + seconds)
+        if run.saves_between(self.agenda.now, run.mark):
+            run.saved = run.done
 
     def pace_company_anew(self, run: Run) -> None:
         """It begins or ends to train beside others: they go on at another pace."""

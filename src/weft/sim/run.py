@@ -163,6 +163,13 @@ class Run:
             return self.saved
         return min(self.paced_done + self.speed * whole, self.progress(now))
 
+    def saves_between(self, begin: float, end: float) -> bool:
+        """Whether a checkpoint comes due in that time."""
+        interval = self.job.truth.checkpoint_interval_seconds
+        if interval <= 0:
+            return False
+        return int((end - self.begun) / interval) > int((begin - self.begun) / interval)
+
     def kept(self, now: float) -> float:
         """Work that a later incarnation goes on from, if this one is told to stop now."""
         return self.progress(now) if self.job.truth.saves_on_demand else self.checkpointed(now)
