@@ -55,7 +55,7 @@ def test_who_is_preempted_saves_first_and_goes_on_where_it_stood() -> None:
     with a_lab(slots=2, agent=AGENT) as lab:
         lab.start()
         train(lab)
-        assert "saves every 1m" in weft(lab, "show", "trains")
+        wait_until(lambda: "saves every 1m" in weft(lab, "show", "trains"), "its word", lab.log)
         assert lab.entry("trains").progress.saved_step is None
         lab.submit("urgent", "sleep 1000", gpus=2, priority=10, grace="1s")
         lab.wait_for("urgent", "Running")
