@@ -5,12 +5,15 @@ from dataclasses import replace
 from tests.brain.test_replan import a_model
 from tests.brain.test_switching import EVERY, offer
 from tests.builders import Scene, a_cluster, a_job, given
+from tests.perf.plans.shapes import LLAMA7
 from weft.brain.considered import considered
 from weft.brain.instruction import Resize, Start
+from weft.model.capability import EVERYTHING, Capability
 from weft.model.claim import ClaimSource
 from weft.model.ids import JobId
 from weft.model.job import Job
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
+from weft.perf.plans.laws import breaches
 from weft.policy.recipes import RECIPES
 
 
@@ -52,6 +55,22 @@ def test_a_width_that_no_plan_fills_is_not_taken() -> None:
     start = world.submit(a_claim("job", 8)).decide().last(Start, "job").assignment
     assert start.width <= 5
     assert start.plan.fits_width(start.width)
+
+
+def test_no_job_is_given_fewer_gpus_than_any_plan_fits() -> None:
+    """Seven billion parameters, their gradients and moments are more than one GPU holds."""
+    offers = EVERYTHING - {Capability.OFFLOAD}
+    job = a_model("job", 16, LLAMA7, plan=ExecutionPlan(tensor=8, data=2), offers=offers)
+    world = scene().submit(a_job("other", 15, seconds=1e6)).decide().submit(job).wait(1_000.0)
+    world.finish("other").wait(1_000.0)
+    state = world.brain.state
+    slot = state.slot_of[JobId("job")]
+    found = state.plan_book.options(slot, state.spec(slot))
+    assert found is not None
+    for start in world.all(Start, "job"):
+        given_ = start.assignment
+        assert given_.width > 1
+        assert not breaches(given_.plan, given_.width, found.bounds)
 
 
 def test_a_plan_that_cannot_follow_keeps_its_width() -> None:

@@ -20,6 +20,7 @@ from weft.model.errors import WorldError
 from weft.spec.job_file import JobSpec
 
 CHART = Path(__file__).parents[3] / "charts" / "weft"
+MODEL = {"parameters": 10**9, "layers": 24, "hidden": 2048, "sequence": 2048, "batch": 64}
 JOB_HEADING = ["NAME", "STATE", "GPUS", "PROGRESS", "REASON", "AGE", "QUEUE", "MESSAGE"]
 QUEUE_HEADING = ["NAME", "PARENT", "GUARANTEED", "LIMIT", "USED", "WAITING", "READY", "AGE"]
 
@@ -85,6 +86,10 @@ def test_defaults_are_written_down(jobs: Jobs) -> None:
         {"run": "x", "resources": {"gpu_type": ["H100", "A100"], "memory_per_gpu": "64GB"}},
         {"run": "x", "shareable": True, "stages": {"gpu_seconds": 1, "gpu_memory": "9GB"}},
         {"run": "x", "stages": {"cpu_seconds": 0.5, "gpu_seconds": 1, "step_seconds": 1}},
+        {"run": "x", "model": MODEL},
+        {"run": "x", "model": MODEL | {"vocabulary": 32_000, "heads": 16, "offers": ["tensor"]}},
+        {"run": "x", "model": MODEL, "plans": {"data": "a ${HOME} {{print}} {data} {a,b}"}},
+        {"run": "x", "model": MODEL, "plans": {"pipeline": "a {pipeline} {micro_batch}"}},
         {"run": "x", "grace": "9m59s", "ttl": "0s", "duration": "1d12h"},
         {"run": "x", "env": {"A": "$(B)", "_b1": ""}},
         {"run": "x", "volumes": [{"claim": "a.b", "path": "/.cache/x"}]},
@@ -124,6 +129,21 @@ def test_what_is_taken_the_operator_takes_too(jobs: Jobs, spec: dict[str, Any]) 
         (
             {"run": "x", "shareable": True, "resources": {"gpus": 0, "cpus": 1}},
             "none to share: remove shareable",
+        ),
+        ({"run": "x", "model": {}}, "spec.model.parameters: Required value"),
+        ({"run": "x", "model": MODEL | {"batch": 0}}, "spec.model.batch"),
+        ({"run": "x", "model": MODEL | {"vocabulary": 10**7}}, "count all of the model"),
+        ({"run": "x", "model": MODEL | {"offers": ["expert"]}}, "spec.model.offers"),
+        ({"run": "x", "model": MODEL | {"offers": ["zero1"]}}, "give commands under plans"),
+        ({"run": "x", "model": MODEL, "resources": {"gpus": 0, "cpus": 1}}, "remove model"),
+        ({"run": "x", "plans": {"data": "a"}}, "add model"),
+        ({"run": "x", "model": MODEL, "plans": {}}, "give one, or remove plans"),
+        ({"run": "x", "model": MODEL, "plans": {"tensor": "a"}}, "put {tensor} where"),
+        ({"run": "x", "model": MODEL, "plans": {"data": "a {pipeline}"}}, "put {micro_batches}"),
+        ({"run": "x", "model": MODEL, "plans": {"data": "awk {print}"}}, "double the braces"),
+        (
+            {"run": "x", "model": MODEL | {"offers": ["data"]}, "plans": {"data": "a"}},
+            "remove model.offers, or plans",
         ),
         ({"run": "x", "env": {"A-B": ""}}, "begins with no digit: rename it"),
         ({"run": "x", "env": {"A" * 129: ""}}, "rename it"),

@@ -31,8 +31,9 @@ from weft.failure.retry import MOST_AVOIDED, RESTS, Run, Terms, decide
 from weft.failure.verdict import History, Verdict, judge, judge_loss
 from weft.model.claim import ClaimSource
 from weft.model.reason import ReasonCode
-from weft.model.request import JobRequest
+from weft.model.request import JobRequest, Width
 from weft.model.state import State
+from weft.policy.plans.planning import Scope
 
 RETRY = REASON_ROW[ReasonCode.BACKOFF_RETRY]
 
@@ -75,8 +76,16 @@ class Jobs:
 
         What a person says of a model is worth less than that; a record of a workload tells more.
         """
-        said = job.splits is not None and job.splits.source is ClaimSource.USER
-        return replace(job, splits=None) if said and not self._context.recipe.planning else job
+        planning = self._context.recipe.planning
+        if planning is None:
+            said = job.splits is not None and job.splits.source is ClaimSource.USER
+            return replace(job, splits=None) if said else job
+        least = self._context.state.plan_book.fewest_gpus(job)
+        if planning.scope is not Scope.SEATED or least <= job.width.min_gpus:
+            return job
+        # others decide how wide it is: never so narrow that no plan fits
+        asked = max(least, job.width.asked_gpus)
+        return replace(job, width=Width(least, max(asked, job.width.max_gpus), asked))
 
     def cancelled(self, event: JobCancelled) -> None:
         state = self._context.state

@@ -12,6 +12,7 @@ from weft.brain.round.bidding import Bidding
 from weft.brain.round.outcome import Granted, Outcome, Stretched
 from weft.brain.round.session import Session
 from weft.model.plan import ExecutionPlan
+from weft.perf.plans.laws import breaches
 from weft.policy.place.room import Share
 from weft.policy.plans.planning import Planning
 
@@ -34,10 +35,12 @@ class _BestPlans:
         if not granted.width or spec.splits is None:
             return granted
         cores = self._session.kind(granted.slot).cpus_per_gpu
+        found = self._session.state.plan_book.options(granted.slot, spec)
+        assert found is not None
         for shares in _ever_fewer(granted.shares, spec.width.min_gpus):
             best = self._bidding.option(granted.slot, shares, cores)
-            if best is not None:
-                width = sum(gpus for _, gpus in shares)
+            width = sum(gpus for _, gpus in shares)
+            if best is not None and not breaches(best.plan, width, found.bounds):
                 return replace(granted, width=width, shares=shares, plan=best.plan)
         return granted
 

@@ -73,17 +73,27 @@ class PlanBook:
             return None
         found = self._options.get(slot)
         if found is None:
-            asked = Asked(
-                claim=self._claim(slot, spec.splits),
-                plans=spec.plans,
-                gpus=spec.width.asked_gpus,
-                cores=spec.cpus_per_gpu,
-                least_gpus=spec.width.min_gpus,
-                most_gpus=min(spec.width.max_gpus, max(self.gpus, spec.width.min_gpus)),
-                more_cores=spec.host is None,
-            )
+            asked = self._asked(spec, self._claim(slot, spec.splits))
             found = self._options[slot] = options(asked, self.fabric)
         return found
+
+    def fewest_gpus(self, spec: JobRequest) -> int:
+        """On fewer no plan fits; 0 where none fits at all, or nothing is claimed."""
+        if spec.splits is None or not spec.width.asked_gpus:
+            return 0
+        found = options(self._asked(spec, spec.splits), self.fabric)
+        return min((one.allocation.gpus for one in found.useful), default=0)
+
+    def _asked(self, spec: JobRequest, claim: PlanClaim) -> Asked:
+        return Asked(
+            claim=claim,
+            plans=spec.plans,
+            gpus=spec.width.asked_gpus,
+            cores=spec.cpus_per_gpu,
+            least_gpus=spec.width.min_gpus,
+            most_gpus=min(spec.width.max_gpus, max(self.gpus, spec.width.min_gpus)),
+            more_cores=spec.host is None,
+        )
 
     def _claim(self, slot: int, claim: PlanClaim) -> PlanClaim:
         """With what the program has told, which is the last word on what it can be run as."""
