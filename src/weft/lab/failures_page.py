@@ -118,7 +118,7 @@ Probes are `python -m weft.agent.probes` (or `weft doctor --probes`): disk, memo
 loopback, a sum between two ranks over gloo (`pair`), and `dcgmi` where it is installed. All of them
 together have a minute. The daemon of a machine runs the quick ones every five minutes (the first
 five minutes after its start) and after failures that a machine may be at fault for. Before a gang
-starts it runs them all, unless it did within the last hour (`weft local up --gang-probe-hours`).
+starts it runs them all, unless it did within the last hour (`weft local up --gang-probe-hours 1`).
 While one fails nothing starts (`Health.Probe`).
 
 On Kubernetes `probes.enabled` of the chart runs the quick ones on every node, in a DaemonSet whose
