@@ -85,9 +85,7 @@ class Site:
         **spec: Any,
     ) -> None:
         """A job that trains, and leaves its checkpoints and steps on the shared volume."""
-        own = self._folder / name
-        own.mkdir()
-        own.chmod(0o777)
+        self.folder(name)
         self.lab.submit(
             name,
             gpus,
@@ -97,6 +95,13 @@ class Site:
             grace="20s",
             **spec,
         )
+
+    def folder(self, name: str) -> Path:
+        """A folder of its own for a job, on the shared volume."""
+        own = self._folder / name
+        own.mkdir()
+        own.chmod(0o777)
+        return own
 
     def hurry(self, name: str) -> None:
         """Let its steps take no longer than they need."""

@@ -112,7 +112,7 @@ def a_truth(rng: Random, asked: int, unit: WorkUnit) -> JobTruth:
     return JobTruth(
         work=Work(rng.uniform(10.0, 20_000.0), unit),
         asked_gpus=asked,
-        curve=curve if unit is WorkUnit.SAMPLES else rng.choice((None, curve)),
+        curve=rng.choice((None, curve)) if unit is WorkUnit.SECONDS else curve,
         host=rng.choice((None, HostCurve.by_cores([(1.0, 0.5), (2.0, 1.0), (6.0, 2.0)]))),
         loss=rng.choice((None, LossCurve(rng.uniform(0.0, 0.1), 0.2, 0.5, target=target))),
         gpu_types=tuple(GpuSpeed(GpuType(name), rng.uniform(0.2, 3.0)) for name in TYPES),

@@ -69,9 +69,10 @@ class Job:
     def __post_init__(self) -> None:
         request, truth = self.request, self.truth
         demand_amount(request.id, truth.work.amount)
-        if truth.work.unit is WorkUnit.SAMPLES and truth.curve is None and truth.steps is None:
+        if truth.work.unit is not WorkUnit.SECONDS and truth.curve is None and truth.steps is None:
             raise SpecError(
-                f"job {self.id} counts samples but has no curve", hint="give samples/s by width"
+                f"job {self.id} counts {truth.work.unit} but has no curve",
+                hint=f"give {truth.work.unit}/s by width",
             )
         if truth.host is not None:
             demand_cores(request.id, request.cpus_per_gpu)
@@ -162,8 +163,8 @@ class Job:
 
 
 def _curve_claim(curve: Curve | None, unit: WorkUnit) -> CurveClaim | None:
-    """Samples without a curve are no claim; the row is refused for them."""
-    if curve is None and unit is WorkUnit.SAMPLES:
+    """Samples or steps without a curve are no claim; the row is refused for them."""
+    if curve is None and unit is not WorkUnit.SECONDS:
         return None
     return LINEAR if curve is None else CurveClaim(curve, FROM_TRACE)
 
