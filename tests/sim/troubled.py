@@ -148,6 +148,7 @@ class FailureWatch:
     struck: dict[str, dict[JobId, tuple[float, str]]] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
     aside: frozenset[NodeId] = frozenset()
+    ordered: set[tuple[JobId, int, int]] = field(default_factory=set)
     service: dict[JobId, str] = field(default_factory=dict)
     ran: float = 0.0
     written: Health | None = None
@@ -272,9 +273,17 @@ class FailureWatch:
     def _is_new(self, world: "RandomWorld", start: Start) -> bool:
         return start.epoch > world.auditor.starts.get(start.job, (0, None))[0]
 
+    def _is_first(self, world: "RandomWorld", what: Start | Resize) -> bool:
+        if isinstance(what, Start):
+            return self._is_new(world, what)
+        order = what.job, what.epoch, what.serial
+        first = order not in self.ordered
+        self.ordered.add(order)
+        return first
+
     def _takes_no_seat_aside(self, world: "RandomWorld", what: Start | Resize) -> None:
         """Nothing begins on a node that is set aside (F3)."""
-        if isinstance(what, Start) and not self._is_new(world, what):
+        if not self._is_first(world, what):
             return  # said again
         known = world.auditor.numbers.get((what.job, what.epoch), set())
         had = set() if isinstance(what, Start) else known
