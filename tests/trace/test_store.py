@@ -39,7 +39,8 @@ def widths(draw: st.DrawFn) -> Width:
 @st.composite
 def jobs(draw: st.DrawFn, name: str) -> Job:
     curve = draw(st.sampled_from([None, CURVE]))
-    unit = WorkUnit.SECONDS if curve is None else draw(st.sampled_from((WorkUnit.SECONDS, WorkUnit.SAMPLES)))
+    units = (WorkUnit.SECONDS,) if curve is None else (WorkUnit.SECONDS, WorkUnit.SAMPLES)
+    unit = draw(st.sampled_from(units))
     return Job.told(
         id=JobId(name),
         width=draw(widths()),
