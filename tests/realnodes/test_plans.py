@@ -1,8 +1,8 @@
 """A program of flags on real nodes goes to another plan by a start from its checkpoint.
 
 It knows nothing of Weft. As long as others hold the rest it counts on one GPU; when one beside it
-comes free, the scheduler gives it both under the command that fits them, though all operators are
-killed meanwhile. No count is lost or made twice.
+comes free, the scheduler gives it both under the command that fits them. No count is lost or made
+twice.
 """
 
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Final
 
 import pytest
 
-from tests.kube.installed import NAMESPACE
 from tests.kube.operators import wait_until
 from tests.realnodes.site import CLAIM, MOUNT, Site
 
@@ -46,7 +45,6 @@ def test_another_plan_is_another_command_that_counts_on(site: Site) -> None:
     assert first == ["data 1 1 as 0 of 1"]
     wait_until(lambda: len(_lines(folder, "steps-0")) > ENOUGH_STEPS, "counts", PATIENCE_SECONDS)
     site.lab.cancel("beside")
-    _operators_are_killed(site)
     wait_until(lambda: len(_lines(folder, "runs")) == 3, "both to count", PATIENCE_SECONDS)
     goal = len(_lines(folder, "steps-0")) + 20
     wait_until(lambda: len(_lines(folder, "steps-0")) >= goal, "them to count on")
@@ -84,14 +82,6 @@ def _is_begun(site: Site) -> Path:
     )
     wait_until(lambda: bool(_lines(folder, "steps-0")), "the first count", PATIENCE_SECONDS)
     return folder
-
-
-def _operators_are_killed(site: Site) -> None:
-    leader = site.leader()
-    for pod in site.operators():
-        words = ("delete", "pod", "-n", NAMESPACE, pod, "--grace-period=0", "--force")
-        site.plane.kubectl(*words)
-    site.until("plans", "operators killed to another leads", lambda: site.leader() != leader)
 
 
 def _lines(folder: Path, name: str) -> list[str]:
