@@ -228,6 +228,7 @@ class ModelAgent:
             "epoch": 1,
             "live": True if "live" in self.knobs else None,
             "draining": self.draining,
+            "save_every_seconds": None,
             "company": {"folder": self.company} if self.company else None,
             "profile": self.profile(),
             "width": self.width if "live" in self.knobs else 0,
