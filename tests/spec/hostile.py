@@ -92,6 +92,7 @@ ESCAPES: Final[tuple[tuple[str, Any], ...]] = (
     ("hostAliases", []),
     ("annotations", {"container.apparmor.security.beta.kubernetes.io/worker": "unconfined"}),
     ("service_account", "../default"),
+    ("plans", {"data": "awk '{print}'"}),
     ("priority_class", "System"),
     ("labels", {"weft.dev/job": "another"}),
     ("ownerReferences", []),
@@ -250,7 +251,7 @@ MODEL: Final = {"parameters": 10**9, "layers": 24, "hidden": 2048, "sequence": 2
 COMMANDS: Final = (
     "python train.py --tp {tensor}",
     "torchrun t.py {tensor} {pipeline} {micro_batches} ${HOME} {{print}}",
-    "awk '{print}' {tensor}",
+    "awk '{{print}}' {tensor}",
 )
 
 
@@ -297,6 +298,8 @@ def a_spec(random: Random) -> Spec:
         "ttl": random.choice(("0s", "7d")),
     }
     spec |= {name: value for name, value in options.items() if random.random() < 0.4}
+    if str(spec.get("resources", {}).get("gpus")) == "0":
+        spec.pop("model", None)  # it has none to split a model over
     if "model" in spec and random.random() < 0.5:
         spec["plans"] = {random.choice(("data", "tensor")): random.choice(COMMANDS)}
     return spec
