@@ -25,6 +25,12 @@ REPAIRED_ANNOTATION: Final = f"{GROUP}/repaired"
 
 PLACEHOLDER_LABEL: Final = f"{GROUP}/placeholder"
 WORKERS_SELECTOR: Final = f"{JOB_LABEL},!{PLACEHOLDER_LABEL}"
+FOREIGN_PODS: Final = {
+    "labelSelector": f"!{JOB_LABEL}",
+    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+}
+"""Those of others that use something of a node."""
+
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 LEADER_ANNOTATION: Final = f"{GROUP}/leader"
 REPORT_CA_ANNOTATION: Final = f"{GROUP}/report-ca"

@@ -62,12 +62,12 @@ class Intake:
         self._pods = informers.pod_index
         self._jobs, self._nodes, self._queues = informers.jobs, informers.nodes, informers.queues
         self.foreign_use = ForeignUse(self._pods, self._stands_behind)
-        self._slices, self._claims = informers.slices, informers.claims
+        self._devices = informers.device_index
         self._gpu_class = informers.gpu_class
         counted = self._devices_on if self._gpu_class else None
         self.inventory = NodeInventory(self._nodes.items, self.foreign_use, counted)
         self.tainted: dict[str, tuple[Trouble, ...]] = {}
-        for node in {one.node for one in self._slices.items.values()}:
+        for node in self._devices.nodes:
             self._look_for_taints(node)
         self._decider = decider
         self._executor = executor
@@ -195,20 +195,19 @@ class Intake:
             self._touch_node(node)
 
     def _look_for_taints(self, node: str) -> None:
-        found = tainted_on(node, self._gpu_class, self._slices.items.values())
+        found = tainted_on(node, self._gpu_class, self._devices.slices_on(node))
         self.tainted.pop(node, None)
         if found:
             self.tainted[node] = found
             log.warning("device_tainted", node=node, taint=found[0].message)
 
     def claim_changed(self, key: str, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
-        pools = {pool for one in (old, new) if one is not None for pool in one.pools()}
-        for one in self._slices.items.values():
-            if (one.driver, one.pool) in pools:
-                self._touch_node(one.node)
+        for claim in filter(None, (old, new)):
+            for node in self._devices.nodes_of(claim):
+                self._touch_node(node)
 
     def _devices_on(self, node: str) -> NodeDevices:
-        slices, claims = self._slices.items.values(), self._claims.items.values()
+        slices, claims = self._devices.slices_on(node), self._devices.claims_on(node)
         found = devices_on(node, self._gpu_class, slices, claims)
         return found.while_held(self._held_on(node)) if found.kept_away else found
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from weft.failure.health import Health
 from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claim_name, claims_path
 from weft.kube.client.errors import Forbidden, NotFound
-from weft.kube.devices import ObservedClaim, ObservedSlice, devices_on, read_claim, read_slice
+from weft.kube.device_index import DeviceIndex
+from weft.kube.devices import devices_on, read_claim, read_slice
 from weft.kube.health_map import HealthMap, health_in
 from weft.kube.names import (
+    FOREIGN_PODS,
     GPU_RESOURCE,
     GPU_TYPE_LABEL,
-    JOB_LABEL,
     LEASE,
     NAMESPACE,
     POOL_LABEL,
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
     from weft.kube.client.api import Api
 
 NODES = "/api/v1/nodes"
-FOREIGN = {
-    "labelSelector": f"!{JOB_LABEL}",
-    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +177,7 @@ async def _foreign(
 ) -> Counter[str] | None:
     """GPUs that others hold, of the kind that each of these nodes counts with."""
     try:
-        pods = (await list_all(api, pods_path(), FOREIGN)).items
+        pods = (await list_all(api, pods_path(), FOREIGN_PODS)).items
     except Forbidden:
         notes.append("you may not list the pods of all namespaces: foreign use is not counted")
         return None
@@ -208,29 +205,35 @@ class Published:
     """What a driver publishes, and what claims of others were given of it; None if not known."""
 
     driver: str
-    slices: tuple[ObservedSlice, ...] = ()
-    claims: tuple[ObservedClaim, ...] | None = None
+    devices: DeviceIndex
+    knows_claims: bool = False
 
     def on(self, line: NodeLine) -> NodeLine:
-        found = devices_on(line.name, self.driver, self.slices, self.claims or ())
-        foreign = None if self.claims is None else found.foreign
+        slices, claims = self.devices.slices_on(line.name), self.devices.claims_on(line.name)
+        found = devices_on(line.name, self.driver, slices, claims)
+        foreign = found.foreign if self.knows_claims else None
         return replace(line, gpus=found.gpus + found.foreign, foreign_gpus=foreign)
 
 
 async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
+    devices = DeviceIndex()
     try:
-        slices = tuple(read_slice(one) for one in (await list_all(api, SLICES)).items)
+        slices = [read_slice(one) for one in (await list_all(api, SLICES)).items]
     except Forbidden:
         notes.append("you may not list resourceslices: GPUs are not counted")
-        return Published(driver)
+        return Published(driver, devices)
+    for one in slices:
+        devices.slice_changed(None, one)
     ours = (one for one in slices if one.driver == driver)
     notes += [f"{one.node}: {trouble.message}" for one in ours for trouble in one.tainted]
     try:
         claims = (await list_all(api, claims_path(), FOREIGN_CLAIMS)).items
     except Forbidden:
         notes.append("you may not list the claims of all namespaces: foreign use is not counted")
-        return Published(driver, slices)
-    return Published(driver, slices, tuple(read_claim(one) for one in claims))
+        return Published(driver, devices)
+    for raw in claims:
+        devices.claim_changed(None, read_claim(raw))
+    return Published(driver, devices, knows_claims=True)
 
 
 def _type(labels: Mapping[str, str], resource: str) -> str | None:

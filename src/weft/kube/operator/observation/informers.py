@@ -15,11 +15,12 @@ from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claims_path
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
+from weft.kube.device_index import DeviceIndex
 from weft.kube.devices import ObservedClaim, ObservedSlice, read_claim, read_slice
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import (
-    JOB_LABEL,
+    FOREIGN_PODS,
     TERM_ANNOTATION,
     WORKERS_SELECTOR,
     jobs_path,
@@ -33,16 +34,11 @@ from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.operator.observation.pod_index import PodIndex
 from weft.kube.operator.observation.queue import ObservedQueue, read_queue
 
-FOREIGN_PODS = {
-    "labelSelector": f"!{JOB_LABEL}",
-    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
-}
-
 log = Log("informers")
 
 
 class Listener(Protocol):
-    """Whoever is told of each change, after the index of pods has taken it in."""
+    """Whoever is told of each change, after the indexes have taken it in."""
 
     def job_changed(self, key: str, old: ObservedJob | None, new: ObservedJob | None) -> None: ...
     def pod_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None: ...
@@ -68,6 +64,7 @@ class Informers:
 
     def __init__(self, api: Api, nodes: NodeRules, metrics: Metrics, random: Random) -> None:
         self.pod_index = PodIndex()
+        self.device_index = DeviceIndex()
         self._api = api
         self._metrics = metrics
         self._random = random
@@ -180,12 +177,14 @@ class Informers:
     def _slice_changed(
         self, key: str, old: ObservedSlice | None, new: ObservedSlice | None
     ) -> None:
+        self.device_index.slice_changed(old, new)
         if self._listener is not None:
             self._listener.slice_changed(key, old, new)
 
     def _claim_changed(
         self, key: str, old: ObservedClaim | None, new: ObservedClaim | None
     ) -> None:
+        self.device_index.claim_changed(old, new)
         if self._listener is not None:
             self._listener.claim_changed(key, old, new)
 
