@@ -30,7 +30,7 @@ CYCLES, SHORT_CYCLES = 1_000, 50
 BEHIND_SECONDS = 0.05
 STEPS_BEHIND = 3
 MS = 1e3
-TIMES = ("×", "ms", "share", "s")
+TIMES = ("×", "ms", "share", "s", "late turns", "late cycles")
 
 TOGETHER = 1.3
 NO_SLOWER = 0.98
@@ -96,7 +96,7 @@ def _overhead(jobs: Company, *, short: bool) -> Iterator[Row]:
     yield at_most("asking and giving back / a cycle", asking / cycle, "share", OVERHEAD)
     jobs.train((0, 1), steps)
     breaches = sum(one["breach"] for m in jobs.members for one in m.steps())
-    yield exactly("turns that were not given back in time", breaches, "turns", 0)
+    yield exactly("turns that were not given back in time", breaches, "late turns", 0)
 
 
 def _deaths(jobs: Company, kills: int) -> Iterator[Row]:
@@ -145,7 +145,7 @@ def _gangs(gangs: Company, cycles: int) -> Iterator[Row]:
     inside = sum(min(o["met"] for o in pair) < max(o["granted"] for o in pair) for pair in leased)
     yield exactly("in which a lease was waited for inside a collective", inside, "cycles", 0)
     breaches = sum(one["breach"] for pair in pairs for one in pair)
-    yield exactly("in which somebody waited up to its bound", breaches, "cycles", 0)
+    yield exactly("in which somebody waited up to its bound", breaches, "late cycles", 0)
 
 
 def _pairs(member: Member) -> list[list[Event]]:

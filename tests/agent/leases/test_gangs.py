@@ -153,6 +153,21 @@ def test_who_had_to_be_passed_is_told_how_often() -> None:
     assert answer.breaches == 1
 
 
+def test_one_that_only_asks_again_has_given_nothing_back() -> None:
+    """It goes from step to step and ignores turns: others wait less and less for it."""
+    turns, now, waits = gangs(A0, B0), 0.0, []
+    for _ in range(4):
+        turns.asked(A0, turn(0, term=0.8), now)
+        turns.asked(B0, turn(0), now)
+        due = turns.next_deadline
+        assert due is not None
+        waits.append(due - now)
+        turns.passed(due)
+        turns.given_back(B0, BOTH, due)
+        now = due
+    assert waits == pytest.approx([0.8, 0.4, 0.2, 0.1])
+
+
 def test_one_alone_is_told_that_what_it_has_is_wanted() -> None:
     turns = gangs(A0, B0)
     turns.asked(A0, turn(0), 0.0)

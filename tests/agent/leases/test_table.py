@@ -223,6 +223,21 @@ def test_who_never_gives_back_is_waited_for_less_each_time() -> None:
     assert table.next_deadline == pytest.approx(now + 1.0), "it is believed again"
 
 
+def test_who_gives_back_late_is_waited_for_as_long_the_next_time() -> None:
+    """One that a busy machine held up ten times is in time again when the machine lets it."""
+    table, now = LeaseTable(), 0.0
+    for _ in range(10):
+        term(table, "late", now, 1.0)
+        term(table, "good", now, 1.0)
+        assert members(table.overdue(now + 1.0)) == ["good"]
+        table.done("late", frozenset({GPU}), now + 1.1)
+        table.done("good", frozenset({GPU}), now + 1.2)
+        now += 2.0
+    term(table, "late", now, 1.0)
+    term(table, "good", now, 1.0)
+    assert table.next_deadline == pytest.approx(now + 1.0)
+
+
 def test_who_asks_for_another_stage_has_given_back_the_one_before() -> None:
     table = LeaseTable()
     asked(table, "a", GPU)

@@ -163,8 +163,8 @@ class Gangs:
         told = _let_go(cycle, Granted(now))
         if cycle.is_asked and member in self.table.waiting:
             return [*told, *self._told(self.table.withdraw(member, now), now)]
-        held = [kind for kind, working in cycle.working.items() if working]
-        return [*told, *self._freed(member, cycle, held, now)]
+        held = cycle.resources_of(kind for kind, working in cycle.working.items() if working)
+        return [*told, *self._told(self.table.lapsed(member, held, now), now)]
 
     def _told(self, leases: list[Lease], now: float) -> list[Told]:
         """To those who have got a lease that they have, and to those who had one that it is wanted.

@@ -3,7 +3,7 @@
 from typing import Final
 
 MOST_BOUND_SECONDS: Final = 10.0
-LEAST_TERM_SECONDS: Final = 0.25  # so long a busy machine may keep anybody from its processor
+LEAST_TERM_SECONDS: Final = 1.0  # so long a busy machine may keep anybody from its processor
 MOST_TERM_SECONDS: Final = 10.0
 FIRST_TERM_SECONDS: Final = 1.0
 TERM_OF_USUAL: Final = 3.0  # who is not back after three times the usual is not coming
