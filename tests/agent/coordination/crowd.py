@@ -9,7 +9,7 @@ by everyone who goes on, made of every sample once, and all who train together h
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from weft.agent.coordination.actions import Action, Conclude, Note, Send, Signal, Spawn
@@ -48,6 +48,9 @@ ORPHANED = 75
 DRAINED = 143
 BATCH = 12
 MOST_WORKERS = 500
+USUAL = Limits(warm_seconds=20.0)
+UNDAUNTED = replace(USUAL, most_fruitless=1_000)
+"""By chance some jobs die four times in a row before anybody has heard of a step."""
 
 
 class PromiseBroken(AssertionError):
@@ -130,10 +133,12 @@ class Actor:
 class Crowd:
     """A coordinator and the workers that it started."""
 
-    def __init__(self, seed: int, width: int, total: int, *, unit: int = 1) -> None:
+    def __init__(
+        self, seed: int, width: int, total: int, *, unit: int = 1, limits: Limits = USUAL
+    ) -> None:
         self.random = Random(seed)
         self.total = total
-        self.mind = Coordinator(width, plan=Plan(shard=unit), limits=Limits(warm_seconds=20.0))
+        self.mind = Coordinator(width, plan=Plan(shard=unit), limits=limits)
         self.actors: dict[int, Actor] = {}
         self.now = 0.0
         self.conclusion: Conclude | None = None
