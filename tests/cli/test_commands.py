@@ -82,6 +82,18 @@ def test_compare_claims_nothing_of_a_recipe_under_which_no_job_ends(
     assert (row["ended"], row["ratio_to_first"]["mean_jct_seconds"]) == (0, None)
 
 
+def test_jobs_that_failed_for_good_are_told(weft: Weft) -> None:
+    """A recipe under which they fail early would else look fast."""
+    words = (*SMALL, "--failures", "philly*5")
+    failed = weft("simulate", *words, "-o", "json").json["failed"]
+    assert failed > 1
+    assert f"jobs finished, {failed} failed for good, in" in weft("simulate", *words).out
+    words = ("compare", *words, "--seeds", "0", "--workers", "1", "-r", "fifo,weave")
+    (row, _) = weft(*words, "-o", "json").json["recipes"]
+    assert row["failed"] > 1
+    assert f"{row['failed']} jobs failed for good under fifo" in weft(*words).out
+
+
 def test_compare_in_json_and_wide(weft: Weft, tmp_path: Path) -> None:
     words = ("compare", *SMALL, "-r", "fifo,las", "--seeds", "0,4", "--workers", "1")
     called = weft(*words, "-o", "json", "--out", tmp_path / "out")

@@ -189,3 +189,6 @@ def test_a_job_file_can_be_asked_about_its_plans(tmp_path: Path) -> None:
     path.write_text("run: x")
     with pytest.raises(SpecError, match="says nothing of its model"):
         read_model_file(path)
+    path.write_text("name: a\nresources: {gpus: 8}")
+    with pytest.raises(SpecError, match="run: is missing"):
+        read_model_file(path)

@@ -15,10 +15,11 @@ def leave_in(folder: Path, comparison: Comparison, *, command: Sequence[str]) ->
     fields = [metric.field for metric in METRICS]
     write_csv(
         folder / "trials.csv",
-        ("recipe", "seed", "jobs", "unfinished", *fields),
+        ("recipe", "seed", "jobs", "failed", "unfinished", *fields),
         (
             (
-                *(trial.recipe, trial.seed, trial.summary.jobs, trial.summary.unfinished),
+                *(trial.recipe, trial.seed, trial.summary.jobs),
+                *(trial.summary.failed, trial.summary.unfinished),
                 *(getattr(trial.summary, field) for field in fields),
             )
             for trial in comparison.trials

@@ -61,7 +61,8 @@ class Row:
 
     `versus_first` are differences to the first recipe seed by seed, `ratio_to_first` quotients;
     there is none where the first recipe has a zero, or where a seed of either saw no job end:
-    there is nothing to compare then. `ended` counts jobs, 0 where some seed saw none.
+    there is nothing to compare then. `ended` counts jobs, 0 where some seed saw none; `failed`
+    are among them, and among those whose times are told.
     """
 
     recipe: str
@@ -69,6 +70,7 @@ class Row:
     versus_first: dict[str, Interval]
     ratio_to_first: dict[str, Interval | None]
     ended: int
+    failed: int
     unfinished: int
 
 
@@ -183,6 +185,7 @@ def _row(recipe: str, trials: Sequence[Trial], first: str) -> Row:
         versus_first={name: interval([a - b for a, b in pair]) for name, pair in pairs.items()},
         ratio_to_first={name: _ratio(pair) if comparable else None for name, pair in pairs.items()},
         ended=ended,
+        failed=sum(summary.failed for summary in own),
         unfinished=sum(summary.unfinished for summary in own),
     )
 

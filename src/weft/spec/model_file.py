@@ -18,7 +18,7 @@ from weft.spec.request import splits_of
 def read_model_file(path: Path) -> PlanClaim:
     """What is claimed in the file at that path."""
     document = parse_document(read_bounded(path), name=path.name)
-    if not isinstance(document.value, dict) or "run" not in document.value:
+    if not _is_job(document.value):
         model = validated(ModelClaims, document.value, name=path.name, lines=document.lines)
         return model.claim(EVERYTHING)
     job = validated(JobFile, document.value, name=path.name, lines=document.lines)
@@ -29,3 +29,8 @@ def read_model_file(path: Path) -> PlanClaim:
             hint="add model with parameters, layers, hidden, sequence and batch",
         )
     return claim
+
+
+def _is_job(written: object) -> bool:
+    """Whether it has anything that only a job has; its faults are then told as those of a job."""
+    return isinstance(written, dict) and not JobFile.model_fields.keys().isdisjoint(written)

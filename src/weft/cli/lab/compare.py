@@ -95,6 +95,11 @@ def show(comparison: "Comparison", *, wide: bool) -> None:
         console.print("\nmeans over the seeds", style="bold")
     console.print(_means(comparison, wide=wide, most=most))
     for row in rows:
+        if row.failed:
+            lost = (
+                f"{row.failed:,} jobs failed for good under {row.recipe}: in its times up to then"
+            )
+            console.print(lost, markup=False, style="dim italic")
         if row.unfinished:
             left = f"{row.unfinished:,} jobs never finished under {row.recipe}: not in its times"
             console.print(left, markup=False, style="dim italic")

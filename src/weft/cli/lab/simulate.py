@@ -122,8 +122,9 @@ def _headline(summary: "Summary") -> "Table":
 
 
 def _remarks(summary: "Summary") -> str:
+    failed = f", {summary.failed:,} failed for good," if summary.failed else ""
     return (
-        f"{summary.finished:,} of {summary.jobs:,} jobs finished in "
+        f"{summary.finished:,} of {summary.jobs:,} jobs finished{failed} in "
         f"{span(summary.makespan_seconds)}\n"
         f"{summary.utilisation_while_arriving:.1%} of GPUs in use while jobs arrived, "
         f"{summary.utilisation:.1%} over the whole time\n"

@@ -169,6 +169,8 @@ def _figure(figure: Figure) -> str:
 def _headline(summary: Summary) -> list[tuple[str, str, str]]:
     """Name, number and remark of each fact."""
     finished = f"{summary.finished:,} finished"
+    if summary.failed:
+        finished += f", {summary.failed:,} failed for good"
     if summary.unfinished:
         finished += f", {summary.unfinished:,} never"
     return [
