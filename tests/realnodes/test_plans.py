@@ -48,8 +48,8 @@ def test_another_plan_is_another_command_that_counts_on(site: Site) -> None:
     wait_until(lambda: len(_lines(folder, "runs")) == 3, "both to count", PATIENCE_SECONDS)
     goal = len(_lines(folder, "steps-0")) + 20
     wait_until(lambda: len(_lines(folder, "steps-0")) >= goal, "them to count on")
-    chosen = site.lab.job(JOB)["status"]["planChoice"]["chosen"]
-    assert chosen["gpus"] == 2
+    site.lab.wait_for(JOB, "Running", seconds=PATIENCE_SECONDS)  # it counts before it is said to
+    assert site.lab.job(JOB)["status"]["planChoice"]["chosen"]["gpus"] == 2
     (folder / "enough").touch()
     site.lab.wait_for(JOB, "Succeeded", seconds=PATIENCE_SECONDS)
     counted = [int(line) for line in _lines(folder, "steps-0")]
