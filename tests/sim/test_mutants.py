@@ -51,7 +51,7 @@ FOUND_AT: dict[str, int] = {
     "old_news_of_absence_believed": 1,
     "pledges_do_not_count_on_the_quota": 6,
     "pledges_on_a_lost_node_are_kept": 6,
-    "quota_ignores_what_is_still_being_left": 6,
+    "quota_ignores_what_is_still_being_left": 9,
     "quota_not_checked": 4,
     "quota_of_ancestors_not_checked": 18,
     "quota_use_from_a_stale_copy": 6,
