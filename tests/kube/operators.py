@@ -213,7 +213,10 @@ class Lab:
     def wait_for(
         self, name: str, *states: str, seconds: float = PATIENCE_SECONDS
     ) -> dict[str, Any]:
-        wait_until(lambda: self.state(name) in states, f"{name} to be {states}", seconds)
+        try:
+            wait_until(lambda: self.state(name) in states, f"{name} to be {states}", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.job(name).get('status')}") from None
         return self.job(name)
 
 

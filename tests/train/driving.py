@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -81,7 +82,10 @@ class Driven:
         return max((line["step"] for line in self.lines() if line.get("stepped")), default=-1)
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        code = self.process.wait(seconds)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no end in {seconds:g} s\n{self.logs()}") from None
         self._reader.join(5)
         return code
 

@@ -294,6 +294,41 @@ def test_a_plan_is_reached_or_the_old_one_goes_on() -> None:
     assert not crowd.mind.restarts
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_who_stands_still_for_one_that_died_trains_on_at_once(seed: int) -> None:
+    crowd = Crowd(seed, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    old = crowd.mind.members
+    crowd.replan(Plan(tensor=2), 2)
+    until(crowd, Phase.YIELDING)
+    crowd.kill(max(crowd.actors))
+    stopped, made = crowd.now, max(crowd.actors[one].step for one in old)
+    while max(crowd.actors[one].step for one in old) < made + 2:
+        crowd.turn()
+        assert crowd.now < stopped + 30.0, "they stand still for nobody"
+    for _ in range(20_000):
+        if crowd.mind.plans.plan != Plan(tensor=2):
+            crowd.turn()
+    assert crowd.mind.plans.plan == Plan(tensor=2), "others come in its place"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plan_whose_workers_die_whenever_they_are_ready_is_given_up(seed: int) -> None:
+    crowd = Crowd(seed, 2, total=100_000)
+    until(crowd, Phase.STEADY)
+    crowd.replan(Plan(tensor=2), 2)
+    while crowd.mind.plans.wanted == Plan(tensor=2):
+        crowd.turn()
+        if crowd.mind.phase is Phase.YIELDING:
+            crowd.kill(max(crowd.actors))
+    made = max(actor.step for actor in crowd.actors.values())
+    assert crowd.mind.unreached is not None
+    assert "of its workers were lost" in crowd.mind.unreached.why
+    crowd.total = made + 5
+    finish(crowd)
+    survivors_applied_each_step_once(crowd)
+
+
 @given(seed=SEEDS, units=st.integers(1, 4), unit=st.sampled_from([1, 1, 2]))
 def test_who_dies_behind_the_loop_is_not_taken_for_finished(
     seed: int, units: int, unit: int

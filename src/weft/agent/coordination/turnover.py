@@ -157,6 +157,10 @@ class Turnover:
         if self._mind.draining:
             self._roster.dismiss(self._roster.alive())
             return True
+        new = self._roster.whole_units(self._newcomers())[: order.width]
+        if order.beside and len(new) < order.width:
+            self._go_on(order, now)
+            return True
         order.turn, order.stood_since = Turn.TRYING, min(order.stood_since, now)
         order.attempts += 1
         order.since_seconds, order.committed = now, found
@@ -167,7 +171,6 @@ class Turnover:
             self._sizing.wanted_since = now
             return True
         order.parked = old
-        new = self._roster.whole_units(self._newcomers())[: order.width]
         self._epochs.begin(new, new, found, self._mind.source, now)
         return True
 
@@ -221,6 +224,8 @@ class Turnover:
         order.failed += 1
         if order.failed > self._limits.most_stillborn:
             self._give_up(f"{order.failed} of its workers were lost: {why}")
+        if order.turn is Turn.YIELDING:
+            self._let_train(order, f"nobody to stop for: {why}", now)
         return True
 
     def distrusts(self, number: int) -> bool:
@@ -243,11 +248,15 @@ class Turnover:
 
     def _go_on(self, order: Order, now: float) -> None:
         """They did not all yield, or could not save: those who train go on, for now."""
-        order.turn = Turn.WARMING
         order.attempts += 1
         if order.attempts >= self._limits.most_failed_switches:
             self._give_up("the members could not stop for it")
-        self._epochs.halt(now, "the members did not stop for another plan")
+        self._let_train(order, "the members did not stop for another plan", now)
+
+    def _let_train(self, order: Order, why: str, now: float) -> None:
+        """Whoever stands still for it, or is about to, trains on under the plan that there is."""
+        order.turn, order.since_seconds = Turn.WARMING, now
+        self._epochs.halt(now, why)
 
     # ------------------------------------------------------------------------------ the rest
 
