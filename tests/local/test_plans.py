@@ -30,6 +30,7 @@ SCRIPT: Final = ROOT / "tests" / "train" / "jobs" / "plans.py"
 RECIPE: Final = "rubick(spacing=0.1, budget=1.0, gate=0.5)"
 PATIENCE: Final = 90.0
 TOTAL: Final = 200
+ENOUGH: Final = 120  # where it goes to one plan and stays
 BATCH: Final = 8
 # Of a model whose steps take about as long on the GPUs that forecasts know as these do here, and
 # which is better split than replicated.
@@ -47,9 +48,9 @@ STAGES: Final = "pipeline=2,micro_batches=8"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def submit(lab: Lab, *, offers: tuple[str, ...] = (), **spec: Any) -> None:
+def submit(lab: Lab, *, offers: tuple[str, ...] = (), total: int = ENOUGH, **spec: Any) -> None:
     """The language model, which has one slot as long as somebody has the other."""
-    words = f"{sys.executable} {SCRIPT} --total={TOTAL} --batch={BATCH} --pause=0.33 --divided"
+    words = f"{sys.executable} {SCRIPT} --total={total} --batch={BATCH} --pause=0.33 --divided"
     lab.submit(
         "lm",
         words,
@@ -93,11 +94,11 @@ def newest(lab: Lab) -> int:
     return max((line["step"] for line in read_lines(lab.folder) if line.get("stepped")), default=-1)
 
 
-def finished(lab: Lab) -> None:
+def finished(lab: Lab, total: int = ENOUGH) -> None:
     """In a hurry; then every step has had its samples, and no other ones."""
     (lab.folder / "hurry").touch()
     lab.wait_for("lm", "Succeeded", seconds=PATIENCE)
-    assert taken(read_lines(lab.folder)) == expected()
+    assert taken(read_lines(lab.folder)) == {step: expected()[step] for step in range(total)}
     lab.stop()
     assert not lab.leftovers()
 
@@ -134,14 +135,14 @@ def test_jobs_that_come_and_go_take_it_from_plan_to_plan(
 ) -> None:
     with a_lab(slots=2, recipe=RECIPE, agent=AGENT) as lab:
         lab.start()
-        begun(lab, offers=offers)
+        begun(lab, offers=offers, total=TOTAL)
         lab.client.cancel("other")
         under(lab, plan, 2)
         lab.submit("short", "sleep 3", grace="1s")
         lab.wait_for("short", "Running", "Succeeded", seconds=PATIENCE)
         lab.wait_for("short", "Succeeded", seconds=PATIENCE)
         under(lab, plan, 2)
-        finished(lab)
+        finished(lab, TOTAL)
         assert lab.entry("lm").epoch == 1, "it was never started anew"
         happened = [one.message for one in lab.history("lm") if one.what == "Resized"]
         assert [one.endswith(f", {plan}") for one in happened] == [True, False, True]
