@@ -179,10 +179,10 @@ def test_a_node_too_broken_up_is_waited_for_and_then_taken() -> None:
 
 def begun_anew(past: Past, **parts: object) -> Scene:
     """A brain that has just begun finds a model on 4 of 16 GPUs, which has run for long."""
-    world = scene(by(own_budget=1.0, **parts)).submit(a_model("job", 4))
-    plan = ExecutionPlan(data=4)
-    found = {"placement": seats(n0=4), "plan": plan, "past": past}
-    return world.report("job", Phase.RUNNING, done=1e6, epoch=1, **found).decide()
+    world = scene(by("rubick", own_budget=1.0, **parts)).submit(a_model("job", 4))
+    placement, plan = seats(n0=4), ExecutionPlan(data=4)
+    world.report("job", Phase.RUNNING, done=1e6, epoch=1, placement=placement, plan=plan, past=past)
+    return world.decide()
 
 
 def test_what_jobs_have_had_before_a_brain_began_pays_for_restarts() -> None:

@@ -222,8 +222,8 @@ def test_whoever_was_begun_for_another_plan_is_let_go_by_a_new_head() -> None:
     turning = replace(found, turning=True).inherited(NOW)
     assert (turning.intact, turning.members, turning.silent) == (True, (1, 2), (3,))
     aside = replace(a_succession(1, 2, 3, w1=here(1, 2), w2=here(1, 2), w3=here(3)), turning=True)
-    aside = replace(aside, members=(3,)).inherited(NOW)
-    assert (aside.intact, aside.members, aside.silent) == (True, (3,), (1, 2))
+    new = replace(aside, members=(3,)).inherited(NOW)
+    assert (new.intact, new.members, new.silent) == (True, (3,), (1, 2))
 
 
 def test_an_announcer_names_those_it_has_lost_and_passes_on_what_it_hears(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ import time
 from pathlib import Path
 
 import torch
-from lm import Block, Decoder, Windows, by_stages, by_tensors, loss_of
+from lm import (  # type: ignore[import-not-found]  # beside it on the volume
+    Block,
+    Decoder,
+    Windows,
+    by_stages,
+    by_tensors,
+    loss_of,
+)
 
 import weft
 from weft.train.api import current

@@ -79,13 +79,14 @@ class PlanOrders:
     def _begin(self, order: PlanOrder) -> None:
         """When all who are to come have come."""
         head = self._head
+        if order.width < 1 or order.width % order.plan.unit:
+            self._close(order, reached=False, why=f"it does not fit {order.width} workers")
+            return
         here = [head.places.withdraw(seat) for seat in order.leaving]
         self._withdrawn += [seat for seat in here if seat is not None]
         if head.places.gpus < order.width:
             return
-        fits = order.width > 0 and order.width % order.plan.unit == 0
-        why = why_not_so(head, order.plan) if fits else f"it does not fit {order.width} workers"
-        if why:
+        if why := why_not_so(head, order.plan):
             self._close(order, reached=False, why=why)
             return
         self._begun, self._switches = True, head.coordinator.plans.done

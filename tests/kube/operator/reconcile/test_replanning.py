@@ -162,7 +162,11 @@ def test_a_worker_that_is_lost_meanwhile_calls_it_off() -> None:
     )
     (action,) = found.actions
     assert isinstance(action, RecordSeats)
-    assert (action.placement.numbers, action.joining, action.plan) == ({0}, frozenset(), None)
+    assert (action.placement.numbers, action.joining, action.plan) == (
+        frozenset({0}),
+        frozenset(),
+        None,
+    )
 
 
 def test_what_an_earlier_operator_ordered_is_learnt_when_it_is_reached() -> None:
