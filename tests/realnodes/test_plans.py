@@ -82,8 +82,8 @@ def test_a_model_goes_to_another_plan_and_back_while_it_trains(site: Site) -> No
     _await_plan(site, folder, SPLIT)
     site.note("plans", "a GPU comes free to a step of both, tensors in parts", time.time() - began)
     began = time.time()
-    site.lab.submit("short", 1, run="sleep 2", grace="1s")
-    site.lab.wait_for("short", "Running", "Succeeded", seconds=PATIENCE_SECONDS)
+    site.lab.submit("other", 1, run="sleep 1000", grace="1s")
+    site.lab.wait_for("other", "Running", seconds=PATIENCE_SECONDS)
     site.note("plans", "another job's submission to its start beside it", time.time() - began)
     _await_plan(site, folder, WHOLE)
     assert site.decision(LIVE)["epoch"] == 1, "it was never started anew"

@@ -52,11 +52,8 @@ def record_order(job: ObservedJob, seats: Placement, order: Resizing) -> RecordS
     both = kept.joined_with(order.target)
     joining = both.numbers - (seats.numbers - job.joining)
     wanted = PlanOrder(order.plan, both.numbers - order.target.numbers)
-    why = f"from {seats.only(seats.numbers - job.joining).width} to {order.target.width} GPUs"
-    plans = f"from {_name(job.plan, seats.width)} to {_name(order.plan, order.target.width)}"
-    return RecordSeats(
-        both, order.serial, joining, cause="Resizing", why=f"{why}, {plans}", plan=wanted
-    )
+    why = _why(job, seats.only(seats.numbers - job.joining).width, order)
+    return RecordSeats(both, order.serial, joining, cause="Resizing", why=why, plan=wanted)
 
 
 def ordered(job: ObservedJob) -> ToldOrder | None:
@@ -113,6 +110,15 @@ def computes_otherwise(look: Look, job: ObservedJob) -> bool:
 
 def plan_of(job: ObservedJob) -> ExecutionPlan:
     return job.plan or AS_WRITTEN
+
+
+def _why(job: ObservedJob, width: int, order: Resizing) -> str:
+    """What changes of width and plan: one of them may stay as it is."""
+    before, after = _name(job.plan, width), _name(order.plan, order.target.width)
+    plans = [f"from {before} to {after}"] if before != after else []
+    if width == order.target.width and plans:
+        return f"{plans[0]} on {width} GPUs"
+    return ", ".join([f"from {width} to {order.target.width} GPUs", *plans])
 
 
 def _name(plan: ExecutionPlan | None, width: int) -> str:
