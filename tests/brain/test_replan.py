@@ -1,13 +1,15 @@
 """Plans chosen for jobs that claim a shape: what they are, when they change, and when not."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.builders import Scene, a_cluster, a_job, a_node, given
+from tests.builders import Scene, a_cluster, a_job, a_node, given, seats
 from tests.perf.plans.shapes import BERT, LLAMA7
-from weft.brain.event import JobMeasured
+from weft.brain.considered import considered
+from weft.brain.event import JobMeasured, Past, Phase
 from weft.brain.instruction import Preempt, Start
 from weft.brain.state.plan_book import units_per_second
 from weft.model.capability import EVERYTHING, Capability
@@ -25,6 +27,7 @@ from weft.policy.recipes import RECIPES
 
 TWO_NODES = a_cluster(nodes=2, gpus=8)
 BATCH = 16
+OVER_BUDGET = r"over the budget of changes: it costs \d+ GPU-seconds, \d+ are left"
 
 
 def a_model(
@@ -172,3 +175,29 @@ def test_a_node_too_broken_up_is_waited_for_and_then_taken() -> None:
     world.submit(a_job("left", 4), a_job("right", 8, seconds=1e6)).decide()
     world.submit(a_model("job", 4, width=(4, 4))).decide()
     assert world.last(Start, job="job").assignment.width == 4
+
+
+def begun_anew(past: Past, **parts: object) -> Scene:
+    """A brain that has just begun finds a model on 4 of 16 GPUs, which has run for long."""
+    world = scene(by("rubick", own_budget=1.0, **parts)).submit(a_model("job", 4))
+    placement, plan = seats(n0=4), ExecutionPlan(data=4)
+    world.report("job", Phase.RUNNING, done=1e6, epoch=1, placement=placement, plan=plan, past=past)
+    return world.decide()
+
+
+def test_what_jobs_have_had_before_a_brain_began_pays_for_restarts() -> None:
+    """It decides as the one before it would have, and does not wait until all is served again."""
+    assert begun_anew(Past(attained_gpu_seconds=1e6)).all(Preempt, "job")
+    poor = begun_anew(Past())
+    assert not poor.all(Preempt, "job")
+    told = considered(poor.brain, JobId("job"))
+    assert told is not None
+    reasons = [one.why for one in told.rejected]
+    assert any(re.fullmatch(OVER_BUDGET, why) for why in reasons), reasons
+
+
+def test_restarts_before_a_brain_began_are_not_forgotten() -> None:
+    served = Past(attained_gpu_seconds=1e6, preemptions=3)
+    assert not begun_anew(served).all(Preempt, "job"), "three are enough for a job"
+    book = begun_anew(Past(attained_gpu_seconds=1e6, preemptions=1)).brain.state.plan_book
+    assert book.paid_gpu_seconds >= 4 * 30.0

@@ -126,6 +126,17 @@ def test_more_is_offered_by_its_own_word_alone() -> None:
     assert offers() == {Capability.DATA, Capability.TENSOR}
 
 
+def test_no_plan_is_tried_twice_also_not_what_was_asked_for() -> None:
+    world = beside(7).stay_silent().finish("other").decide()
+    tried = 0
+    while len(asked := world.all(Resize, "job")) > tried:
+        tried = len(asked)
+        world.refuse("job", Verb.RESIZE, serial=asked[-1].serial).expect("job", runs)
+        world.wait(400.0)
+    plans = [one.assignment.plan for one in asked]
+    assert len(plans) == len(set(plans)) > 1
+
+
 def test_a_plan_that_is_not_reached_is_not_tried_again() -> None:
     world = beside(7).stay_silent().finish("other").decide()
     asked = world.last(Resize, "job")

@@ -60,3 +60,22 @@ def test_what_no_program_offers_is_refused(tmp_path: Path) -> None:
         read_model_file(file)
     with pytest.raises(SpecError, match="cannot be read"):
         read_model_file(tmp_path / "missing.yaml")
+
+
+def of_job(tmp_path: Path, gpus: str, *words: str) -> list[int]:
+    """The widths that are shown for a job that asks for so many."""
+    file = tmp_path / "job.yaml"
+    model = "".join(f"  {line}\n" for line in LLAMA.splitlines())
+    file.write_text(f"name: x\nrun: train\nresources: {{gpus: {gpus}}}\nmodel:\n{model}")
+    said = CliRunner().invoke(plans, [str(file), "-o", "json", *words])
+    assert said.exit_code == 0, said.output
+    return [one["gpus"] for one in json.loads(said.output)["plans"]]
+
+
+def test_of_a_job_only_widths_that_it_may_have(tmp_path: Path) -> None:
+    assert of_job(tmp_path, "4..16") == [4, 8, 16]
+    assert of_job(tmp_path, "4..8") == [4, 8]
+    assert of_job(tmp_path, "8") == [8]
+    assert of_job(tmp_path, "4..8", "--gpus", "4") == [4]
+    assert of_job(tmp_path, "4..8", "--gpus", "64") == [4, 8]
+    assert of_job(tmp_path, "1..2") == [], "none that fits"

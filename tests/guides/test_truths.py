@@ -24,7 +24,6 @@ PLANNED = {
     "a solver": ["policy/**/*solver*", "policy/**/*milp*"],
     "Solvers are": ["policy/**/*solver*", "policy/**/*milp*"],
     "**Groups**": ["policy/**/interleav*", "brain/**/interleav*"],
-    "changes of plan": ["policy/**/replan*", "train/replan*"],
     "What is marked": [],
 }
 

@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection
 from typing import Any, Final
@@ -21,7 +21,8 @@ LIVE: Final = b'{"step": 1, "live": true}'
 class Head:
     """Reports again and again that the job can be resized, with the token of the head's pod.
 
-    With `rate`, steps per second by width, it measures its speed wherever it has settled.
+    With `rate`, steps per second by width, it measures its speed wherever it has settled. With
+    `offers` it asks for orders to go to another plan, and follows each when all pods are there.
     """
 
     def __init__(
@@ -30,9 +31,13 @@ class Head:
         namespace: str,
         job: str,
         port: int,
+        *,
         rate: Callable[[int], float] | None = None,
+        offers: Sequence[str] = (),
     ) -> None:
         self._rate, self._steps, self._number = rate, 0.0, 0
+        self._offers = list(offers)
+        self.followed: list[dict[str, Any]] = []
         self._width = 0
         self._api = cluster.connect()
         self._namespace, self._job, self._port = namespace, job, port
@@ -54,7 +59,10 @@ class Head:
         while not self._over.wait(EVERY_SECONDS):
             uid = self._uid_of_head()
             if uid:
-                self._say(self._token_of(uid))
+                token = self._token_of(uid)
+                if self._offers:
+                    self._follow(token)
+                self._say(token)
 
     def _uid_of_head(self) -> str:
         job = self._seen(jobs_path(self._namespace, self._job))
@@ -81,18 +89,40 @@ class Head:
         return self._token[1]
 
     def _say(self, token: str) -> None:
+        self._post(token, report_path(self._namespace, self._job), self._report())
+
+    def _follow(self, token: str) -> None:
+        """An order that is new, once all pods run that it is for."""
+        told = json.dumps({"epoch": self._epoch, "address": "10.0.0.1:1", "key": "5e" * 32})
+        path = report_path(self._namespace, self._job) + HEAD
+        order = self._post(token, path, told.encode()).get("order")
+        known = [one["serial"] for one in self.followed]
+        if order and order["serial"] not in known and self._running() >= order["width"]:
+            self.followed.append(order)
+
+    def _running(self) -> int:
+        selector = f"?labelSelector=weft.dev/job={self._job}"
+        pods = self._seen(pods_path(self._namespace) + selector).get("items", ())
+        return sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)
+
+    def _post(self, token: str, path: str, body: bytes) -> dict[str, Any]:
         door = HTTPConnection("127.0.0.1", self._port, timeout=5.0)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         try:
-            path = report_path(self._namespace, self._job)
-            door.request("POST", path, self._report(), headers)
-            door.getresponse().read()
+            door.request("POST", path, body, headers)
+            answer = door.getresponse()
+            said = answer.read()
+            return dict(json.loads(said)) if answer.status == HTTPStatus.OK else {}
         except OSError:
-            return  # the operator is down, and hears it the next time
+            return {}  # the operator is down, and hears it the next time
         finally:
             door.close()
 
     def _report(self) -> bytes:
+        if self._offers:
+            said = {"step": 1, "live": True, "offers": self._offers}
+            done = [{"serial": one["serial"], "reached": True} for one in self.followed[-1:]]
+            return json.dumps(said | ({"order": done[0]} if done else {})).encode()
         if self._rate is None or not self._width:
             return LIVE
         rate = self._rate(self._width)

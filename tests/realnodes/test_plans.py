@@ -1,10 +1,13 @@
-"""A program of flags on real nodes goes to another plan by a start from its checkpoint.
+"""Jobs on real nodes go to another plan by the scheduler's decision.
 
-It knows nothing of Weft. As long as others hold the rest it counts on one GPU; when one beside it
-comes free, the scheduler gives it both under the command that fits them. No count is lost or made
-twice.
+As long as others hold the rest each has one GPU; when one beside it comes free, it gets both. A
+program of flags knows nothing of Weft: it is started from its checkpoint by the command that fits
+them, and no count is lost or made twice. A language model that trains with the library goes there
+and back while it trains, over two pods, and no sample is lost or used twice.
 """
 
+import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +15,10 @@ import pytest
 
 from tests.kube.operators import wait_until
 from tests.realnodes.site import CLAIM, MOUNT, Site
+from tests.train.lines import Line, check_each_once, read_lines
+
+ROOT: Final = Path(__file__).parents[2]
+SCRIPT: Final = Path(__file__).parent / "jobs" / "plans.py"
 
 VALUES: Final = {"recipe": "rubick(spacing=0.5, budget=1.0, gate=0.5)"}
 MODEL: Final = {
@@ -59,13 +66,105 @@ def test_another_plan_is_another_command_that_counts_on(site: Site) -> None:
         ["data 2 2 as 0 of 2", "data 2 2 as 1 of 2"],
         ["tensor 2 as 0 of 2", "tensor 2 as 1 of 2"],
     )
+    _cancel_all(site)
+
+
+LIVE: Final = "lm"
+BATCH, SAMPLES = 8, 160
+SPLIT, WHOLE = ("tensor=2", 2), ("replicated", 1)
+
+
+@pytest.mark.timeout(300)
+def test_a_model_goes_to_another_plan_and_back_while_it_trains(site: Site) -> None:
+    folder = _trains(site)
+    site.lab.cancel("beside")
+    began = time.time()
+    _await_plan(site, folder, SPLIT)
+    site.note("plans", "a GPU comes free to a step of both, tensors in parts", time.time() - began)
+    began = time.time()
+    site.lab.submit("other", 1, run="sleep 1000", grace="1s")
+    site.lab.wait_for("other", "Running", seconds=PATIENCE_SECONDS)
+    site.note("plans", "another job's submission to its start beside it", time.time() - began)
+    _await_plan(site, folder, WHOLE)
+    assert site.decision(LIVE)["epoch"] == 1, "it was never started anew"
+    done = _complete(read_lines(folder))
+    assert {line["life"] for line in done if line.get("stepped")} == {1}
+    steps = 1 + max(line["step"] for line in done if line.get("stepped"))
+    check_each_once(done, total=steps, batch=BATCH, size=SAMPLES)
+    site.note("plans", f"longest wait between two of {steps} steps", _longest_wait(done))
+    _cancel_all(site)
+
+
+def _trains(site: Site) -> Path:
+    _leave_one_gpu(site)
+    folder = site.folder(LIVE)
+    (folder / "lm.py").write_text((ROOT / "examples" / "plans.py").read_text())
+    (folder / SCRIPT.name).write_text(SCRIPT.read_text())
+    site.lab.submit(
+        LIVE,
+        "1..2",
+        run=f"exec python {MOUNT}/{LIVE}/{SCRIPT.name}",
+        model=MODEL,
+        checkpoint={"path": f"{MOUNT}/{LIVE}", "every": "5s"},
+        volumes=[{"claim": CLAIM, "path": MOUNT}],
+        grace="5s",
+    )
+    _await_plan(site, folder, WHOLE)
+    wait_until(
+        lambda: "tensor" in site.decision(LIVE).get("offers", ()), "its offers", PATIENCE_SECONDS
+    )
+    return folder
+
+
+def _await_plan(site: Site, folder: Path, wanted: tuple[str, int]) -> None:
+    """Until it trains so, and that is on record."""
+
+    def there() -> bool:
+        steps = [line for line in read_lines(folder) if line.get("stepped")]
+        last = max(steps, key=lambda line: float(line["time"]), default=None)
+        decision = site.decision(LIVE)
+        settled = site.lab.state(LIVE) == "Running" and "order" not in decision
+        return bool(
+            last
+            and settled
+            and decision["width"] == wanted[1]
+            and (last["plan"], last["width"]) == wanted
+        )
+
+    try:
+        wait_until(there, f"{wanted[0]} on {wanted[1]}", PATIENCE_SECONDS, poll=0.2)
+    except AssertionError as error:
+        error.add_note(site.said(LIVE))
+        raise
+
+
+def _complete(lines: list[Line]) -> list[Line]:
+    """Without the last step, which some may still be in."""
+    last = max(line["step"] for line in lines if line.get("stepped"))
+    return [line for line in lines if line.get("step", line.get("of", last)) < last]
+
+
+def _longest_wait(lines: list[Line]) -> float:
+    times = sorted(float(line["time"]) for line in lines if line.get("stepped"))
+    return max(later - earlier for earlier, later in pairwise(times))
+
+
+def _leave_one_gpu(site: Site) -> None:
+    for name, gpus in (("wide", 2), ("beside", 1)):
+        site.lab.submit(name, gpus, run="sleep 1000", grace="1s")
+        site.lab.wait_for(name, "Running", seconds=PATIENCE_SECONDS)
+
+
+def _cancel_all(site: Site) -> None:
+    """And let their names be free again."""
+    for name in site.lab.jobs():
+        site.lab.delete(name)
+    wait_until(lambda: not site.lab.jobs() and not site.lab.pods(), "all to be gone", 60.0)
 
 
 def _is_begun(site: Site) -> Path:
     """On the one GPU that two others leave."""
-    for name, gpus in (("wide", 2), ("beside", 1)):
-        site.lab.submit(name, gpus, run="sleep 1000", grace="1s")
-        site.lab.wait_for(name, "Running", seconds=PATIENCE_SECONDS)
+    _leave_one_gpu(site)
     folder = site.folder(JOB)
     (folder / "count.sh").write_text(COUNTING)
     script = f"sh {MOUNT}/{JOB}/count.sh"

@@ -183,9 +183,9 @@ def test_the_files_of_the_guide_are_job_files() -> None:
 def test_a_job_file_can_be_asked_about_its_plans(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(MODEL + TITAN)
-    assert len(read_model_file(path).families) == 4
+    assert len(read_model_file(path).claim.families) == 4
     path.write_text(SHAPE.replace(", ", "\n"))
-    assert set(read_model_file(path).offers) == EVERYTHING
+    assert set(read_model_file(path).claim.offers) == EVERYTHING
     path.write_text("run: x")
     with pytest.raises(SpecError, match="says nothing of its model"):
         read_model_file(path)

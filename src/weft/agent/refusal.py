@@ -25,17 +25,20 @@ def why_not(agent: "Agent", order: Resize) -> str:
     room = len(set(order.devices)) if order.devices else agent.places.room
     if room is not None and order.width > room:
         return f"{order.width} workers do not fit on {room} devices"
-    return _plan_refused(agent, plan) if order.plan else ""
+    return why_not_so(agent, plan) if order.plan else ""
 
 
-def _plan_refused(agent: "Agent", plan: Plan) -> str:
-    """A program is only asked for what it has told that it can be run as."""
+def why_not_so(agent: "Agent", plan: Plan) -> str:
+    """A program is only asked for what it has told that it can be run as.
+
+    Pods hand on the state by a folder that all of them reach.
+    """
     mind = agent.coordinator
     if not mind.elastic:
         return "a script that does not speak to Weft keeps its plan until it is started anew"
     lacking = plan.needs - set(mind.offers)
     if mind.offers and lacking:
         return f"the program offers no {', '.join(sorted(lacking))}"
-    if len(agent.places.seats) > 1:
-        return "a job over several pods keeps its plan until it is started anew"
+    if len(agent.places.seats) > 1 and agent.settings.shared_vault is None:
+        return "its pods share no folder for checkpoints, by which they could hand on the state"
     return ""

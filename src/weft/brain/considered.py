@@ -33,28 +33,35 @@ def considered(brain: Brain, job: JobId) -> Considered | None:
         return None
     asked = Replan(Session(state, brain.now, brain.recipe), planning).asked([slot])
     (bid,), market = asked
-    note = state.plan_book.entry(slot).watch.why
-    return replace(_told(bid, market, planning, note), unit=_unit(state.spec(slot)))
+    note, going = state.plan_book.entry(slot).watch.why, float(state.jobs.speed[slot])
+    found = _told(bid, market, planning, going)
+    return replace(found, note=note, unit=_unit(state.spec(slot)))
 
 
 def _unit(spec: JobRequest) -> str:
     return "" if spec.unit is WorkUnit.SECONDS else spec.unit.value
 
 
-def _told(bid: Bid, market: Market, planning: Planning, note: str) -> Considered:
+def _told(bid: Bid, market: Market, planning: Planning, going: float) -> Considered:
+    """A choice counts on the slower end of what is foretold; people are told what is likely.
+
+    Of a job that runs this is its speed as it is `going`, which is told of it elsewhere too, and of
+    its other options as many times that as is foretold.
+    """
+    likely = going / bid.held.speed if bid.held is not None and going > 0.0 else 1.0
+
     def told(option: Option, why: str) -> Alternative:
-        left = bid.expected_left(planning.prior_seconds) / option.speed
+        speed = option.speed * likely
+        left = bid.expected_left(planning.prior_seconds) / speed
         starts = 0.0 if option is bid.held else bid.change(market.restart_seconds)
-        return Alternative(
-            option.gpus, option.cores, option.plan.text, option.speed, starts + left, why
-        )
+        return Alternative(option.gpus, option.cores, option.plan.text, speed, starts + left, why)
 
     others = _others(bid, key=lambda one: -planning.worth(bid, one, market.restart_seconds))
     chosen = None
     if bid.held is not None:
         chosen = told(bid.held, WHY_CHOSEN.get(planning.scope, WORTH))
     rejected = (told(one, _why_not(bid, one, market, planning)) for one in others[:MOST_REJECTED])
-    return Considered(chosen, tuple(rejected), note)
+    return Considered(chosen, tuple(rejected))
 
 
 def _others(bid: Bid, key: Callable[[Option], float]) -> list[Option]:
@@ -88,8 +95,16 @@ def _not_worth_it(bid: Bid, option: Option, market: Market, planning: Planning) 
     if not planning.pays(bid, option, market):
         what = "switch" if bid.live else "restart"
         return f"saves too little for a {what} of {change:.0f} s"
-    over = option.gpus * change > market.allowance
-    return "changes are over budget" if over else f"beside {held} GPUs held"
+    return _over_budget(option.gpus * change, market) or f"beside {held} GPUs held"
+
+
+def _over_budget(gpu_seconds: float, market: Market) -> str:
+    """What is waited for: what changes may cost grows with all GPU time that is served."""
+    if gpu_seconds <= market.allowance:
+        return ""
+    left = max(market.allowance, 0.0)
+    costs = f"it costs {gpu_seconds:.0f} GPU-seconds"
+    return f"over the budget of changes: {costs}, {left:.0f} are left"
 
 
 def _had_enough(bid: Bid) -> str:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from weft.brain.round import gates
+from weft.brain.round.bidding import Bidding
 from weft.brain.round.round import Round
 from weft.brain.round.session import Session
 from weft.brain.state.brain_state import BrainState
@@ -22,6 +23,7 @@ from weft.model.reason import Reason, ReasonCode
 from weft.model.snapshot import Ints
 from weft.model.state import State
 from weft.policy.place.packing import Offer
+from weft.policy.plans.planning import Scope
 from weft.policy.recipe import Recipe
 
 Numbers = dict[str, float | int | str]
@@ -198,12 +200,19 @@ class Examination:
         self._verdict = survey.verdict(slot, self._need)
 
     def _needed(self) -> int:
-        """What it is assigned already; else what it would begin with: of a range, the least."""
+        """What it is assigned already; else what it would begin with: of a range, the least.
+
+        Of one whose plan is chosen too, the least that any of them is for.
+        """
         session, slot = self._session, self._slot
+        planning, planned = session.recipe.planning, session.state.spec(slot).splits is not None
         if session.state.seating.assignments[slot] is not None:
             return int(session.snapshot.jobs.width[slot])
         if session.recipe.resizing is not None:
             return session.kind(slot).width.min_gpus
+        if planning is not None and planning.scope is not Scope.SEATED and planned:
+            bid = Bidding(session, planning).bid(slot)
+            return min((one.gpus for one in planning.keeping_promise(bid)), default=0)
         return int(session.sized(np.array([slot]))[0])
 
     def reasons(self, booked: ReasonCode) -> list[Reason]:

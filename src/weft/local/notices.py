@@ -8,8 +8,9 @@ from weft.local.record.entry import Entry, Happening
 from weft.model.ids import DEFAULT_QUEUE
 from weft.model.state import State
 from weft.notify.notice import Notice, Occasion
+from weft.reconcile.moves import RESTARTED
 
-PREEMPTED: Final = "gives way to "
+PREEMPTED: Final = ("gives way to ", RESTARTED)
 ENDS: Final = frozenset(state.name.capitalize() for state in State if state.final)
 
 

@@ -45,6 +45,7 @@ from weft.brain.instruction import (
     Wake,
 )
 from weft.brain.journal import Journal
+from weft.brain.state.brain_state import BrainState
 from weft.failure.health import WELL
 from weft.failure.interval import Advice
 from weft.local import crash
@@ -80,6 +81,7 @@ from weft.model.state import State
 from weft.model.trial import is_trial, tried_by
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief, belief_of, company_of, past_of
+from weft.reconcile.moves import why_moved
 from weft.reconcile.saving import saving_advice
 from weft.reconcile.services import Address, Services
 from weft.spec.recipe import make_recipe
@@ -272,7 +274,7 @@ class Term:
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
             log.info("%s", instruction.id)
             if isinstance(instruction, Stop | Preempt):
-                self._whys[instruction.job] = _why(instruction)
+                self._whys[instruction.job] = _why(instruction, self.brain.state)
             if isinstance(instruction, Start) and self.trials.wants(instruction.job):
                 self._beside.start(self.trials.write_down(instruction, self.now()))
             self._touch(instruction.job)
@@ -439,9 +441,11 @@ class Term:
         self._told()
 
 
-def _why(instruction: Stop | Preempt) -> str:
+def _why(instruction: Stop | Preempt, state: BrainState) -> str:
     if isinstance(instruction, Stop):
         return instruction.why
+    if instruction.beneficiary == instruction.job:
+        return why_moved(state, instruction.job)
     return f"gives way to {instruction.beneficiary}"
 
 

@@ -3,6 +3,7 @@
 A job file that claims its model serves as well.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from weft.model.capability import EVERYTHING
@@ -15,12 +16,21 @@ from weft.spec.reading import validated
 from weft.spec.request import splits_of
 
 
-def read_model_file(path: Path) -> PlanClaim:
-    """What is claimed in the file at that path."""
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """What is claimed; of a job also its own range of GPUs, which `most_gpus` of 0 leaves open."""
+
+    claim: PlanClaim
+    least_gpus: int = 1
+    most_gpus: int = 0
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """What the file at that path says."""
     document = parse_document(read_bounded(path), name=path.name)
     if not _is_job(document.value):
         model = validated(ModelClaims, document.value, name=path.name, lines=document.lines)
-        return model.claim(EVERYTHING)
+        return ModelFile(model.claim(EVERYTHING))
     job = validated(JobFile, document.value, name=path.name, lines=document.lines)
     claim = splits_of(job)
     if claim is None:
@@ -28,7 +38,8 @@ def read_model_file(path: Path) -> PlanClaim:
             f"{path.name}: the job says nothing of its model",
             hint="add model with parameters, layers, hidden, sequence and batch",
         )
-    return claim
+    width = job.resources.width
+    return ModelFile(claim, max(width.least, 1), width.most)
 
 
 def _is_job(written: object) -> bool:

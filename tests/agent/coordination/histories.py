@@ -94,14 +94,22 @@ class History(Crowd):
             actor.alive = False
         found = self._succession(old, owed=bool(dying))
         self.made = {k: (e, [a for a in who if a.alive]) for k, (e, who) in self.made.items()}
-        self.mind = Coordinator(old.width, plan=old.plans.plan, limits=old.limits)
+        plan = old.plans.of(old.members)
+        width = max(old.width // plan.unit, 1) * plan.unit  # as a head counts its places
+        self.mind = Coordinator(width, plan=plan, limits=old.limits)
         self.mind.unwanted, self.mind.restarts = old.unwanted, old.restarts
         self.mind.saved_step, self.mind.source = old.saved_step, old.source
-        self.carry_out(self.mind.inherit(found.inherited(self.now), old.width, self.now))
+        self.carry_out(self.mind.inherit(found.inherited(self.now), width, self.now))
 
     def _succession(self, old: Coordinator, *, owed: bool) -> Succession:
         found = Succession(
-            2, frozenset(), self.now, old.members, owed=owed, next_worker=old.next_worker
+            2,
+            frozenset(),
+            self.now,
+            old.members,
+            owed=owed,
+            next_worker=old.next_worker,
+            turning=old.plans.turning,
         )
         for number, actor in self.actors.items():
             if not actor.alive:

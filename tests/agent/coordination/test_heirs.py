@@ -11,7 +11,8 @@ from weft.agent.coordination.heirs import Succession, heirs_of
 from weft.agent.coordination.limits import Limits
 from weft.agent.coordination.worker import WorkerState
 from weft.agent.messages import STATELESS, Brought, Heirs, Here
-from weft.agent.pods.discovery import Announcer, Head, Word, present, tell
+from weft.agent.plan import Plan
+from weft.agent.pods.discovery import Announcer, Head, PlanOrder, Word, present, tell
 from weft.agent.pods.mandate import Search
 from weft.agent.reports.operator_client import Answer, Destination
 from weft.agent.run_folder import RunFolder
@@ -186,6 +187,43 @@ def test_what_the_operator_answers_is_a_word_on_who_leads(tmp_path: Path) -> Non
     for status in (403, 409, 429, 503):
         assert tell(desk.at, head, ask=Desk(tmp_path, status).ask) is None
     assert tell(desk.at, head, ask=Desk(tmp_path, 200, "odd").ask) is not None
+
+
+ORDER = {"serial": 3, "plan": "tensor=2", "width": 4, "leaving": [1]}
+
+
+@pytest.mark.parametrize(
+    ("told", "orders", "order"),
+    [
+        ({}, False, None),
+        ({"order": None}, True, None),
+        ({"order": ORDER}, True, PlanOrder(3, Plan(tensor=2), 4, frozenset({1}))),
+        ({"order": ORDER | {"plan": "replicated", "leaving": []}}, True, PlanOrder(3, Plan(), 4)),
+        ({"order": ORDER | {"plan": "tensor=0"}}, True, None),
+        ({"order": ORDER | {"plan": "sideways=2"}}, True, None),
+        ({"order": ORDER | {"width": "wide"}}, True, None),
+        ({"order": "odd"}, True, None),
+        ({"order": {}}, True, None),
+    ],
+)
+def test_a_word_may_bring_an_order_to_go_to_another_plan(
+    tmp_path: Path, told: dict[str, object], orders: bool, order: PlanOrder | None
+) -> None:
+    desk = Desk(tmp_path, 200, {"term": 1, **told})
+    word = tell(desk.at, Head("10.0.0.1:1", KEY), ask=desk.ask)
+    assert word is not None
+    assert (word.leads, word.moves, word.orders, word.order) == (True, True, orders, order)
+
+
+def test_whoever_was_begun_for_another_plan_is_let_go_by_a_new_head() -> None:
+    """The last head was on its way to it: who trained goes on, and who stood by does not."""
+    found = replace(a_succession(1, 2, 3, w1=here(1, 2), w2=here(1, 2)), members=(1, 2))
+    assert found.inherited(NOW).silent == ()
+    turning = replace(found, turning=True).inherited(NOW)
+    assert (turning.intact, turning.members, turning.silent) == (True, (1, 2), (3,))
+    aside = replace(a_succession(1, 2, 3, w1=here(1, 2), w2=here(1, 2), w3=here(3)), turning=True)
+    new = replace(aside, members=(3,)).inherited(NOW)
+    assert (new.intact, new.members, new.silent) == (True, (3,), (1, 2))
 
 
 def test_an_announcer_names_those_it_has_lost_and_passes_on_what_it_hears(tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ from weft.agent.reports.report import (
     EVERY_SECONDS,
     REFUSED_SECONDS,
     SOON_SECONDS,
+    OrderAnswer,
     Reporter,
     Said,
     body_of,
 )
 from weft.agent.reports.speed import Measured
+from weft.kube.reports import payload
 from weft.kube.reports.limits import USUAL, Limits
 from weft.kube.reports.payload import Report, Speed, Unit, read_weft
 from weft.train.stages import Resource, Stage, Stages
@@ -355,6 +357,8 @@ def test_what_is_sent() -> None:
         speed=Measured(7, 2, 6.5, 10.0, shared=True),
         profile=PROFILE,
         paused_seconds=0.125,
+        offers=("data", "tensor"),
+        order=OrderAnswer(3, reached=True, paused_seconds=0.5),
     )
     assert read_weft(body_of(whole)) == Report(
         unit=Unit.STEPS,
@@ -368,6 +372,8 @@ def test_what_is_sent() -> None:
         speed=Speed(7, 2, 6.5, 10.0, shared=True),
         profile=PROFILE,
         paused_seconds=0.125,
+        offers=("data", "tensor"),
+        order=payload.OrderAnswer(3, reached=True, paused_seconds=0.5),
     )
 
 
@@ -437,6 +443,9 @@ SAYINGS = st.builds(
     | st.builds(Measured, st.integers(), st.integers(), st.floats(), st.floats())
     | st.builds(Measured, st.just(1), st.just(2), st.floats(), st.floats()),
     paused_seconds=st.none() | st.floats(),
+    offers=st.lists(st.text(), max_size=40).map(tuple),
+    order=st.none()
+    | st.builds(OrderAnswer, st.integers(), st.booleans(), st.text(), st.none() | st.floats()),
 )
 
 

@@ -53,7 +53,7 @@ def test_the_first_is_started_here_and_the_second_elsewhere() -> None:
     scene.crew.start(0, 0, 2)
     scene.crew.start(1, 1, 2)
     assert scene.machine.started == [(0, Standing(0, 2, 0, 1, 0, 2), ())]
-    assert scene.orders == [(4, Start(1, 1, 2, 0, 1, 1, 2))]
+    assert scene.orders == [(4, Start(1, 1, 2, 0, 1, 1, 2, plan="replicated"))]
     scene.crew.signal(0, SIGTERM)
     scene.crew.signal(1, SIGTERM)
     assert scene.machine.signals == [(0, SIGTERM)]
@@ -123,3 +123,22 @@ def test_workers_of_another_plan_stand_beside_those_of_the_old_one() -> None:
     assert [devices for _, _, devices in scene.machine.started] == [(3,), (5,), (3,), (5,)]
     scene.crew.start(4, 0, 2, Plan(tensor=2))
     assert len(scene.machine.started) == 4, "a plan has one worker for each device"
+
+
+def test_a_follower_is_told_the_plan() -> None:
+    scene = Scene(HERE, THERE)
+    for worker in (0, 1):
+        scene.crew.start(worker, worker, 2, Plan(tensor=2))
+    ((_, start),) = scene.orders
+    assert isinstance(start, Start)
+    assert start.plan == "tensor=2"
+
+
+def test_nobody_is_put_where_one_of_an_earlier_head_stands() -> None:
+    """Unless it is of another plan: workers of both stand there for a while."""
+    scene = Scene(HERE, THERE)
+    scene.crew.inherit(0, HEAD_SEAT, 0, 77, Plan())
+    scene.crew.start(1, 1, 2)
+    assert [seat for seat, _ in scene.orders] == [4]
+    scene.crew.start(2, 0, 2, Plan(tensor=2))
+    assert [worker for worker, _, _ in scene.machine.started] == [2]

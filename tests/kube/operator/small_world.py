@@ -11,7 +11,7 @@ from typing import Any
 from tests.kube.looks import a_pod
 from weft.brain import invariants
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, Tick
+from weft.brain.event import Event, PlansOffered, Tick
 from weft.brain.instruction import Wake
 from weft.kube.names import GPU_RESOURCE, pod_name
 from weft.kube.operator.observation.foreign_use import ForeignUse
@@ -22,6 +22,7 @@ from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.observation.pod_index import PodIndex, nodes_touched
 from weft.kube.operator.reconcile.beliefs import is_counted
 from weft.kube.operator.reconcile.next_step import next_step
+from weft.kube.operator.reconcile.replanning import offered, ordered
 from weft.kube.operator.reconcile.step import (
     Action,
     AddFinalizer,
@@ -45,6 +46,9 @@ from weft.kube.operator.status.patches import (
     title,
 )
 from weft.kube.reports.headship import Headship
+from weft.kube.reports.payload import OrderAnswer
+from weft.kube.reports.server import ToldOrder
+from weft.model.capability import Capability
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, DEFAULT_RACK, JobId
 from weft.model.placement import Placement
 from weft.model.state import State
@@ -60,9 +64,21 @@ class Crashed(Exception):
 
 
 class SmallWorld:
-    """`live` jobs say so as soon as their head runs."""
+    """`live` jobs say so as soon as their head runs, and what their program `offers` if anything.
 
-    def __init__(self, gpus: dict[str, int], recipe: str, live: bool = True) -> None:
+    Orders to go to another plan are answered when kubelets act, and reached unless it is `stuck`.
+    """
+
+    def __init__(
+        self,
+        gpus: dict[str, int],
+        recipe: str,
+        live: bool = True,
+        offers: tuple[Capability, ...] = (),
+    ) -> None:
+        self.offers, self.stuck = offers, False
+        self.answers: dict[str, OrderAnswer] = {}
+        self.orders: dict[str, list[ToldOrder]] = {}
         self.now = 1000.0
         self.live = live
         self.nodes = {name: _node(name, count) for name, count in gpus.items()}
@@ -124,6 +140,21 @@ class SmallWorld:
                 self._drop(name)
             elif pod.phase == "Pending" and not pod.deleting and ready:
                 self._put(name, phase="Running")
+        for name in self.jobs:
+            self._answer(name)
+
+    def _answer(self, name: str) -> None:
+        """The head does as it is told, once all who are to come have come."""
+        job = self.observed(name)
+        order = ordered(job)
+        known = self.answers.get(name)
+        if order is None or (known is not None and known.serial == order.serial):
+            return
+        running = {pod.seat for pod in self.pods.values() if pod.job == name and pod.running}
+        if job.placement is not None and job.placement.numbers <= running:
+            self.orders.setdefault(name, []).append(order)
+            why = "no step under it" if self.stuck else ""
+            self.answers[name] = OrderAnswer(order.serial, not self.stuck, why, 0.5)
 
     def lead(self, name: str) -> None:
         """The first pod that runs leads, if the head's does not; the operator puts that down."""
@@ -151,6 +182,7 @@ class SmallWorld:
                 self._wake = None
                 self._deliver(Tick(self.now))
             for name in [*self.jobs]:
+                self._tell_offers(name)
                 self._attend(name)
                 self._keep_status(name)
         except Crashed:
@@ -233,10 +265,12 @@ class SmallWorld:
         state, job = look.belief.state, self.observed(name)
         if state not in (State.QUEUED, State.RUNNING):
             return
-        if job.state == title(state) and look.said_live in (None, job.is_live):
+        offers = self.offers if look.said_plans else ()
+        told = look.said_live in (None, job.is_live) and offers in ((), job.offers)
+        if job.state == title(state) and told:
             return
         self._crash_perhaps()
-        standing = Standing(state, live=look.said_live)
+        standing = Standing(state, live=look.said_live, offers=offers)
         self._patch(name, standing_patch(job, standing, self.now))
 
     def _look(self, name: str) -> Look:
@@ -253,8 +287,17 @@ class SmallWorld:
             rules=self.rules,
             lost=self.book.lost,
             dead=self.book.dead,
-            said_live=True if self.live and head is not None and head.running else None,
+            said_live=True if (leads := head is not None and head.running) and self.live else None,
+            said_plans=leads and self.live and bool(self.offers),
+            said_answer=self.answers.get(name),
         )
+
+    def _tell_offers(self, name: str) -> None:
+        """As what its program can be run, with each report of a head."""
+        look, known = self._look(name), self.brain.state.slot_of.get(JobId(f"{NAMESPACE}/{name}"))
+        offers = offered(self.observed(name), self.offers)
+        if known is not None and look.said_live and offers:
+            self._deliver(PlansOffered(self.now, look.id, look.belief.epoch, offers))
 
     def _crash_perhaps(self) -> None:
         if self.crash_after is None:
@@ -377,6 +420,7 @@ def _patch_of(job: ObservedJob, action: Action, now: float) -> dict[str, Any]:
             serial=action.serial,
             joining=action.joining,
             now=now,
+            plan=action.plan,
         )
     if isinstance(action, RecordHeldUp):
         told = Standing(State.STOPPING, message=action.why, held_up=action.why)

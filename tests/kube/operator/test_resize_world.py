@@ -10,8 +10,8 @@ RECIPE = "maxmin(hold=0.0, spacing=1.0, min_run=0.0)"
 MOMENTS = 19  # writes from the first of the shrinkage to the last of the growth
 
 
-def a_world(**more: bool) -> SmallWorld:
-    return SmallWorld({"n0": 2, "n1": 2}, RECIPE, **more)
+def a_world(*, live: bool = True) -> SmallWorld:
+    return SmallWorld({"n0": 2, "n1": 2}, RECIPE, live=live)
 
 
 def grown() -> SmallWorld:

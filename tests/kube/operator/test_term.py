@@ -13,6 +13,7 @@ import pytest
 
 from tests.kube.operator.stage import RUNNING, Raw, Stage, played
 from weft.brain import invariants
+from weft.brain.brain import Brain
 from weft.brain.event import JobSubmitted, Tick
 from weft.brain.instruction import Preempt
 from weft.brain.invariants import Breach
@@ -32,6 +33,7 @@ from weft.model.errors import InvariantBreach
 from weft.model.ids import JobId
 from weft.model.reason import CAUSES, ReasonCode
 from weft.model.state import State
+from weft.policy.recipes import fifo
 
 # --- what breaks in a callback --------------------------------------------------------------------
 
@@ -368,8 +370,9 @@ def test_who_waits_for_seats_that_do_not_become_free_is_told_of_whom(
 
 def test_who_is_stopped_for_another_namespace_does_not_hear_its_names() -> None:
     job, other, mine = JobId("a/one"), JobId("b/secret"), JobId("a/two")
-    assert why_of(Preempt(job, 1, other)) == "preempted for a job of another namespace"
-    assert why_of(Preempt(job, 1, mine)) == "preempted for a/two"
+    state = Brain(fifo()).state
+    assert why_of(Preempt(job, 1, other), state) == "preempted for a job of another namespace"
+    assert why_of(Preempt(job, 1, mine), state) == "preempted for a/two"
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,13 @@ INVALID = [
     (422, b'{"step": 3, "speed": {"number": 1, "width": 2, "steps_per_second": 0, "seconds": 1}}'),
     (422, b'{"step": 3, "speed": {"number": 1, "width": 0, "steps_per_second": 3, "seconds": 1}}'),
     (422, b'{"step": 3, "job": "lab/vit"}'),
+    (422, b'{"step": 3, "offers": "tensor"}'),
+    (422, b'{"step": 3, "offers": ["a\\nb"]}'),
+    (422, b'{"step": 3, "offers": [%s]}' % b",".join([b'"tensor"'] * 33)),
+    (422, b'{"step": 3, "order": {"serial": 0, "reached": true}}'),
+    (422, b'{"step": 3, "order": {"serial": 1}}'),
+    (422, b'{"step": 3, "order": {"serial": 1, "reached": 1}}'),
+    (422, b'{"step": 3, "order": {"serial": 1, "reached": true, "paused_seconds": -1}}'),
 ]
 
 

@@ -57,6 +57,7 @@ class Succession:
     members: Members
     owed: bool
     next_worker: int
+    turning: bool = False  # whether the head before was on its way to another plan
     came: set[int] = field(default_factory=set)
     brought: dict[int, tuple[int, Brought]] = field(default_factory=dict)
     here: dict[int, Here] = field(default_factory=dict)
@@ -83,9 +84,15 @@ class Succession:
             self.here.pop(worker, None)
             self.ended.pop(worker, None)
 
+    @property
+    def _strangers(self) -> frozenset[int]:
+        """Whoever was begun for another plan than the members', or stands aside for it."""
+        return frozenset(self.brought.keys() - {*self.members}) if self.turning else frozenset()
+
     def inherited(self, now: float) -> Inherited:
         """What there is; who is on no seat that has come is nobody's."""
-        here = {n: self.here[n] for n in sorted(self.brought) if n in self.here}
+        known = self.here.keys() - self._strangers
+        here = {n: self.here[n] for n in sorted(self.brought) if n in known}
         inside = {number: one for number, one in here.items() if one.members}
         epochs = {(one.epoch, one.members) for one in inside.values()}
         latest = max((one.latest for one in here.values()), default=0)
@@ -99,7 +106,7 @@ class Succession:
             epoch if intact else latest,
             latest,
             members,
-            self._silent,
+            tuple(sorted({*self._silent, *self._strangers})),
             intact,
             self.owed,
             self.next_worker,

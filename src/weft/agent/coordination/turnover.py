@@ -93,6 +93,15 @@ class Turnover:
             return self._next[0]
         return self.order.plan if self.order else self.plan
 
+    @property
+    def turning(self) -> bool:
+        """Whether there may be workers of another plan than that of the members."""
+        return self.order is not None
+
+    def of(self, members: Members) -> Plan:
+        """Under which these compute, who are all under the same."""
+        return self._roster[members[0]].plan if members else self.plan
+
     # ------------------------------------------------------------------------------- orders
 
     def hear(self, plan: Plan | None, width: int, *, beside: bool) -> bool:

@@ -8,7 +8,7 @@
 
 from dataclasses import dataclass
 
-from weft.agent.messages.message import Json, Members, Message
+from weft.agent.messages.message import Json, Members, Message, Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ class Heirs(Message):
     """Which seats may lead when the head is gone, the first before the others; none if none may.
 
     `seats` are all that have followers, `members` the workers that train. Those from `next_worker`
-    on have never been started.
+    on have never been started. Members compute under `plan`; while they are `turning` to another
+    one there are workers of that as well, which nobody else has use for. What the program `offers`
+    only a worker that begins tells.
     """
 
     term: int
@@ -42,6 +44,9 @@ class Heirs(Message):
     heirs: Members
     members: Members
     next_worker: int
+    plan: str = ""
+    turning: bool = False
+    offers: Names = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class Led(Message):
 
 @dataclass(frozen=True, slots=True)
 class Start(Message):
-    """Start a worker there, as `weft.agent.workers.places.Standing` says."""
+    """Start a worker there, as `weft.agent.workers.places.Standing` says, under that plan."""
 
     worker: int
     rank: int
@@ -69,6 +74,7 @@ class Start(Message):
     node_rank: int
     nodes: int
     index: int = 0
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)

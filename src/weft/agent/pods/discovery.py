@@ -20,13 +20,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
+from weft.agent.plan import Plan, parse_plan
 from weft.agent.reports.operator_client import FAILURES, Answer, Destination, request
-from weft.model.errors import WorldError
+from weft.model.errors import SpecError, WorldError
 
 HEAD: Final = "/head"
 AGAIN_SECONDS: Final = 10.0  # until the head tells it once more
+ORDERS_SECONDS: Final = 2.0  # the same of one that may be told to go to another plan
 FIRST_RETRY_SECONDS: Final = 0.25
 MOST_RETRY_SECONDS: Final = 5.0
 SOON_SECONDS: Final = 2.0  # an operator that left gives no answer, and another may lead by now
@@ -77,11 +79,22 @@ def address_of(host: str, port: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanOrder:
+    """A plan to go to, on so many GPUs, without those of the seats that are to leave."""
+
+    serial: int
+    plan: Plan
+    width: int
+    leaving: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Word:
     """What the operator says to a head: whether it leads, and which seats are about to go.
 
     An operator that knows no terms `moves` no head. One that stops the job wants it as a whole.
-    Seats that were `lost` in whatever term cannot lead.
+    Seats that were `lost` in whatever term cannot lead. One that `orders` plans takes answers, also
+    while there is no `order`.
     """
 
     leads: bool
@@ -90,6 +103,8 @@ class Word:
     closed: frozenset[int] = frozenset()
     lost: frozenset[int] = frozenset()
     why: str = ""
+    orders: bool = False
+    order: PlanOrder | None = None
 
 
 soon: Final[Ask] = partial(request, seconds=SOON_SECONDS)
@@ -116,6 +131,7 @@ class Announcer:
         heard: Callable[[Word], None] = lambda word: None,
     ) -> None:
         self.head = head
+        self.every_seconds = AGAIN_SECONDS
         self._destination, self._ask, self._heard = destination, ask, heard
         self._patience = Patience(Random())
         self._closed = threading.Event()
@@ -143,7 +159,7 @@ class Announcer:
             self._heard(word)
         if answer.status == OK:
             self._patience.reset()
-            return AGAIN_SECONDS
+            return self.every_seconds
         why = f"{answer.status} {answer.error}"
         return self._patience.longer(why, answer.retry_after_seconds)
 
@@ -251,9 +267,21 @@ def _word(answer: Answer) -> Word | None:
         told = json.loads(answer.body)
         closed = frozenset(int(seat) for seat in told.get("closed", ()))
         lost = frozenset(int(seat) for seat in told.get("lost", ()))
-        return Word(True, "term" in told, bool(told.get("stopping")), closed, lost)
+        word = Word(True, "term" in told, bool(told.get("stopping")), closed, lost)
+        return replace(word, orders="order" in told, order=_order(told.get("order")))
     except (ValueError, TypeError, AttributeError):
         return Word(leads=True)
+
+
+def _order(told: dict[str, Any] | None) -> PlanOrder | None:
+    """None also where it cannot be understood: then nobody answers, and it is called off."""
+    try:
+        if told is None:
+            return None
+        leaving = frozenset(int(seat) for seat in told.get("leaving", ()))
+        return PlanOrder(int(told["serial"]), parse_plan(told["plan"]), int(told["width"]), leaving)
+    except (SpecError, KeyError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def _head(body: bytes) -> Head:

@@ -41,6 +41,7 @@ from weft.agent.messages import (
     Withdraw,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
+from weft.agent.plan import parse_plan
 from weft.agent.pods.discovery import Head, address_of, host_and_port, present, tell
 from weft.agent.pods.mandate import BACKLOG, Mandate, Search
 from weft.agent.run_folder import RunFolder
@@ -227,6 +228,9 @@ class Follower:
             expected=seats,
             members=self._heirs.members,
             next_worker=self._heirs.next_worker,
+            plan=parse_plan(self._heirs.plan) if self._heirs.plan else self.settings.plan,
+            turning=self._heirs.turning,
+            offers=self._heirs.offers,
             owed=owed,
             brought=self._stand,
             ended=self._unheard,
@@ -290,7 +294,8 @@ class Follower:
         names = [field.name for field in fields(Standing)]
         standing = Standing(**{name: getattr(order, name) for name in names})
         try:
-            self.processes.start(order.worker, standing)
+            plan = parse_plan(order.plan) if order.plan else None
+            self.processes.start(order.worker, standing, plan=plan)
         except OSError as error:
             self.tell("failed", {"worker": order.worker, "why": str(error)})
             self._stand.pop(order.worker, None)

@@ -44,10 +44,12 @@ from weft.agent.messages import (
     Withdraw,
 )
 from weft.agent.outcome import DRAINED, INFRASTRUCTURE, Outcome
+from weft.agent.plan import Plan
 from weft.agent.pods.discovery import Head, address_of
 from weft.agent.pods.followers import Followers
 from weft.agent.pods.head_role import HeadRole
 from weft.agent.pods.mandate import Mandate
+from weft.agent.pods.plan_orders import PlanOrders
 from weft.agent.pods.rendezvous import Rendezvous
 from weft.agent.pods.stepping_down import SteppingDown
 from weft.agent.run_folder import RunFolder
@@ -72,14 +74,16 @@ class HeadAgent(Agent):
         mandate: Mandate | None = None,
     ) -> None:
         self.pod, self.mandate = pod, mandate
+        settings = replace(settings, split=mandate.plan) if mandate else settings
         super().__init__(settings, tell, outlets)
         limits = settings.limits
         self.followers = Followers(limits)
         self.rendezvous = Rendezvous(
-            settings.width, pod.least_gpus, pod.most_gpus, settings.shard, limits
+            settings.width, pod.least_gpus, pod.most_gpus, settings.plan.unit, limits
         )
         self.succession = self._succession(mandate) if mandate else None
         self.role = HeadRole(self, mandate)
+        self.orders = PlanOrders(self, mandate)
         self._resuming = False
         self.has_moved = False  # whether another leads now, and whoever is here shall find it
         self._stepping_down = SteppingDown(self)
@@ -132,6 +136,7 @@ class HeadAgent(Agent):
             mandate.members,
             mandate.owed,
             mandate.next_worker,
+            mandate.turning,
         )
 
     async def _take_over(self, mandate: Mandate) -> None:
@@ -159,7 +164,7 @@ class HeadAgent(Agent):
         """All who come have come: from here on it is as if they had been here always."""
         self.succession = None
         for number, (seat, brought) in succession.brought.items():
-            self.crew.inherit(number, seat, brought.index, brought.pid)
+            self.crew.inherit(number, seat, brought.index, brought.pid, self.settings.plan)
         found = succession.inherited(now)
         missing = sorted(self.role.ever_heirs - succession.came)
         facts = {"term": succession.term, "members": found.members, "intact": found.intact}
@@ -242,10 +247,9 @@ class HeadAgent(Agent):
     def leave_home(self) -> bool:
         """Let its own workers go, as from any other seat; whether the others are enough."""
         self.places.withdraw(self.home)
-        unwanted, mind = self.places.unwanted, self.coordinator
-        if not self.rendezvous.enough(self.places.gpus) or not mind.can_spare(unwanted):
+        if not self._can_do_without():
             return False
-        self._carry_out(mind.resize(self._width(), time.monotonic(), unwanted))
+        self.approach(self._width())
         return True
 
     def drain(self, grace_seconds: float) -> None:
@@ -310,6 +314,7 @@ class HeadAgent(Agent):
     def _withdrawn(self, seat: int, grace_seconds: float) -> None:
         """The seat is to be given back: its workers leave, or all do."""
         self.tell("withdrawn", {"seat": seat})
+        self.orders.call_off(f"seat {seat} is given back")
         self.followers.leaving.add(seat)
         self.places.withdraw(seat)
         if self.started:
@@ -327,6 +332,7 @@ class HeadAgent(Agent):
         if not self.followers.forget(seat) or self.has_moved:
             return
         self.tell("lost", {"seat": seat})
+        self.orders.call_off(f"seat {seat} was lost")
         self._stepping_down.heir_said(seat, False)
         if self.succession is not None:
             self.succession.left(seat)
@@ -342,14 +348,20 @@ class HeadAgent(Agent):
 
     def _do_without(self, grace_seconds: float) -> None:
         """Go on with the places that are left, if that is enough."""
-        mind = self.coordinator
-        if self.is_ending:
-            return
-        unwanted = self.places.unwanted
-        if not self.rendezvous.enough(self.places.gpus) or not mind.can_spare(unwanted):
+        if not self.is_ending and self._can_do_without():
+            self.approach(self._width())
+        elif not self.is_ending:
             self._drain(grace_seconds)
-            return
-        self._carry_out(mind.resize(self._width(), time.monotonic(), unwanted))
+
+    def _can_do_without(self) -> bool:
+        """Whether the places that are left are enough, and hold the job's state."""
+        spared = self.coordinator.can_spare(self.places.unwanted)
+        return spared and self.rendezvous.enough(self.places.gpus)
+
+    def approach(self, width: int, plan: Plan | None = None) -> None:
+        """So many workers on the places that there are, under that plan if it is another one."""
+        mind, now = self.coordinator, time.monotonic()
+        self._carry_out(mind.resize(width, now, self.places.unwanted, plan))
 
     def _ended(self, worker: int, code: int) -> None:
         super()._ended(worker, code)
@@ -387,8 +399,9 @@ class HeadAgent(Agent):
         if self.started and not self.is_ending:
             if self.writer.take_missed():
                 self._carry_out(self.coordinator.save(now))
-            if self.rendezvous.settled(now):
-                self._grow(now)
+            settled = self.rendezvous.settled(now)
+            if not self.orders.follow() and settled:
+                self._grow()
         super()._pass_time(now)
 
     def _stay_in_touch(self, now: float) -> None:
@@ -399,11 +412,11 @@ class HeadAgent(Agent):
             self.server.dismiss(seat)
             self.follower_silent(seat)
 
-    def _grow(self, now: float) -> None:
+    def _grow(self) -> None:
         width = self._width()
         if width != self.coordinator.width:
             self.tell("ordered", {"width": width})
-            self._carry_out(self.coordinator.resize(width, now, self.places.unwanted))
+            self.approach(width)
 
     def _may_start(self, now: float) -> bool:
         return self.rendezvous.may_start(self.places.gpus, now)

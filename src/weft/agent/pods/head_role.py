@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weft.agent.coordination.heirs import heirs_of
 from weft.agent.messages import Heirs, Members
 from weft.agent.pods.certainty import Certainty
-from weft.agent.pods.discovery import Announcer, Head, Word
+from weft.agent.pods.discovery import ORDERS_SECONDS, Announcer, Head, Word
 from weft.agent.pods.mandate import Mandate
 
 if TYPE_CHECKING:
@@ -77,7 +77,16 @@ class HeadRole:
         """All followers, where it has changed since they were told."""
         head, heirs = self._head, self.heirs
         seats, mind = tuple(sorted(head.followers.hosts)), head.coordinator
-        told = Heirs(self.term, seats, heirs, mind.members, mind.next_worker)
+        told = Heirs(
+            self.term,
+            seats,
+            heirs,
+            mind.members,
+            mind.next_worker,
+            plan=str(mind.plans.of(mind.members)),
+            turning=mind.plans.turning,
+            offers=mind.offers,
+        )
         if told == self._told:
             return
         self._told = told
@@ -103,5 +112,11 @@ class HeadRole:
     def _operator_said(self, word: Word) -> None:
         if not word.leads:
             self._head.depose(word.why)
-        else:
-            self.word = word
+            return
+        self.word = word
+        self._head.orders.hear(word)
+
+    def listen_for_orders(self) -> None:
+        """More often than to who leads: training may wait for them."""
+        if self._announcer is not None:
+            self._announcer.every_seconds = ORDERS_SECONDS

@@ -11,7 +11,8 @@ from typing import Final
 
 from weft.agent.coordination.heirs import MOST_HEIRS
 from weft.agent.coordination.limits import Limits
-from weft.agent.messages import Brought, Heirs, Members
+from weft.agent.messages import Brought, Heirs, Members, Names
+from weft.agent.plan import Plan
 from weft.agent.pods.discovery import Head, Word
 from weft.agent.run_folder import RunFolder
 from weft.agent.settings import Pod
@@ -22,13 +23,19 @@ BACKLOG: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mandate:
-    """The operator lets this seat lead: with what stands here, and with whom to expect."""
+    """The operator lets this seat lead: with what stands here, and with whom to expect.
+
+    Members compute under `plan`, and may have been `turning` to another one.
+    """
 
     head: Head
     listening: socket
     expected: frozenset[int]
     members: Members
     next_worker: int
+    plan: Plan
+    turning: bool
+    offers: Names
     owed: bool
     brought: dict[int, Brought]
     ended: dict[int, int]

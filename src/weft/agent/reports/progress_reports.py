@@ -9,7 +9,7 @@ from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.messages import Pulse
 from weft.agent.reports.operator_client import Destination
 from weft.agent.reports.profile import Profile, profile_of
-from weft.agent.reports.report import Reporter, Said
+from weft.agent.reports.report import OrderAnswer, Reporter, Said
 from weft.agent.reports.speed import Speedometer
 
 NO_EPOCH: Final = 0
@@ -33,6 +33,9 @@ class ProgressReports:
         self.stages: dict[int, Mapping[str, Any]] = {}
         self.speed = Speedometer()
         self.profile: Profile | None = None
+        self.tells_plans = False  # whether whoever hears it orders plans
+        self.answer: OrderAnswer | None = None
+        self._has_news = False
 
     @property
     def loop(self) -> int:
@@ -68,6 +71,7 @@ class ProgressReports:
 
     def tell_soon(self) -> None:
         """Something has changed that whoever asked for the job waits for."""
+        self._has_news = True
         for first in self._coordinator.members[:1]:
             if first in self.latest:
                 self._report(first, self.latest[first], soon=True)
@@ -93,8 +97,11 @@ class ProgressReports:
             profile=self.profile,
             paused_seconds=mind.paused_seconds,
             save_every_seconds=self._save_every_seconds() or None,
+            offers=mind.offers if self.tells_plans else (),
+            order=self.answer if self.tells_plans else None,
         )
-        self.reporter.say(said, soon=soon)
+        self.reporter.say(said, soon=soon or self._has_news)
+        self._has_news = False
 
     def _unreached(self) -> str:
         """For whoever has ordered a width that the job does not have."""

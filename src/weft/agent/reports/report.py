@@ -46,10 +46,21 @@ REFUSED_SECONDS: Final = 300.0
 MOST_COUNT: Final = 2**53 - 1
 MOST_NUMBER: Final = 1e18
 MOST_MESSAGE_CHARS: Final = 256
+MOST_OFFERS: Final = 32
 RESOURCES: Final = ("storage", "cpu", "gpu", "network")
 LOSS: Final = "loss"
 
 logger = logging.getLogger("weft.agent.reports.report")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAnswer:
+    """What came of an order to go to another plan."""
+
+    serial: int
+    reached: bool
+    why: str = ""
+    paused_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +71,9 @@ class Said:
     that can be changed while they do. Of the metrics `loss` has a place of its own, the others
     are told in words. `stages` is the report of `weft.train.stages`, `speed` what was measured
     while the width stood still, `profile` what a step does alone, `paused_seconds` how long the
-    last resize kept it from training, `save_every_seconds` the time between two checkpoints.
+    last resize kept it from training, `save_every_seconds` the time between two checkpoints. To an
+    operator that orders plans also as what the program can be run (`offers`), and what came of the
+    last order.
     """
 
     step: int
@@ -78,6 +91,8 @@ class Said:
     profile: Profile | None = None
     paused_seconds: float | None = None
     save_every_seconds: float | None = None
+    offers: tuple[str, ...] = ()
+    order: OrderAnswer | None = None
 
 
 Transport = Callable[[Destination, str, bytes], Answer]
@@ -263,8 +278,10 @@ def body_of(said: Said) -> bytes:
         "profile": _profile(said.profile),
         "paused_seconds": _number(said.paused_seconds, least=0.0),
         "save_every_seconds": _number(said.save_every_seconds, least=0.0),
+        "offers": [_printable(name) for name in said.offers[:MOST_OFFERS]],
+        "order": _answer(said.order),
     }
-    told = {name: value for name, value in fields.items() if value not in (None, "", {})}
+    told = {name: value for name, value in fields.items() if value not in (None, "", {}, [])}
     return json.dumps(told, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -316,6 +333,14 @@ def _speed(measured: Measured | None) -> dict[str, Any]:
 def _turns(measured: Measured) -> dict[str, Any]:
     """Said only where it is so: an operator that knows nothing of turns takes the others."""
     return {"shared": True} if measured.shared else {}
+
+
+def _answer(answer: OrderAnswer | None) -> dict[str, Any]:
+    if answer is None or not _count(answer.serial, least=1):
+        return {}
+    told = {"serial": answer.serial, "reached": answer.reached, "why": _printable(answer.why)}
+    paused = _number(answer.paused_seconds, least=0.0)
+    return told if paused is None else told | {"paused_seconds": paused}
 
 
 def _profile(profile: Profile | None) -> dict[str, Any]:

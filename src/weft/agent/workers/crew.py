@@ -68,9 +68,9 @@ class Crew:
         else:
             self._order(place.seat, Kill(worker, number))
 
-    def inherit(self, worker: int, seat: int, index: int, pid: int) -> None:
+    def inherit(self, worker: int, seat: int, index: int, pid: int, plan: Plan) -> None:
         """It was started for an earlier head, and stands there."""
-        self.places.hold(worker, Place(seat, index))
+        self.places.hold(worker, Place(seat, index), str(plan))
         self.pids[worker] = pid
 
     def has_started(self, worker: int, pid: int) -> None:
@@ -100,7 +100,7 @@ class Crew:
             rank, width, plan = self._waiting.pop(worker)
             standing = self.places.standing(worker, rank, width)
             if place.seat != self.home:
-                start = Start(worker, **asdict(standing), index=place.index)
+                start = Start(worker, **asdict(standing), index=place.index, plan=str(plan))
                 self._order(place.seat, start)
                 continue
             devices = self.devices if place.device is None else (place.device,)

@@ -62,9 +62,12 @@ class Places:
         """There is a seat, or it has other room than before."""
         self._seats[seat.number] = seat
 
-    def withdraw(self, seat: int) -> None:
-        """Nobody may come to this seat any more; who is there stays until it is let go."""
-        self._seats.pop(seat, None)
+    def withdraw(self, seat: int) -> Seat | None:
+        """Nobody may come to this seat any more; who is there stays until it is let go.
+
+        Gives the seat as it was, for whoever may take that back.
+        """
+        return self._seats.pop(seat, None)
 
     def take(self, worker: int, lot: str = "") -> Place | None:
         """The lowest place that nobody of its lot has, now this worker's; None if there is none.
@@ -79,9 +82,9 @@ class Places:
                     return place
         return None
 
-    def hold(self, worker: int, place: Place) -> None:
+    def hold(self, worker: int, place: Place, lot: str = "") -> None:
         """It stands there already."""
-        self._held[worker] = place
+        self._held[worker], self._lots[worker] = place, lot
 
     def release(self, worker: int) -> None:
         self._held.pop(worker, None)

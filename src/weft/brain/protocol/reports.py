@@ -5,7 +5,7 @@ mended, and what runs without anybody having decided it is adopted or ended.
 """
 
 from weft.brain.context import Context
-from weft.brain.event import JobReported, Phase
+from weft.brain.event import JobReported, Past, Phase
 from weft.brain.instruction import Stop
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
@@ -101,7 +101,10 @@ class Reports:
         self._note_work(slot, event)
         if event.placement is None:
             return
-        if event.serial == int(self._context.state.jobs.serial[slot]):
+        state = self._context.state
+        if event.serial == int(state.jobs.serial[slot]):
+            if event.plan == (wanted := state.seating.resizes[slot].target.plan):
+                set_plan(state, slot, wanted)
             self._resizes.shun(slot)
             self._resizes.settle_on(slot, event.placement)
         else:
@@ -134,6 +137,7 @@ class Reports:
         if slot is not None and waits:
             if event.past is not None and state.jobs.epoch[slot] == 0:
                 state.recall(slot, event.past)
+                self._recall_restarts(slot, event.past)
             if event.plan is not None:
                 state.plans[slot] = event.plan
             state.jobs.epoch[slot] = event.epoch
@@ -145,6 +149,16 @@ class Reports:
             self._adopt(slot, event, placement.numbered())
         else:
             self._outbox.say(Stop(event.job, event.epoch, "unknown"))
+
+    def _recall_restarts(self, slot: int, past: Past) -> None:
+        """Each stop for others, or for a plan, was a restart that was paid for."""
+        state, planning = self._context.state, self._context.recipe.planning
+        spec = state.spec(slot)
+        if planning is None or spec.splits is None:
+            return
+        measured = state.start_cost.seconds + state.stop_cost.seconds
+        seconds = max(measured, planning.least_restart_seconds)
+        state.plan_book.recall(slot, past.preemptions, spec.width.asked_gpus, seconds)
 
     def _could_be(self, slot: int, placement: Placement) -> bool:
         """Whether a decision of ours could have said this: seats, on known nodes, and in range."""

@@ -37,7 +37,7 @@ class Bidding:
         held = self._held(slot, spec, found) if runs else None
         return Bid(
             slot=slot,
-            options=tuple(self._options(slot, spec, found, asked)),
+            options=self._reachable(slot, tuple(self._options(slot, spec, found, asked))),
             held=held,
             asked_speed=asked.speed,
             work_done=float(session.snapshot.work_done(one)[0]),
@@ -83,6 +83,8 @@ class Bidding:
         if found is None:
             return self._asked(slot, spec, found)
         written, best = self._written_there(found, counts, cores), None
+        if written is not None and written.plan in self._unreached(slot):
+            written = None
         if self._planning.scope is not Scope.RESOURCES:
             best = found.best_on(counts, max(cores, 1.0), self._unreached(slot))
         if best is None or (written is not None and self._keeps_written(spec, written, best)):
@@ -136,8 +138,6 @@ class Bidding:
             return
         for one in found.useful:
             gpus, cores = one.allocation.gpus, one.allocation.cores
-            if one.plan in self._unreached(slot):
-                continue
             if scope is not Scope.PLANS or gpus == width:
                 yield self._told(spec, found, found.on_paper(one), gpus, cores)
         if scope is Scope.PLANS:
@@ -148,6 +148,15 @@ class Bidding:
             )
             if best is not None:
                 yield self._told(spec, found, best, width, spec.cpus_per_gpu)
+
+    def _reachable(self, slot: int, options: tuple[Option, ...]) -> tuple[Option, ...]:
+        """Without those of plans that it did not come to a step under, also if it asked for one.
+
+        What it asked for is left to one of which nothing else is.
+        """
+        shunned = self._unreached(slot)
+        kept = tuple(one for one in options if one.plan not in shunned)
+        return kept or tuple(one for one in options if one.as_asked)
 
     def _unreached(self, slot: int) -> frozenset[ExecutionPlan]:
         return self._book.entry(slot).unreached

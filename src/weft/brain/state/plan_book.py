@@ -148,6 +148,11 @@ class PlanBook:
         )
         self.paid_gpu_seconds += gpus * seconds
 
+    def recall(self, slot: int, restarts: int, gpus: int, seconds: float) -> None:
+        """What was paid before this brain began, as far as counts tell: no job gets more for it."""
+        for _ in range(restarts):
+            self.pay(slot, gpus, seconds)
+
     def close(self, slot: int, job: JobId, served_gpu_seconds: float) -> None:
         self.served_gpu_seconds += served_gpu_seconds
         self._options.pop(slot, None)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "weft-plans/1"
 GIB = 2**30
+USUAL_GPUS = 16
+MOST_GPUS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,21 @@ class Line:
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
-    "--gpus", type=click.IntRange(1, 1024), default=16, show_default=True, help="Up to so many."
+    "--gpus",
+    type=click.IntRange(1, MOST_GPUS),
+    help="Up to so many.  [default: what a job asks for at most, else 16]",
 )
 @click.option(
     "--node", type=click.IntRange(1, 16), default=8, show_default=True, help="GPUs of a node."
 )
 @click.option("--memory", type=float, default=80.0, show_default=True, help="GiB of a GPU.")
 @output_option()
-def plans(*, model: Path, gpus: int, node: int, memory: float, output: str) -> None:
+def plans(*, model: Path, gpus: int | None, node: int, memory: float, output: str) -> None:
     """Show the best plan of MODEL on each number of GPUs, with its time and memory.
 
     MODEL is a YAML file with parameters, layers, hidden, sequence and batch, or a job file that has
-    these under model. Times are foretold from the shape alone: a job that is measured corrects
-    them.
+    these under model: then within its own range of GPUs. Times are foretold from the shape alone: a
+    job that is measured corrects them.
     """
     found = lines(model, gpus, node, memory)
     if output == "json":
@@ -53,18 +57,26 @@ def plans(*, model: Path, gpus: int, node: int, memory: float, output: str) -> N
         stdout().print(_table(found))
 
 
-def lines(model: Path, gpus: int, node: int, memory_gib: float) -> list[Line]:
+def lines(model: Path, gpus: int | None, node: int, memory_gib: float) -> list[Line]:
     from weft.model.plan import AS_WRITTEN
     from weft.perf.plans.curve import best_plans
     from weft.perf.plans.fabric import Fabric
     from weft.perf.plans.options import Asked, options
     from weft.spec.model_file import read_model_file
 
-    claim = read_model_file(model)
+    read = read_model_file(model)
+    most = min(gpus or MOST_GPUS, read.most_gpus or gpus or USUAL_GPUS)
     fabric = Fabric(
         gpus_per_node=node, cards_per_node=max(1, node // 2), gpu_memory_bytes=memory_gib * GIB
     )
-    asked = Asked(claim=claim, plans=(AS_WRITTEN,), gpus=1, cores=4.0, least_gpus=1, most_gpus=gpus)
+    asked = Asked(
+        claim=read.claim,
+        plans=(AS_WRITTEN,),
+        gpus=1,
+        cores=4.0,
+        least_gpus=read.least_gpus,
+        most_gpus=most,
+    )
     found = options(asked, fabric)
     best = best_plans(found.model, found.bounds, (), cores=(4.0,), among=found.plans)
     useful = {one.allocation.gpus for one in found.useful}
@@ -79,6 +91,7 @@ def lines(model: Path, gpus: int, node: int, memory_gib: float) -> list[Line]:
             one.allocation.gpus in useful,
         )
         for one in best
+        if read.least_gpus <= one.allocation.gpus <= most
     ]
 
 

@@ -207,7 +207,7 @@ class Decider:
         elif isinstance(instruction, CheckNode):
             self._around.check(instruction.node)
         elif isinstance(instruction, Start | Stop | Preempt | Resize):
-            why = self._whys[instruction.job] = why_of(instruction)
+            why = self._whys[instruction.job] = why_of(instruction, self.brain.state)
             log.info(
                 f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from weft.brain.brain import Settings
-from weft.brain.event import JobReported, Phase
+from weft.brain.event import JobReported, Phase, PlansOffered
 from weft.failure.rulebook import shipped
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
@@ -27,8 +27,10 @@ from weft.kube.operator.executor.scale_up import ScaleUp
 from weft.kube.operator.faults import Faults
 from weft.kube.operator.leader_endpoint import publish_endpoint
 from weft.kube.operator.observation.informers import Informers
+from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.reconcile.permissions import Permissions
+from weft.kube.operator.reconcile.replanning import offered
 from weft.kube.operator.reconcile.step import Rules
 from weft.kube.operator.status.patches import title
 from weft.kube.operator.term import Term, TermSettings
@@ -46,6 +48,7 @@ from weft.kube.reports.server import (
     WorkerIdentity,
 )
 from weft.kube.reports.tokens import Tokens
+from weft.model.capability import Capability
 from weft.model.errors import BadEvent, NotLeading
 from weft.model.ids import JobId
 from weft.model.state import State
@@ -236,16 +239,17 @@ class Operator:
 
     def _take_in(self, term: Term, worker: WorkerIdentity, report: Report) -> None:
         key, now = f"{worker.namespace}/{worker.job}", term.now()
-        before = term.progress.live(key, worker.epoch)
+        before = term.progress.of(key)
         told = term.progress.hear(key, worker, report, now)
         term.status_writer.report_came(key)
-        if told.live != before:
+        if before is None or (told.live, told.order) != (before.live, before.order):
             term.executor.touch(key)
         slot = term.brain.state.slot_of.get(JobId(key))
         if slot is None or term.brain.state.state_of(slot) not in (State.RUNNING, State.RESIZING):
             return
         spec, observed = term.brain.state.spec(slot), term.jobs.items.get(key)
         if observed is not None:
+            _tell_offers(term, slot, observed, told.offers)
             measured = term.speeds.hear(spec, observed, worker, report, now)
             if measured is not None:
                 term.decider.deliver(measured)
@@ -365,6 +369,16 @@ def node_rules(options: OperatorOptions) -> NodeRules:
 def _pair(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     return key, value
+
+
+def _tell_offers(
+    term: Term, slot: int, observed: ObservedJob, said: tuple[Capability, ...]
+) -> None:
+    """As what its program can be run, if that is news."""
+    known, offers = term.brain.state.plan_book.entry(slot), offered(observed, said)
+    if offers and (known.offers, known.epoch) != (frozenset(offers), observed.epoch):
+        job = term.brain.state.spec(slot).id
+        term.decider.deliver(PlansOffered(term.now(), job, observed.epoch, offers))
 
 
 def _holds_seats(term: Term, job: str, epoch: int) -> bool:

@@ -51,7 +51,7 @@ def happened(event: Event, orders: Iterable[Instruction], state: BrainState) -> 
     """All that is an occasion for a notice."""
     for order in orders:
         if isinstance(order, Preempt):
-            yield order.job, Occasion.PREEMPTED, why_of(order), None
+            yield order.job, Occasion.PREEMPTED, why_of(order, state), None
     if isinstance(event, InstructionDone) and event.verb is Verb.START:
         yield event.job, Occasion.STARTED, "its workers run", None
     if isinstance(event, JobFailed):

@@ -24,6 +24,7 @@ from weft.kube.reports.refusal import Refusal
 MOST_BODY_BYTES: Final = 64 * 1024
 MOST_METRICS: Final = 32
 MOST_TEXT: Final = 256
+MOST_OFFERS: Final = 32
 MOST_COUNT: Final = 2**53 - 1
 MOST_NUMBER: Final = 1e18
 PRINTABLE: Final = r"^[^\p{C}\p{Zl}\p{Zp}]*$"
@@ -57,11 +58,23 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderAnswer:
+    """What came of an order to go to another plan; orders of an epoch are told by their serial."""
+
+    serial: int
+    reached: bool
+    why: str = ""
+    paused_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was said; None is what was not said. `left_out` names metrics that were not taken.
 
     `live` is whether the job can be resized while it trains, `profile` what one of its steps does
-    alone, and `paused_seconds` how long the last resize kept it from training.
+    alone, and `paused_seconds` how long the last resize kept it from training. A head that goes to
+    another plan when it is told so says as what the program can be run (`offers`), and what came of
+    the last order.
     """
 
     unit: Unit = Unit.STEPS
@@ -77,6 +90,8 @@ class Report:
     profile: Profile | None = None
     paused_seconds: float | None = None
     save_every_seconds: float | None = None
+    offers: tuple[str, ...] = ()
+    order: OrderAnswer | None = None
     left_out: tuple[str, ...] = ()
 
     @property
@@ -127,6 +142,15 @@ class StepProfile(Closed):
     peak_bytes: Count | None = None
 
 
+class SaidOfOrder(Closed):
+    """What came of an order."""
+
+    serial: Annotated[int, Field(ge=1, le=MOST_COUNT)]
+    reached: bool
+    why: Text = ""
+    paused_seconds: Amount | None = None
+
+
 class WeftReport(Closed):
     """Weft's own shape; only the step is required. `width` is the number of workers that train."""
 
@@ -144,6 +168,8 @@ class WeftReport(Closed):
     profile: StepProfile | None = None
     paused_seconds: Amount | None = None
     save_every_seconds: Amount | None = None
+    offers: Annotated[list[Text], Field(max_length=MOST_OFFERS)] = []
+    order: SaidOfOrder | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> "WeftReport":
@@ -198,6 +224,8 @@ def read_weft(body: bytes) -> Report:
         profile=None if said.profile is None else Profile(**dict(said.profile)),
         paused_seconds=said.paused_seconds,
         save_every_seconds=said.save_every_seconds,
+        offers=tuple(said.offers),
+        order=None if said.order is None else OrderAnswer(**dict(said.order)),
     )
 
 

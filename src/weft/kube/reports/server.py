@@ -13,7 +13,7 @@ import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -86,15 +86,34 @@ class Directory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ToldOrder:
+    """A plan for the head to go to, on so many GPUs, without those of some seats."""
+
+    serial: int
+    plan: str
+    width: int
+    leaving: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is about to happen to a job: seats that go, or sit where none should; or its end."""
+    """What is about to happen to a job: seats that go, or sit where none should; or its end.
+
+    Or another plan: where there may be `orders` to go to one, the head is told so also while there
+    is none, and tells in turn what its program offers.
+    """
 
     closed: tuple[int, ...] = ()
     stopping: bool = False
+    orders: bool = False
+    order: ToldOrder | None = None
 
     @property
     def answer(self) -> dict[str, object]:
-        return {"closed": self.closed, "stopping": self.stopping}
+        told = {"closed": self.closed, "stopping": self.stopping}
+        if not self.orders:
+            return told
+        return told | {"order": None if self.order is None else asdict(self.order)}
 
 
 Sink = Callable[[WorkerIdentity, Report], None]

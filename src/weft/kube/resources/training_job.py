@@ -17,6 +17,7 @@ from weft.spec.job_file import JobSpec
 MAX_REASONS = 20
 MAX_METRICS = 32
 MAX_SEATS = 10_000
+MAX_OFFERS = 32
 SeatList = Annotated[str, Field(max_length=1_048_576)]
 
 StateName = Literal[
@@ -96,6 +97,15 @@ class HeadStatus(Status):
     )
 
 
+class OrderStatus(Status):
+    """Another plan that the workers are on their way to, while they train."""
+
+    plan: Plan | None = Field(None, description="The plan; absent means as written.")
+    leaving: Annotated[list[Count], Field(max_length=MAX_SEATS)] = Field(
+        [], description="Numbers of the seats that are given back when it is reached."
+    )
+
+
 class Decision(Status):
     """What the brain decided; pods are created only after this is written."""
 
@@ -114,11 +124,17 @@ class Decision(Status):
     joining: Annotated[list[Count], Field(max_length=MAX_SEATS)] = Field(
         [], description="Numbers of the seats whose workers are on their way."
     )
+    order: OrderStatus | None = Field(
+        None, description="The plan that its workers are on their way to; absent: they are there."
+    )
     next_seat: Count | None = Field(
         None, description="A number that no seat of this epoch has had."
     )
     live: bool | None = Field(
         None, description="Whether it can be resized while it trains, by its own word."
+    )
+    offers: Annotated[list[Word], Field(max_length=MAX_OFFERS)] = Field(
+        [], description="As what its program can be run while it trains, by its own word."
     )
     head: HeadStatus | None = Field(
         None, description="Who leads its workers; absent means the first seat."
@@ -202,6 +218,7 @@ class Past(Status):
     preemptions: Count = Field(0, description="Times it was stopped for others.")
     losses: Count = Field(0, description="Times in a row that its surroundings failed a worker.")
     retry: Text | None = Field(None, description="What its retries depend on, as JSON.")
+    updated_at: Moment | None = Field(None, description="When this was written.")
 
 
 class FailureStatus(Status):

@@ -86,11 +86,21 @@ def test_what_was_counted_at_another_width_confirms_nothing() -> None:
     assert speeds.hear(JOB, running(0, 1), HEAD, replace(LIVE, done=390), NOW + 60.0) is None
 
 
+def test_nor_does_what_was_counted_under_another_plan() -> None:
+    speeds = Speeds()
+    speeds.hear(JOB, running(0, 1, serial=1), HEAD, replace(LIVE, done=0), NOW - 60.0)
+    assert speeds.hear(JOB, running(0, 1, serial=2), HEAD, LIVE, NOW) is None
+    faster = replace(LIVE, done=300, speed=Speed(2, 2, 10.0, 10.0))
+    event = speeds.hear(JOB, running(0, 1, serial=2), HEAD, faster, NOW + 20.0)
+    assert event is not None and event.units_per_second == 10.0
+
+
 @pytest.mark.parametrize(
     ("report", "observed", "worker"),
     [
         (replace(LIVE, speed=Speed(1, 3, 5.0, 10.0)), running(0, 1), HEAD),  # another width
         (LIVE, running(0, 1, joining=[1]), HEAD),  # a resize is under way
+        (LIVE, running(0, 1, order={}), HEAD),  # or a change of its plan
         (LIVE, a_job(), HEAD),  # nothing on record
         (LIVE, running(0, 1), replace(HEAD, epoch=2)),  # another incarnation
         (LIVE, running(0, 1), replace(HEAD, seat=1)),  # the head speaks for the job

@@ -135,6 +135,7 @@ class Actions:
             serial=action.serial,
             joining=action.joining,
             now=look.now,
+            plan=action.plan,
         )
         written = await self._patch_status(job, patch)
         crash.passing("resize-recorded" if under_way else "resized")

@@ -1,7 +1,7 @@
 """One training job: what was asked, what is on record, and what its owner wishes."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.brain.event import Past
 from weft.failure.retry import RetryState
@@ -11,11 +11,16 @@ from weft.kube.names import (
 )
 from weft.kube.operator.observation.metadata import Raw, parse_time
 from weft.kube.operator.observation.parsed_request import ParsedRequest, parse_request
-from weft.kube.operator.observation.recorded_decision import RecordedDecision, read_decision
+from weft.kube.operator.observation.recorded_decision import (
+    PlanOrder,
+    RecordedDecision,
+    read_decision,
+)
 from weft.kube.operator.observation.stored_spec import read_stored
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.payload import Unit
 from weft.kube.resources.training_job import TrainingJobSpec
+from weft.model.capability import Capability
 from weft.model.placement import Placement
 from weft.model.plan import ExecutionPlan
 from weft.spec.quantity import duration_seconds
@@ -89,6 +94,16 @@ class ObservedJob:
         return self.decision.plan
 
     @property
+    def offers(self) -> tuple[Capability, ...]:
+        """As what its program can be run by its head's word in this epoch; none before it spoke."""
+        return self.decision.offers
+
+    @property
+    def order(self) -> PlanOrder | None:
+        """The plan that its workers are on their way to; None where they are there."""
+        return self.decision.order
+
+    @property
     def serial(self) -> int:
         """Of the last resize on record in this epoch; 0 before the first."""
         return self.decision.serial
@@ -147,6 +162,25 @@ class ObservedJob:
             int(found.get("losses", 0)),
             _retry(found.get("retry")),
         )
+
+    def past_by(self, now: float) -> Past:
+        """The same, with what it has had since that was written: it trains on while nobody looks.
+
+        What restarts may cost is a part of what jobs have had, so a new brain must know of it.
+        """
+        known = self.past
+        return replace(
+            known, attained_gpu_seconds=known.attained_gpu_seconds + self._untold_gpu_seconds(now)
+        )
+
+    def _untold_gpu_seconds(self, now: float) -> float:
+        """Nothing where an operator that wrote no times has told of its past."""
+        told, past = self.status.get("decision") or {}, self.status.get("past") or {}
+        if self.state not in ("Running", "Resizing") or (past and "updatedAt" not in past):
+            return 0.0
+        moments = [text for text in (told.get("at"), past.get("updatedAt")) if text]
+        since = max((parse_time(text) for text in moments), default=now)
+        return float(told.get("width") or 0) * max(now - since, 0.0)
 
     def gpu_seconds(self, now: float) -> float:
         """What its present incarnation has had by then."""

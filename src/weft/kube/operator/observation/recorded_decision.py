@@ -4,17 +4,26 @@ It is read once for each version of the object, and not at each look: a term tha
 every job at once, and each look asks for most of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from weft.kube.reports.headship import FIRST, Headship, read_headship
 from weft.kube.seat_runs import seats_of
+from weft.model.capability import Capability
 from weft.model.ids import NodeId
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
 
 Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOrder:
+    """Another plan that workers are on their way to; when they are there, some seats go."""
+
+    plan: ExecutionPlan
+    leaving: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,8 @@ class RecordedDecision:
     live: bool | None = None
     headship: Headship = FIRST
     party: str = ""
+    order: PlanOrder | None = None
+    offers: tuple[Capability, ...] = ()
 
 
 NOTHING_DECIDED: Final = RecordedDecision()
@@ -52,12 +63,26 @@ def read_decision(raw: Raw | None) -> RecordedDecision:
         live=None if live is None else bool(live),
         headship=read_headship(raw.get("head")),
         party=str(raw.get("party") or ""),
+        order=_order(raw.get("order")),
+        offers=capabilities(raw.get("offers") or ()),
     )
 
 
 def _placement(raw: Raw) -> Placement | None:
     found = tuple(_seat(seat, place) for place, seat in enumerate(seats_of(raw)))
     return Placement(found) if found else None
+
+
+def capabilities(names: Iterable[str]) -> tuple[Capability, ...]:
+    """Of what another version calls otherwise nothing is known here."""
+    known = {one.value for one in Capability}
+    return tuple(Capability(name) for name in names if name in known)
+
+
+def _order(said: Raw | None) -> PlanOrder | None:
+    if said is None:
+        return None
+    return PlanOrder(_plan(said.get("plan") or {}), frozenset(said.get("leaving") or ()))
 
 
 def _seat(raw: Raw, place: int) -> Seat:

@@ -17,6 +17,7 @@ from weft.model.reason import Reason
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing, past_of
 from weft.reconcile.company import company_seen, no_company_seen
+from weft.reconcile.moves import why_moved
 
 WAITING = (State.QUEUED, State.ADMITTED)
 HOLDER, NOBODY = "holder", "nobody"
@@ -41,8 +42,10 @@ def _has_seat(seats: Sequence[Seat], number: int) -> bool:
     return any(seat.number == number for seat in seats)
 
 
-def why_of(instruction: Start | Stop | Preempt | Resize) -> str:
+def why_of(instruction: Start | Stop | Preempt | Resize, state: BrainState) -> str:
     """What is said about it to the owner of the job: of other namespaces no names."""
+    if isinstance(instruction, Preempt) and instruction.beneficiary == instruction.job:
+        return why_moved(state, instruction.job)
     if isinstance(instruction, Preempt):
         return f"preempted for {known_as(instruction.beneficiary, instruction.job)}"
     if isinstance(instruction, Resize):
@@ -89,6 +92,7 @@ def standing_of(
         work=told.work if told else None,
         metrics=told.metrics if told else None,
         live=told.live if told and told.epoch == epoch else None,
+        offers=told.offers if told and told.epoch == epoch else (),
         failure=failure if closed is None else closed.diagnosis,
         did="" if closed is None else closed.why,
         company=company_seen(brain, job),

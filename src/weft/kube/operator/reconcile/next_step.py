@@ -24,12 +24,14 @@ from weft.brain.event import (
     JobReported,
     JobSubmitted,
     Phase,
+    PlansOffered,
     Verb,
 )
 from weft.kube.operator.observation.job import NO_PAST, ObservedJob
 from weft.kube.operator.observation.parsed_request import parse_request
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS, why_stuck
+from weft.kube.operator.reconcile.replanning import offered
 from weft.kube.operator.reconcile.running import run
 from weft.kube.operator.reconcile.start_deadline import start_deadline
 from weft.kube.operator.reconcile.step import (
@@ -146,7 +148,7 @@ def _introduce(look: Look, job: ObservedJob) -> Step:
                 phase,
                 job.work_saved,
                 placement,
-                job.past,
+                job.past_by(look.now),
                 serial=job.serial,
                 next_seat=job.next_seat,
                 live=job.is_live,
@@ -154,6 +156,8 @@ def _introduce(look: Look, job: ObservedJob) -> Step:
                 party=PartyId(job.party),
             )
         )
+    if events[1:] and (offers := offered(job, job.offers)):
+        events.append(PlansOffered(look.now, look.id, job.epoch, offers))
     return look.events(*events)
 
 

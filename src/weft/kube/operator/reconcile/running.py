@@ -26,8 +26,17 @@ from weft.brain.event import (
 from weft.kube.names import pod_name
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.replanning import (
+    await_answer,
+    called_off,
+    changes_plan,
+    computes_otherwise,
+    is_as_ordered,
+    plan_of,
+    record_order,
+)
 from weft.kube.operator.reconcile.start_deadline import start_deadline
-from weft.kube.operator.reconcile.step import CreatePods, Look, Note, RecordSeats, Step
+from weft.kube.operator.reconcile.step import CreatePods, Look, RecordSeats, Step
 from weft.kube.operator.reconcile.termination import fenced
 from weft.kube.operator.reconcile.workers import (
     divided,
@@ -150,6 +159,9 @@ def _record_order(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     order = look.belief.resizing
     if order is None or job.serial >= order.serial:
         return None
+    if changes_plan(look, job, order):
+        note = replace(look.note, ordered_since=None)
+        return Step(actions=(record_order(job, crew.seats, order),), note=note)
     added = order.target.numbers - crew.seats.numbers
     joining = added | (job.joining & order.target.numbers)
     why = f"from {crew.seats.width} to {order.target.width} GPUs"
@@ -161,12 +173,7 @@ def _give_up_joiners(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     if not job.joining:
         return None
     why = _refused_before(look, job) or _broken_joiner(crew) or _overdue(look, crew)
-    if not why:
-        return None
-    note = Note(refusal=(look.belief.epoch, job.serial, why))
-    left = crew.seats.only(crew.seats.numbers - job.joining)
-    undo = RecordSeats(left, job.serial, cause="NotResized", why=why)
-    return Step(actions=(undo,), note=note)
+    return called_off(look, job, crew.seats, why) if why else None
 
 
 def _refused_before(look: Look, job: ObservedJob) -> str:
@@ -216,9 +223,11 @@ def _lose(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     if job.headship.seat in gone:
         return look.waiting(_led_by(look))
     state = State.RESIZING if look.belief.resizing or job.joining else State.RUNNING
-    kept = crew.seats.only(crew.seats.numbers - gone)
+    # a plan that was ordered for more seats than are left is called off, with who joins for it
+    joining = job.joining if job.order is None else frozenset[int]()
+    kept = crew.seats.only((crew.seats.numbers - gone - job.joining) | joining)
     why = f"{_named(look, crew, gone)} left; {left.width} GPUs train on"
-    return look.actions(RecordSeats(kept, job.serial, job.joining, state, "Shrunk", why))
+    return look.actions(RecordSeats(kept, job.serial, joining, state, "Shrunk", why))
 
 
 def _is_enough(job: ObservedJob, left: Placement) -> bool:
@@ -254,13 +263,20 @@ def _converge(look: Look, job: ObservedJob, crew: _Crew) -> Step:
         return look.actions(leaving)
     if missing := tuple(sorted(job.joining - crew.joiners.keys())):
         return look.actions(CreatePods(look.belief.epoch, crew.seats, missing, job.serial))
-    if late := _late(crew):
-        return _wait_for(look, late)
+    if (waiting := _under_way(look, job, crew)) is not None:
+        return waiting
     if crew.leaving:
         return fenced(look, crew.leaving)
     if job.joining or job.state == "Resizing":
         return look.actions(RecordSeats(crew.seats, job.serial, state=State.RUNNING))
     return _tell(look, job, crew.seats)
+
+
+def _under_way(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
+    """Whoever is to join has to come first; then the head says whether it is under its new plan."""
+    if late := _late(crew):
+        return _wait_for(look, late)
+    return None if job.order is None else await_answer(look, job, job.order, crew.seats)
 
 
 def _wait_for(look: Look, joiners: list[ObservedPod]) -> Step:
@@ -275,15 +291,16 @@ def _tell(look: Look, job: ObservedJob, seats: Placement) -> Step:
     order = look.belief.resizing
     if order is None:
         lacks = look.belief.seats - seats.numbers
-        return look.events(_seen(look, job, placement=seats)) if lacks else look.waiting()
-    if seats.numbers == order.target.numbers:
+        news = lacks or computes_otherwise(look, job)
+        return look.events(_seen(look, job, placement=seats)) if news else look.waiting()
+    if seats.numbers == order.target.numbers and is_as_ordered(look, job, order):
         done = InstructionDone(
             look.now,
             look.id,
             look.belief.epoch,
             Verb.RESIZE,
             serial=order.serial,
-            paused_seconds=look.said_paused_seconds,
+            paused_seconds=_paused_seconds(look, order.serial),
         )
         return Step(events=(done,))
     if seats.numbers == order.before:
@@ -293,6 +310,14 @@ def _tell(look: Look, job: ObservedJob, seats: Placement) -> Step:
         )
         return Step(events=(refused,))
     return Step(events=(_seen(look, job, placement=seats),))
+
+
+def _paused_seconds(look: Look, serial: int) -> float | None:
+    """For the change of the plan, where it was one."""
+    answer = look.said_answer
+    if answer is not None and answer.serial == serial:
+        return answer.paused_seconds
+    return look.said_paused_seconds
 
 
 def _seen(
@@ -308,4 +333,5 @@ def _seen(
         serial=job.serial,
         next_seat=job.next_seat,
         live=live,
+        plan=plan_of(job) if look.said_plans and placement is not None else None,
     )

@@ -13,11 +13,14 @@ from weft.failure.rulebook import RuleBook, shipped
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.node import ObservedNode
 from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.observation.recorded_decision import PlanOrder
 from weft.kube.operator.reconcile.permissions import ALL_PERMITTED, Permissions
+from weft.kube.reports.payload import OrderAnswer
 from weft.kube.trouble import Trouble
 from weft.model.decision import Assignment
 from weft.model.ids import JobId
 from weft.model.placement import Placement
+from weft.model.plan import ExecutionPlan
 from weft.model.state import State
 from weft.reconcile.belief import Belief
 
@@ -36,6 +39,7 @@ class Rules:
     unschedulable_seconds: float = 30.0
     stuck_seconds: float = 120.0
     join_seconds: float = 300.0
+    plan_seconds: float = 600.0
     fence_seconds: float = 60.0
     head_seconds: float = 30.0
     keep_seconds: float | None = None
@@ -53,6 +57,7 @@ class Note:
     unschedulable_since: float | None = None
     stuck_since: float | None = None
     joining_since: float | None = None
+    ordered_since: float | None = None
     headless_since: float | None = None
     hopeless: Diagnosis | None = None
 
@@ -70,7 +75,8 @@ class RecordSeats:
     """Write the seats that an incarnation has from now on, those that are to be joined among them.
 
     `state` says whether the change is under way or over. Where it has a `cause`, the job's owner
-    hears of it, and `why`.
+    hears of it, and `why`. Under `plan` it computes from now on, if that is another one; or its
+    workers are on their way to one by an order.
     """
 
     placement: Placement
@@ -79,6 +85,7 @@ class RecordSeats:
     state: State = State.RESIZING
     cause: str = ""
     why: str = ""
+    plan: ExecutionPlan | PlanOrder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +181,9 @@ class Look:
 
     The job is None where there is no such object, or where it is `unreadable`.
     `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
-    `said_paused_seconds` what it cost to become as wide as the resize under way asks. `tainted`
-    are nodes with devices that their driver keeps claims away from.
+    `said_paused_seconds` what it cost to become as wide as the resize under way asks. One that
+    `said_plans` follows orders to another plan, and `said_answer` is what came of the last.
+    `tainted` are nodes with devices that their driver keeps claims away from.
     """
 
     key: str
@@ -189,6 +197,8 @@ class Look:
     dead: Collection[str] = ()
     said_live: bool | None = None
     said_paused_seconds: float | None = None
+    said_plans: bool = False
+    said_answer: OrderAnswer | None = None
     unreadable: bool = False
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     tainted: Mapping[str, tuple[Trouble, ...]] = field(default_factory=dict)

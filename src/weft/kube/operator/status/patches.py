@@ -14,8 +14,10 @@ from weft.brain.event import Past
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import written
 from weft.kube.operator.observation.job import HELD_UP, SET_ASIDE, ObservedJob
+from weft.kube.operator.observation.recorded_decision import PlanOrder
 from weft.kube.reports.headship import Headship
 from weft.kube.seat_runs import runs_of, seats_of
+from weft.model.capability import Capability
 from weft.model.decision import Assignment
 from weft.model.placement import Placement, Seat
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
@@ -29,7 +31,7 @@ Patch = dict[str, Any]
 MESSAGE_LIMIT = 1000
 MOST_FAILURES = 5
 # What is said of a decision after it was made, and does not hold for the next one.
-OF_AN_EPOCH = ("serial", "joining", "nextSeat", "live", "head", "party")
+OF_AN_EPOCH = ("serial", "joining", "order", "nextSeat", "live", "offers", "head", "party")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Standing:
     work: Mapping[str, Any] | None = None
     metrics: Mapping[str, float] | None = None
     live: bool | None = None
+    offers: tuple[Capability, ...] = ()
     held_up: str = ""
     failure: Diagnosis | None = None
     did: str = ""
@@ -87,7 +90,7 @@ def decision_patch(
         "at": stamp(now),
         "leader": leader,
         # Null takes away what an earlier decision said; every field costs the API server time.
-        "plan": None if assignment.plan == AS_WRITTEN else _plan(assignment.plan),
+        "plan": _plan_or_none(assignment.plan),
         **_seats(job, assignment.placement),
         **{name: None for name in OF_AN_EPOCH if name in job.status.get("decision", {})},
         **({"party": assignment.party} if assignment.party else {}),
@@ -103,15 +106,22 @@ def seats_patch(
     serial: int,
     joining: Collection[int],
     now: float,
+    plan: ExecutionPlan | PlanOrder | None = None,
 ) -> Patch:
-    """The seats that the incarnation has from now on; its epoch stays."""
+    """The seats that the incarnation has from now on; its epoch stays, and so does its plan.
+
+    Unless it computes under another one by now, or is on its way to one by an order.
+    """
+    order = plan if isinstance(plan, PlanOrder) else None
     status = _standing(job, standing, now)
     status.setdefault("decision", {}).update(
         {
             "width": placement.width,
             "serial": serial,
             **_seats(job, placement),
+            **({"plan": _plan_or_none(plan)} if isinstance(plan, ExecutionPlan) else {}),
             "joining": sorted(joining) or None,
+            "order": None if order is None else _order(order),
             "nextSeat": max(job.next_seat, max(placement.numbers) + 1),
         }
     )
@@ -203,7 +213,7 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
         "conditions": _conditions(job, standing, now),
     }
     if standing.past is not None:
-        status["past"] = _past(standing.past)
+        status["past"] = _past(standing.past, now)
     if standing.failure is not None:
         status |= _failures(job, standing.failure, standing, now)
     for name, value in (("progress", standing.progress), ("work", standing.work)):
@@ -219,7 +229,8 @@ def _standing(job: ObservedJob, standing: Standing, now: float) -> Patch:
     if standing.plan is not None or "planChoice" in job.status:
         status["planChoice"] = None if standing.plan is None else _choice(standing.plan)
     if standing.live is not None and state.holds_seats:
-        status["decision"] = {"live": standing.live}
+        offers = {"offers": list(standing.offers)} if standing.offers else {}
+        status["decision"] = {"live": standing.live, **offers}
     return status | _times(job, state, now)
 
 
@@ -235,7 +246,7 @@ def _times(job: ObservedJob, state: State, now: float) -> Patch:
     return times
 
 
-def _past(past: Past) -> Patch:
+def _past(past: Past, now: float) -> Patch:
     return {
         "attainedGpuSeconds": round(past.attained_gpu_seconds, 3),
         "failures": past.failures,
@@ -243,6 +254,7 @@ def _past(past: Past) -> Patch:
         "preemptions": past.preemptions,
         "losses": past.losses,
         "retry": None if past.retry is None else json.dumps(past.retry.told()),
+        "updatedAt": stamp(now),
     }
 
 
@@ -304,6 +316,14 @@ def _way(one: Alternative) -> Patch:
         "leftSeconds": round(one.left_seconds),
         "why": one.why[:MESSAGE_LIMIT],
     }
+
+
+def _order(order: PlanOrder) -> Patch:
+    return {"plan": _plan_or_none(order.plan), "leaving": sorted(order.leaving) or None}
+
+
+def _plan_or_none(plan: ExecutionPlan) -> Patch | None:
+    return None if plan == AS_WRITTEN else _plan(plan)
 
 
 def _plan(plan: ExecutionPlan) -> Patch:

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from weft.kube.operator.observation.recorded_decision import capabilities
 from weft.kube.operator.status.patches import stamp
-from weft.kube.reports.payload import Report, Unit
+from weft.kube.reports.payload import OrderAnswer, Report, Unit
 from weft.kube.reports.server import WorkerIdentity
+from weft.model.capability import Capability
 from weft.model.claim import WorkClaim
 from weft.spec.counted import work_in_steps
 
 MOST_METRICS: Final = 32
 WIDTH: Final = "width"
+OF_THE_HEAD: Final = ("live", "width", "paused_seconds", "offers", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class Told:
 
     `live`, `width` and `paused_seconds` are what its head said of itself in this epoch, whoever
     reported last: whether it can be resized while it trains, how many train, and how long the last
-    resize kept them from it.
+    resize kept them from it. So are `offers`, as what its program can be run, and `order`, what
+    came of the last order to go to another plan.
     """
 
     epoch: int
@@ -30,6 +34,8 @@ class Told:
     live: bool | None = None
     width: int | None = None
     paused_seconds: float | None = None
+    offers: tuple[Capability, ...] = ()
+    order: OrderAnswer | None = None
 
     @property
     def percent(self) -> str | None:
@@ -63,12 +69,16 @@ class Progress:
         told = Told(worker.epoch, report.fraction, work, metrics)
         before = self._told.get(key)
         if before is not None and before.epoch == worker.epoch:
-            head = (before.live, before.width, before.paused_seconds)
-            told = replace(told, live=head[0], width=head[1], paused_seconds=head[2])
+            told = replace(told, **{name: getattr(before, name) for name in OF_THE_HEAD})
         if worker.is_head and report.live is not None:
-            width = int(report.metrics.get(WIDTH, 0)) or None
-            paused = report.paused_seconds
-            told = replace(told, live=report.live, width=width, paused_seconds=paused)
+            told = replace(
+                told,
+                live=report.live,
+                width=int(report.metrics.get(WIDTH, 0)) or None,
+                paused_seconds=report.paused_seconds,
+                offers=capabilities(report.offers) or told.offers,
+                order=report.order or told.order,
+            )
         self._told[key] = told
         return told
 
@@ -86,6 +96,16 @@ class Progress:
         if told is None or (told.epoch, told.width) != (epoch, width):
             return None
         return told.paused_seconds
+
+    def offers(self, key: str, epoch: int) -> tuple[Capability, ...]:
+        """As what its program can be run by its head's word, which follows orders then."""
+        told = self._told.get(key)
+        return told.offers if told is not None and told.epoch == epoch else ()
+
+    def answer(self, key: str, epoch: int) -> OrderAnswer | None:
+        """What came of the last order to go to another plan."""
+        told = self._told.get(key)
+        return told.order if told is not None and told.epoch == epoch else None
 
     def is_due(self, key: str, now: float, spacing_seconds: float = 10.0) -> bool:
         """Whether the brain should hear of it again."""

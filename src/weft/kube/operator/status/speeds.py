@@ -39,6 +39,7 @@ class _Mark:
     steps: float
     at: float
     width: int = 0
+    serial: int = 0
 
 
 class Speeds:
@@ -59,11 +60,13 @@ class Speeds:
     ) -> JobMeasured | None:
         """What this report adds to what is known of the job's speed, if anything."""
         seats = observed.placement
-        if seats is None or observed.joining or observed.epoch != worker.epoch:
+        if seats is None or observed.joining or observed.order is not None:
+            return None
+        if observed.epoch != worker.epoch:
             return None
         if report.unit is not Unit.STEPS or report.done is None:
             return None
-        found = self._measured(observed.key, seats, worker, report, now)
+        found = self._measured(observed, seats, worker, report, now)
         if found is None:
             return None
         steps_per_second, seconds = found
@@ -94,15 +97,21 @@ class Speeds:
         self._counted.pop(key, None)
 
     def _measured(
-        self, key: str, seats: Placement, worker: WorkerIdentity, report: Report, now: float
+        self,
+        observed: ObservedJob,
+        seats: Placement,
+        worker: WorkerIdentity,
+        report: Report,
+        now: float,
     ) -> tuple[float, float] | None:
         """Steps per second, and over how many seconds."""
-        speed, steps = report.speed, report.done or 0.0
+        key, speed, steps = observed.key, report.speed, report.done or 0.0
         if speed is None and not report.live:
             return self._between(key, worker, steps, now)
         if not worker.is_head:
             return None
-        counted = self._counted_speed(key, worker, seats.width, steps, now)
+        here = _Mark(worker.epoch, worker.seat, steps, now, seats.width, observed.serial)
+        counted = self._counted_speed(key, here)
         if speed is None or counted is None or speed.width != max(seats.width, 1):
             return None
         known = (worker.epoch, speed.number)
@@ -111,20 +120,18 @@ class Speeds:
         self._numbers[key] = known
         return min(speed.steps_per_second, PAUSES * counted), speed.seconds
 
-    def _counted_speed(
-        self, key: str, worker: WorkerIdentity, width: int, steps: float, now: float
-    ) -> float | None:
-        """How fast the counter has gone on by the operator's clock while the width stood still."""
+    def _counted_speed(self, key: str, here: _Mark) -> float | None:
+        """How fast the counter has gone on by the operator's clock since the last change."""
         first = self._counted.get(key)
-        here = _Mark(worker.epoch, worker.seat, steps, now, width)
-        if first is None or (first.epoch, first.width) != (here.epoch, here.width):
+        if first is None or _since(first) != _since(here):
             self._counted[key] = first = here
-        if steps < first.steps:
+        if here.steps < first.steps:
             self._counted[key] = here
             return None
-        if now - first.at < CONFIRM_SECONDS or steps <= first.steps:
+        seconds = here.at - first.at
+        if seconds < CONFIRM_SECONDS or here.steps <= first.steps:
             return None
-        return (steps - first.steps) / (now - first.at)
+        return (here.steps - first.steps) / seconds
 
     def _between(
         self, key: str, worker: WorkerIdentity, steps: float, now: float
@@ -140,3 +147,8 @@ class Speeds:
             return None
         self._marks[key] = here
         return made / seconds, seconds
+
+
+def _since(mark: _Mark) -> tuple[int, int, int]:
+    """What has to stand still: a resize changes the width, a change of the plan the serial."""
+    return mark.epoch, mark.width, mark.serial

@@ -179,6 +179,8 @@ class StatusWriter:
             return True
         if told.live is not None and observed.is_live != told.live:
             return True
+        if told.offers and observed.offers != told.offers:
+            return True
         return told.percent is not None and told.percent != observed.status.get("progress")
 
     async def _write_from(self, line: Any) -> None:  # noqa: ANN401 - an iterator shared by lanes
@@ -273,6 +275,7 @@ def _is_told(observed: ObservedJob, standing: Standing) -> bool:
         and (standing.progress is None or status.get("progress") == standing.progress)
         and (standing.work is None or status.get("work") == standing.work)
         and (standing.live is None or observed.is_live == standing.live)
+        and (not standing.offers or observed.offers == standing.offers)
         and _others(status) == (standing.company.others if standing.company else ())
     )
 
