@@ -88,10 +88,10 @@ def test_jobs_that_failed_for_good_are_told(weft: Weft) -> None:
     failed = weft("simulate", *words, "-o", "json").json["failed"]
     assert failed > 1
     assert f"jobs finished, {failed} failed for good, in" in weft("simulate", *words).out
-    words = ("compare", *words, "--seeds", "0", "--workers", "1", "-r", "fifo,weave")
-    (row, _) = weft(*words, "-o", "json").json["recipes"]
+    both = ("compare", *words, "--seeds", "0", "--workers", "1", "-r", "fifo,weave")
+    (row, _) = weft(*both, "-o", "json").json["recipes"]
     assert row["failed"] > 1
-    assert f"{row['failed']} jobs failed for good under fifo" in weft(*words).out
+    assert f"{row['failed']} jobs failed for good under fifo" in weft(*both).out
 
 
 def test_compare_in_json_and_wide(weft: Weft, tmp_path: Path) -> None:
