@@ -113,6 +113,12 @@ class Site:
         words = ("rollout", "status", "-n", NAMESPACE, f"deployment/{LEASE}", "--timeout=60s")
         self.plane.kubectl(*words)
 
+    def kill_operators(self) -> None:
+        """All at once, as if their machines had lost power; another pod leads after a while."""
+        for pod in self.operators():
+            words = ("delete", "pod", "-n", NAMESPACE, pod, "--grace-period=0", "--force")
+            self.plane.kubectl(*words)
+
     def drain(self, node: str) -> None:
         """As an administrator does, with everything on it."""
         options = ("--delete-emptydir-data", "--ignore-daemonsets", "--timeout=90s")

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pytest
 
-from tests.kube.installed import NAMESPACE
 from tests.kube.operators import wait_until
 from tests.realnodes.site import TEAM, Site
 from tests.realnodes.steps import follow_on, longest_pause_seconds
@@ -125,10 +124,8 @@ def _one_is_killed(site: Site, lead: str, companion: str) -> None:
 
 def _operators_are_killed(site: Site, lead: str, companion: str) -> None:
     before = {name: site.uids(name) for name in (lead, companion)}
-    gone, leader = site.operators(), site.leader()
-    for pod in gone:
-        words = ("delete", "pod", "-n", NAMESPACE, pod, "--grace-period=0", "--force")
-        site.plane.kubectl(*words)
+    leader = site.leader()
+    site.kill_operators()
     site.until("company", "operators killed to another leads", lambda: site.leader() != leader)
     go_on(site, lead, companion)
     assert {name: site.uids(name) for name in before} == before

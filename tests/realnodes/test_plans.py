@@ -2,8 +2,9 @@
 
 As long as others hold the rest each has one GPU; when one beside it comes free, it gets both. A
 program of flags knows nothing of Weft: it is started from its checkpoint by the command that fits
-them, and no count is lost or made twice. A language model that trains with the library goes there
-and back while it trains, over two pods, and no sample is lost or used twice.
+them, also if all operators die in that moment, and no count is lost or made twice. A language model
+that trains with the library goes there and back while it trains, over two pods, and no sample is
+lost or used twice.
 """
 
 import time
@@ -52,7 +53,12 @@ def test_another_plan_is_another_command_that_counts_on(site: Site) -> None:
     assert first == ["data 1 1 as 0 of 1"]
     wait_until(lambda: len(_lines(folder, "steps-0")) > ENOUGH_STEPS, "counts", PATIENCE_SECONDS)
     site.lab.cancel("beside")
-    wait_until(lambda: len(_lines(folder, "runs")) == 3, "both to count", PATIENCE_SECONDS)
+    site.kill_operators()
+    site.until(
+        "plans",
+        "operators killed in a switch to another command that runs",
+        lambda: len(_lines(folder, "runs")) == 3,
+    )
     goal = len(_lines(folder, "steps-0")) + 20
     wait_until(lambda: len(_lines(folder, "steps-0")) >= goal, "them to count on")
     site.lab.wait_for(JOB, "Running", seconds=PATIENCE_SECONDS)  # it counts before it is said to
