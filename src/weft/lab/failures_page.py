@@ -38,7 +38,7 @@ more than an exit status has it judged by how often the job has failed. What fol
   `weft why JOB --run DIR` names a neighbour that slows it.
 - **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
   a pool of at most a hundredth of the GPUs, or one; what that shows is held against the gang. On
-  one machine `weft local up --trial-minutes 5` does so: the trial is a job `NAME~trial` with
+  one machine `weft local up --trial-minutes 5` does so: the trial is a job `NAME.trial` with
   `WEFT_TRIAL=1` and no checkpoints of the gang's, and only what would come at any width counts (a
   typing error, a missing package, file or right). It does run the program, so it is off unless
   asked for.

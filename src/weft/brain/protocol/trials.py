@@ -14,7 +14,7 @@ from math import ceil
 from typing import Final
 
 from weft.brain.context import Context
-from weft.brain.event import JobCancelled, JobFailed, JobFinished, JobSubmitted
+from weft.brain.event import JobCancelled, JobFailed, JobFinished, JobForgotten, JobSubmitted
 from weft.brain.protocol.admission import Admission
 from weft.brain.state.waits import CAUSE_OF_ROW
 from weft.failure.diagnosis import Diagnosis
@@ -89,6 +89,11 @@ class Trials:
         if verdict.retry_after_seconds is None:
             self._admission.close(slot, State.FAILED, f"{verdict.why} (seen on one GPU)")
 
+    def forgotten(self, event: JobForgotten) -> None:
+        """Another gang may come to have its name, and is tried anew."""
+        if not is_trial(event.job):
+            self._context.state.closed.pop(JobId(event.job + SUFFIX), None)
+
     def look(self) -> None:
         """After a round: gangs that got seats need no trial, and some of those that wait do."""
         state, book = self._context.state, self._context.state.failures.trials
@@ -97,6 +102,8 @@ class Trials:
         for gang in [gang for gang in book.under_way if not self._waits(gang)]:
             del book.under_way[gang]
             self._cancel(JobCancelled(self._context.now, JobId(gang + SUFFIX)))
+        for gang in [gang for gang in book.under_way if JobId(gang + SUFFIX) in state.closed]:
+            del book.under_way[gang]  # somebody ended it
         for gang in [gang for gang in book.candidates if not self._waits(gang)]:
             del book.candidates[gang]
         room = self.pool() - len(book.under_way)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, HealthRecalled, NodeChecked, ServiceAsked
+from weft.brain.event import Event, HealthRecalled, JobFailed, NodeChecked, ServiceAsked
 from weft.brain.explain import Survey
 from weft.brain.instruction import AskService, Instruction
 from weft.brain.state.brain_state import BrainState
@@ -56,6 +56,7 @@ from weft.kube.operator.status.speeds import Speeds
 from weft.kube.operator.status.status_writer import StatusWriter
 from weft.kube.operator.status.term_metrics import measure, tell_health, tell_lags, tell_waits
 from weft.kube.operator.status.wait_reports import WaitReports
+from weft.kube.operator.trials import Trials
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.server import Outlook
@@ -63,6 +64,7 @@ from weft.model.ids import JobId, NodeId
 from weft.model.reason import Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.model.trial import is_trial, tried_by
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
 from weft.reconcile.saving import saving_advice
@@ -133,6 +135,7 @@ class Term:
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
         self._losses = Losses()
+        self._trials = Trials()
         self._services = Services(settings.services, self._service_answered)
         self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
@@ -224,6 +227,8 @@ class Term:
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
         self._losses.heard(instructions)
         self._notices.heard(event, instructions, self.brain.state)
+        if isinstance(event, JobFailed) and is_trial(event.job):
+            self.executor.touch(tried_by(event.job))  # it may have been given up for it
 
     def ask(self, asked: AskService) -> None:
         self._services.ask(asked)
@@ -284,7 +289,8 @@ class Term:
         belief = self.decider.belief(JobId(key))
         return Look(
             key=key,
-            job=self.jobs.items.get(key),
+            job=self._trials.as_meant(self.jobs.items.get(key)),
+            gang=self.jobs.items.get(tried_by(JobId(key))) if is_trial(JobId(key)) else None,
             unreadable=key in self.jobs.unreadable,
             pods=tuple(self._pods.of_job.get(key, {}).values()),
             belief=belief,
@@ -371,6 +377,9 @@ class Term:
 
     def saving_advice(self, key: str) -> Advice:
         return saving_advice(self.brain, JobId(key))
+
+    def made_trial(self, uid: str) -> None:
+        self._trials.made(uid)
 
     def took_job(self, raw: dict[str, Any]) -> None:
         self.jobs.put(raw)

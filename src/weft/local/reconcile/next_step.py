@@ -49,7 +49,6 @@ from weft.local.reconcile.step import (
     Sweep,
     Void,
 )
-from weft.local.reconcile.trial import shows
 from weft.local.record.entry import NO_PAST, End, Entry
 from weft.model.decision import Assignment
 from weft.model.errors import ProtocolError
@@ -58,6 +57,7 @@ from weft.model.placement import Seat
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
 from weft.reconcile.plans import told
+from weft.reconcile.trial import shows
 
 WAITING: Final = (State.QUEUED, State.ADMITTED)
 TRAINING: Final = (State.RUNNING, State.RESIZING)
@@ -282,7 +282,9 @@ def _over(look: Look) -> Step | None:
 def _ending(look: Look, end: End) -> Event:
     """One that left because it was asked to, though not by us, has not failed."""
     entry, epoch = look.entry, look.belief.epoch
-    tells_nothing = look.trial_seconds_left is not None and (look.has_passed or not shows(end))
+    tells_nothing = look.trial_seconds_left is not None and (
+        look.has_passed or not shows(end.diagnosis)
+    )
     if end.outcome == Outcome.FINISHED or tells_nothing:
         return JobFinished(look.now, entry.id, epoch)
     if end.outcome == Outcome.DRAINED:

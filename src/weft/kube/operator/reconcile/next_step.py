@@ -48,6 +48,7 @@ from weft.kube.operator.reconcile.step import (
     Step,
 )
 from weft.kube.operator.reconcile.termination import fenced
+from weft.kube.operator.reconcile.trial import step_of_trial
 from weft.kube.operator.reconcile.workers import (
     asked_to_leave,
     divided,
@@ -61,12 +62,17 @@ from weft.model.errors import ProtocolError
 from weft.model.ids import PartyId, TenantId
 from weft.model.request import JobRequest, Width
 from weft.model.state import State
+from weft.model.trial import is_trial
 
 NO_IMAGE = "the job names no image and the operator has no default one: add image to the job file"
 
 
 def next_step(look: Look) -> Step:
     """The one thing to do now."""
+    return step_of_trial(look, _next_step) if is_trial(look.id) else _next_step(look)
+
+
+def _next_step(look: Look) -> Step:
     job, state = look.job, look.belief.state
     if job is None:
         return look.waiting() if look.unreadable else _without_object(look)

@@ -43,6 +43,7 @@ class Rules:
     fence_seconds: float = 60.0
     head_seconds: float = 30.0
     keep_seconds: float | None = None
+    trial_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Note:
     """What is remembered of a job between two looks. Losing it costs time and nothing else.
 
     `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why,
-    and `hopeless` that no other start would go better.
+    and `hopeless` that no other start would go better. A trial runs since `tried_since`.
     """
 
     refusal: tuple[int, int, str] | None = None
@@ -60,6 +61,7 @@ class Note:
     ordered_since: float | None = None
     headless_since: float | None = None
     hopeless: Diagnosis | None = None
+    tried_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,13 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTrial:
+    """Create the object of a trial of this gang."""
+
+    gang: ObservedJob
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """The finished job has been kept for as long as its owner wished."""
 
@@ -155,6 +164,7 @@ Action = (
     | DeletePods
     | AddFinalizer
     | RemoveFinalizer
+    | CreateTrial
     | DeleteJob
 )
 
@@ -183,7 +193,8 @@ class Look:
     `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
     `said_paused_seconds` what it cost to become as wide as the resize under way asks. One that
     `said_plans` follows orders to another plan, and `said_answer` is what came of the last.
-    `tainted` are nodes with devices that their driver keeps claims away from.
+    `tainted` are nodes with devices that their driver keeps claims away from. `gang` is
+    whose trial it is, of a job that is one.
     """
 
     key: str
@@ -202,6 +213,7 @@ class Look:
     unreadable: bool = False
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     tainted: Mapping[str, tuple[Trouble, ...]] = field(default_factory=dict)
+    gang: ObservedJob | None = None
 
     @property
     def id(self) -> JobId:
