@@ -167,6 +167,13 @@ def _labels(
     help="How long a gang that waits is tried on one GPU; 0: not at all.",
 )
 @click.option(
+    "--gang-probe-gpus",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="From how many GPUs on the nodes of a gang are asked first how they are; 0: never.",
+)
+@click.option(
     "--failure-rules",
     default="",
     metavar="PATH",

@@ -176,23 +176,23 @@ class Intake:
         self.changes[pod.key] = self.changes.get(pod.key, 0) + 1
         for node in nodes_touched(old, new):
             if node in self.tainted or not self._stands_behind(pod):
-                self._touch_node(node)
+                self.touch_node(node)
         if self.begun.is_set():
             self._executor.touch(pod.key)
 
     def foreign_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
         for node in nodes_touched(old, new):
-            self._touch_node(node)
+            self.touch_node(node)
 
     def node_changed(self, key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
         if old is not None and new is not None and new.same_but_for_version(old):
             return
-        self._touch_node(key)
+        self.touch_node(key)
 
     def slice_changed(self, key: str, old: ObservedSlice | None, new: ObservedSlice | None) -> None:
         for node in {one.node for one in (old, new) if one is not None}:
             self._look_for_taints(node)
-            self._touch_node(node)
+            self.touch_node(node)
 
     def _look_for_taints(self, node: str) -> None:
         found = tainted_on(node, self._gpu_class, self._devices.slices_on(node))
@@ -204,7 +204,7 @@ class Intake:
     def claim_changed(self, key: str, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
         for claim in filter(None, (old, new)):
             for node in self._devices.nodes_of(claim):
-                self._touch_node(node)
+                self.touch_node(node)
 
     def _devices_on(self, node: str) -> NodeDevices:
         slices, claims = self._devices.slices_on(node), self._devices.claims_on(node)
@@ -217,7 +217,7 @@ class Intake:
         row = state.node_row.get(NodeId(node))
         return 0 if row is None else state.seating.staying_on(row)
 
-    def _touch_node(self, name: str) -> None:
+    def touch_node(self, name: str) -> None:
         self.inventory.touch(name)
         if self.begun.is_set() and not self._nodes_are_due:
             self._nodes_are_due = True

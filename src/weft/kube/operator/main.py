@@ -337,6 +337,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             fence_seconds=options.fence_seconds,
             keep_seconds=options.keep_days * DAY_SECONDS or None,
             trial_seconds=trial_seconds,
+            gang_probe_gpus=options.gang_probe_gpus,
         ),
         workers=WorkerSettings(
             scheduler_name=options.scheduler_name,

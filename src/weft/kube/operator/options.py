@@ -52,4 +52,5 @@ class OperatorOptions:
     failure_rules: str = ""
     taint_nodes: bool = False
     trial_minutes: float = 0.0
+    gang_probe_gpus: int = 0
     log_level: str = "INFO"

@@ -33,6 +33,7 @@ from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.faults import Faults
+from weft.kube.operator.gang_probes import GangProbes, Wires
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
 from weft.kube.operator.losses import Losses
@@ -157,6 +158,9 @@ class Term:
             look=self.look,
             recipe=settings.recipe,
         )
+        self._gang_probes = GangProbes(
+            Wires(self._probe_address, self.now, self.executor.touch, self.intake.touch_node)
+        )
         self.intake.inventory.unfit = self._unfit
         informers.tell(self.intake)
 
@@ -250,7 +254,12 @@ class Term:
 
     def _unfit(self, node: str) -> str:
         probed = self._probe_on(node)
-        return probed.unfit if probed is not None else ""
+        own = probed.unfit if probed is not None else ""
+        return own or self._gang_probes.unfit(node)
+
+    def _probe_address(self, node: str) -> tuple[str, int] | None:
+        probed = self._probe_on(node)
+        return None if probed is None else probed.address
 
     def _welcome_the_repaired(self) -> None:
         """Somebody says so of a node: it need not wait for its next check."""
@@ -305,6 +314,7 @@ class Term:
             said_answer=self.progress.answer(key, belief.epoch),
             nodes=self.nodes.items,
             tainted=self.intake.tainted,
+            probed=self._gang_probes.known(),
         )
 
     def _follows_orders(self, key: str, epoch: int) -> bool:
@@ -377,6 +387,9 @@ class Term:
 
     def saving_advice(self, key: str) -> Advice:
         return saving_advice(self.brain, JobId(key))
+
+    def ask_probes(self, key: str, nodes: Sequence[str]) -> None:
+        self._gang_probes.ask(key, nodes)
 
     def made_trial(self, uid: str) -> None:
         self._trials.made(uid)
@@ -470,6 +483,7 @@ class Term:
         self._informers.tell(None)
         self.decider.stop()
         self._services.close()
+        self._gang_probes.close()
         self.executor.stop()
         for task in tasks:
             task.cancel()

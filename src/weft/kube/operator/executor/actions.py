@@ -6,7 +6,7 @@ may die at each point that has a name (`crash`), and whoever comes after it goes
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.step import (
     Action,
     AddFinalizer,
+    AskProbes,
     CreatePods,
     CreateTrial,
     DeleteJob,
@@ -40,6 +41,7 @@ from weft.kube.operator.reconcile.step import (
     RecordHeldUp,
     RecordSeats,
     RecordStopping,
+    RecordWait,
     RemoveFinalizer,
     Settle,
 )
@@ -73,6 +75,7 @@ class Context(Protocol):
     def gpu_resource(self, node: str) -> str: ...
     def saving_advice(self, key: str) -> Advice: ...
     def made_trial(self, uid: str) -> None: ...
+    def ask_probes(self, key: str, nodes: Sequence[str]) -> None: ...
     @property
     def leader(self) -> int: ...
     @property
@@ -160,6 +163,15 @@ class Actions:
         standing = replace(self._context.standing(look.key, state, action.why), held_up=action.why)
         if await self._patch_status(job, standing_patch(job, standing, look.now)):
             await self._tell(look, "WorkersStay", action.why, bad=True)
+
+    async def _ask_probes(self, look: Look, action: AskProbes) -> None:
+        self._context.ask_probes(look.key, action.nodes)
+
+    async def _record_wait(self, look: Look, action: RecordWait) -> None:
+        """It is not on record that it starts, so it waits."""
+        job = self._job(look)
+        standing = Standing(State.QUEUED, reasons=(action.reason,))
+        await self._patch_status(job, standing_patch(job, standing, look.now))
 
     async def _settle(self, look: Look, action: Settle) -> None:
         job = self._job(look)
@@ -419,6 +431,8 @@ _ACTIONS: dict[type, Callable[[Actions, Look, Any], Awaitable[Note | None]]] = {
     RecordHeldUp: Actions._record_held_up,
     Settle: Actions._settle,
     CreateTrial: Actions._create_trial,
+    AskProbes: Actions._ask_probes,
+    RecordWait: Actions._record_wait,
     CreatePods: Actions._create_pods,
     DeletePods: Actions._delete_pods,
     AddFinalizer: Actions._add_finalizer,

@@ -31,6 +31,7 @@ from weft.kube.operator.observation.job import NO_PAST, ObservedJob
 from weft.kube.operator.observation.parsed_request import parse_request
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS, why_stuck
+from weft.kube.operator.reconcile.gang_probe import probed_first, unfit_for_gang
 from weft.kube.operator.reconcile.replanning import offered
 from weft.kube.operator.reconcile.running import run
 from weft.kube.operator.reconcile.start_deadline import start_deadline
@@ -290,12 +291,21 @@ def _start(look: Look, job: ObservedJob) -> Step:
     if (why := hindrance(look, job)) and set(mine) < set(assignment.placement.numbers):
         return _refuse(look, mine, why)
     if job.epoch < epoch:
-        record = Record(epoch, assignment)
-        bare = look.rules.pods and not job.finalizer
-        return look.actions(AddFinalizer(), record) if bare else look.actions(record)
+        return _record_start(look, job, mine)
     if not look.rules.pods:
         return look.events(InstructionDone(look.now, look.id, epoch, Verb.START))
     return _gather(look, job, mine, strays)
+
+
+def _record_start(look: Look, job: ObservedJob, mine: Mapping[int, ObservedPod]) -> Step:
+    assert look.belief.assignment is not None
+    if unfit := unfit_for_gang(look):
+        return _refuse(look, mine, unfit)
+    if (first := probed_first(look, job)) is not None:
+        return first
+    record = Record(look.belief.epoch, look.belief.assignment)
+    bare = look.rules.pods and not job.finalizer
+    return look.actions(AddFinalizer(), record) if bare else look.actions(record)
 
 
 def _gather(
