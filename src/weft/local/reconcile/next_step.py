@@ -108,11 +108,15 @@ def report(entry: Entry, now: float, work_done: float) -> JobReported:
 
 
 def _introduce(look: Look) -> Step:
-    """Tell the brain of a job, and of what is on record and may be running."""
+    """Tell the brain of a job, and of what is on record and may be running.
+
+    Where the clock was set back since, it was not submitted after now.
+    """
     entry = look.entry
     if look.job is None:
         return look.act(Settle(State.FAILED, look.fault))
-    events: list[Event] = [JobSubmitted(look.now, look.job)]
+    by_now = min(look.job.submit_seconds, look.now)
+    events: list[Event] = [JobSubmitted(look.now, replace(look.job, submit_seconds=by_now))]
     if entry.epoch or entry.past != NO_PAST:
         events.append(report(entry, look.now, entry.work_saved))
     return look.events(*events)
