@@ -108,7 +108,7 @@ EVIDENCE = """\
 | a hang: stacks of every thread of every rank, taken before the kill; NCCL's record of collectives where there is one | `worker-N.stacks`, `worker-N.nccl-RANK` beside the logs | that there was one |
 | processes killed for want of memory | the cgroup's count, the kernel's log | the cgroup's count, `OOMKilled` |
 | the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, about its GPUs (by their PCI address, where `nvidia-smi` tells it), and about the whole machine | what the Node Problem Detector makes of it |
-| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end; taints that a DRA driver gives its devices |
+| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end; taints of devices, by their DRA driver or by a DeviceTaintRule where the API server knows them |
 | an image, a command, a configuration that keeps pods from starting | | what the kubelet says; what no wait cures is final after 10 s |
 
 Stacks are taken from programs that `import weft`, and from Python scripts that an agent forks. What

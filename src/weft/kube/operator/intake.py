@@ -33,6 +33,7 @@ from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note
 from weft.kube.operator.status.queue_status import QueueStatusWriter
 from weft.kube.operator.status.status_writer import StatusWriter
+from weft.kube.taint_rules import TaintRule, with_rules
 from weft.kube.trouble import Trouble
 from weft.model.errors import BadEvent
 from weft.model.ids import JobId, NodeId
@@ -67,6 +68,7 @@ class Intake:
         counted = self._devices_on if self._gpu_class else None
         self.inventory = NodeInventory(self._nodes.items, self.foreign_use, counted)
         self.tainted: dict[str, tuple[Trouble, ...]] = {}
+        self._taint_rules: tuple[TaintRule, ...] = ()
         for node in self._devices.nodes:
             self._look_for_taints(node)
         self._decider = decider
@@ -194,8 +196,18 @@ class Intake:
             self._look_for_taints(node)
             self.touch_node(node)
 
+    def taint_rules_changed(self, rules: tuple[TaintRule, ...]) -> None:
+        """Which devices they are about may be anywhere."""
+        self._taint_rules = rules
+        for node in self._devices.nodes:
+            self._look_for_taints(node)
+            self.touch_node(node)
+
+    def _slices_on(self, node: str) -> list[ObservedSlice]:
+        return [with_rules(one, self._taint_rules) for one in self._devices.slices_on(node)]
+
     def _look_for_taints(self, node: str) -> None:
-        found = tainted_on(node, self._gpu_class, self._devices.slices_on(node))
+        found = tainted_on(node, self._gpu_class, self._slices_on(node))
         self.tainted.pop(node, None)
         if found:
             self.tainted[node] = found
@@ -207,7 +219,7 @@ class Intake:
                 self.touch_node(node)
 
     def _devices_on(self, node: str) -> NodeDevices:
-        slices, claims = self._devices.slices_on(node), self._devices.claims_on(node)
+        slices, claims = self._slices_on(node), self._devices.claims_on(node)
         found = devices_on(node, self._gpu_class, slices, claims)
         return found.while_held(self._held_on(node)) if found.kept_away else found
 

@@ -57,6 +57,7 @@ from weft.kube.operator.status.speeds import Speeds
 from weft.kube.operator.status.status_writer import StatusWriter
 from weft.kube.operator.status.term_metrics import measure, tell_health, tell_lags, tell_waits
 from weft.kube.operator.status.wait_reports import WaitReports
+from weft.kube.operator.taint_rules import TaintRules
 from weft.kube.operator.trials import Trials
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
@@ -182,7 +183,7 @@ class Term:
                 self.status_writer.run,
                 self._keep_books,
             )
-            kept = (self._keep_health, self._keep_taints)
+            kept = (self._keep_health, self._keep_taints, self._follow_taint_rules)
             beside = (self.wait_reports.run, self._placeholders.run, self._claims.run, *kept)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
@@ -450,6 +451,12 @@ class Term:
             await asyncio.Event().wait()
         quarantine = Quarantine(self._api, self.nodes.items)
         await quarantine.keep(lambda: self.health)
+
+    async def _follow_taint_rules(self) -> None:
+        if not self._informers.gpu_class:
+            await asyncio.Event().wait()
+        rules = TaintRules(self._api, self._informers.gpu_class)
+        await rules.follow(self.intake.taint_rules_changed)
 
     # --- books --------------------------------------------------------------------------------
 
