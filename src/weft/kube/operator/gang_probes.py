@@ -21,6 +21,7 @@ BOUND_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 5.0
 RECENT_SECONDS: Final = 60
 HOLDS_SECONDS: Final = 120.0
+FORGET_SECONDS: Final = 1.0
 AT_ONCE: Final = 256
 MOST_BYTES: Final = 64 * 1024
 MOST_WORDS: Final = 500
@@ -46,31 +47,33 @@ class GangProbes:
     def __init__(self, wires: Wires, bound_seconds: float = BOUND_SECONDS) -> None:
         self._wires, self._bound = wires, bound_seconds
         self._known: dict[str, NodeProbe] = {}
+        self._forgot = 0.0
         self._awaited: dict[str, set[str]] = {}  # nodes, by the job that waits for them
         self._tasks: set[asyncio.Task[None]] = set()
         self._later: set[asyncio.TimerHandle] = set()
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     def known(self) -> dict[str, NodeProbe]:
-        """By node; what is old is forgotten."""
+        """By node; what is old is forgotten, now and then, since every look at a job asks."""
         now = self._wires.now()
-        old = [node for node, one in self._known.items() if _is_old(one, now)]
-        for node in old:
-            del self._known[node]
+        if not self._forgot <= now < self._forgot + FORGET_SECONDS:
+            self._forgot = now
+            self._known = {n: one for n, one in self._known.items() if not _is_old(one, now)}
         return self._known
 
     def unfit(self, node: str) -> str:
         """Why nothing may start there."""
-        found = self.known().get(node)
-        return "" if found is None else found.unfit
+        found = self._known.get(node)
+        return "" if found is None or _is_old(found, self._wires.now()) else found.unfit
 
     def ask(self, job: str, nodes: Iterable[str]) -> None:
         """The job is looked at again when all have answered."""
-        known, now = self.known(), self._wires.now()
+        now = self._wires.now()
         for node in nodes:
-            if node not in known:
+            known = self._known.get(node)
+            if known is None or _is_old(known, now):
                 self._ask(node, now)
-            if known[node].answered is None:
+            if self._known[node].answered is None:
                 self._awaited.setdefault(job, set()).add(node)
 
     def _ask(self, node: str, now: float) -> None:
