@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.brain.failing import MISSING, SYNTAX, said
-from tests.builders import Scene, a_cluster, a_job, given, is_now, runs
+from tests.builders import Scene, a_cluster, a_job, a_node, given, is_now, runs
 from weft.brain.event import JobForgotten
 from weft.brain.instruction import Start
 from weft.model.ids import JobId
@@ -60,6 +60,27 @@ def test_what_may_be_the_inputs_is_confirmed_by_the_gang_itself() -> None:
 def test_a_trial_ends_when_its_gang_gets_seats() -> None:
     scene = a_waiting_gang().finish("big").wait(30.0)
     scene.expect("gang", runs).expect(TRIAL, is_now(State.CANCELLED))
+
+
+def test_a_gang_that_needs_every_gpu_does_not_wait_for_its_own_trial() -> None:
+    scene = given(FULL).with_settings(trial_seconds=600.0)
+    scene.submit(a_job("big", 15, seconds=1e5)).decide()
+    scene.submit(a_job("gang", 16)).wait(30.0).expect(TRIAL, runs)
+    scene.finish("big").wait(30.0).expect("gang", runs).expect(TRIAL, is_now(State.CANCELLED))
+
+
+def test_nobody_waits_for_the_trial_of_another() -> None:
+    """By the whole cluster, and by the node that the trial is on."""
+    scene = a_waiting_gang().submit(a_job("trusted", 2, program="x", max_nodes=1)).wait(30.0)
+    scene.expect(TRIAL, runs).expect("trusted", is_now(State.QUEUED))
+    node = next(iter(scene.nodes(TRIAL)))
+    scene.change(a_node(node, 9)).wait(60.0).expect("trusted", runs)
+    scene.expect(TRIAL, is_now(State.CANCELLED))
+
+
+def test_a_trial_that_is_in_nobodys_way_goes_on() -> None:
+    scene = a_waiting_gang().submit(a_job("more", 4)).wait(120.0)
+    scene.expect(TRIAL, runs).expect("more", is_now(State.QUEUED))
 
 
 def test_a_trial_that_passes_is_not_repeated() -> None:

@@ -121,9 +121,9 @@ def test_a_trial_that_lasts_has_passed(lab: Lab, kubeconfig: Path, tmp_path: Pat
         lab.submit("holds", 15)
         lab.await_workers("holds")
         lab.submit("gang", 8)
-        until(lab, "gang.trial", "Running")
         until(lab, "gang.trial", "Succeeded")
-        assert lab.state("gang") == "Queued"
+        assert lab.job("gang.trial")["status"]["decision"]["width"] == 1
+        assert lab.state("gang") == "Queued" and not lab.pods("gang.trial")
 
 
 @pytest.mark.parametrize("crash", ["", *(f"{point}#1" for point in TRIAL_POINTS), "acknowledged#2"])

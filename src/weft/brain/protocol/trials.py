@@ -1,9 +1,9 @@
 """Trials of gangs: while one waits for its seats, its first minutes run on one GPU.
 
 A gang that can start is never kept waiting for it: a trial begins when a round has left the gang
-without seats, and ends when the gang gets some. What a trial dies of, the gang has died of: it is
-given up, or tried again, as the class says, before it has cost a second of its GPUs. Programs that
-have run well before are trusted and not tried.
+without seats, and ends when the gang gets some, or when some gang could start with its GPU. What a
+trial dies of, the gang has died of: it is given up, or tried again, as the class says, before it
+has cost a second of its GPUs. Programs that have run well before are trusted and not tried.
 
 The pool of trials sizes itself: as many at once as come within the length of one, and no more than
 a hundredth of the GPUs.
@@ -16,6 +16,7 @@ from typing import Final
 from weft.brain.context import Context
 from weft.brain.event import JobCancelled, JobFailed, JobFinished, JobForgotten, JobSubmitted
 from weft.brain.protocol.admission import Admission
+from weft.brain.protocol.way import in_the_way
 from weft.brain.state.waits import CAUSE_OF_ROW
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.retry import Run, Terms, decide
@@ -104,6 +105,9 @@ class Trials:
             self._cancel(JobCancelled(self._context.now, JobId(gang + SUFFIX)))
         for gang in [gang for gang in book.under_way if JobId(gang + SUFFIX) in state.closed]:
             del book.under_way[gang]  # somebody ended it
+        for trial in in_the_way(state, (JobId(gang + SUFFIX) for gang in book.under_way)):
+            del book.under_way[tried_by(trial)]
+            self._cancel(JobCancelled(self._context.now, trial))
         for gang in [gang for gang in book.candidates if not self._waits(gang)]:
             del book.candidates[gang]
         room = self.pool() - len(book.under_way)

@@ -113,8 +113,10 @@ class GangProbes:
         self._later.add(again)
 
     def close(self) -> None:
-        for one in (*self._tasks, *self._later):
-            one.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for again in self._later:
+            again.cancel()
 
 
 def _is_old(one: NodeProbe, now: float) -> bool:

@@ -50,8 +50,8 @@ def test_who_is_well_is_told_of_only_where_it_takes_a_while() -> None:
     assert isinstance(told, RecordWait)
     assert told.reason.code is ReasonCode.HEALTH_PROBED
     assert "1 of its 2 nodes are still being probed" in told.reason.text
-    told_already = {"status": {"state": "Queued", "reason": "Health.Probed"}}
-    still = begun(after=4.0, probed={"n0": WELL, "n1": SILENT}, **told_already)
+    told_already = {"state": "Queued", "reason": "Health.Probed"}
+    still = begun(after=4.0, probed={"n0": WELL, "n1": SILENT}, status=told_already)
     assert still.idle and still.look_at is not None and still.look_at <= NOW + 70.0
 
 
