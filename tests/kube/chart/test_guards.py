@@ -208,7 +208,7 @@ def test_the_guards_have_no_fault_that_the_server_knows(
     cluster: ControlPlane, operator: Rest
 ) -> None:
     policies = [m for m in render() if m["kind"] == "ValidatingAdmissionPolicy"]
-    assert len(policies) == 8
+    assert len(policies) == 9
     for policy in policies:
         assert until(partial(type_check, cluster, path_of(policy))) == {}
 
