@@ -1,8 +1,8 @@
 """Starvation: how long the widest gangs of Philly wait for their first start, and who pays for it.
 
 All 82,247 jobs on the nodes that they ran on, and the first 20,000 on as many nodes of 8 GPUs as
-they keep busy for four fifths of the time. Beside it `backfill` without reservations, in which whoever fits goes first
-and a wide gang may wait for ever.
+they keep busy for four fifths of the time. Beside it `backfill` without reservations, in which
+whoever fits goes first and a wide gang may wait for ever.
 """
 
 from collections.abc import Iterator
