@@ -47,7 +47,7 @@ SUITES = {
         True,
         (
             *("classifier", "retry", "breaker", "nodes", "value", "trials", "preemption"),
-            *("defragmentation", "storm", "isolation"),
+            *("defragmentation", "storm", "isolation", "checks", "starvation"),
         ),
     ),
     "forecast": Suite("benchmarks.forecast", "a world that begins in the middle", False),

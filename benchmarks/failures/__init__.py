@@ -5,7 +5,8 @@ Lines and the rules that name them (classifier), retries of trials drawn from Ph
 so (nodes), what all of it is worth under a scheduler (value), gangs that are tried on one GPU while
 they wait (trials), who makes way and what that costs (preemption), gangs that fit but for where
 small jobs sit (defragmentation), a large job that fails again and again (storm), neighbours that
-slow each other (isolation). Everything is drawn from seeds.
+slow each other (isolation), what checks of nodes cost (checks), how long the widest gangs wait
+(starvation). Everything but the checks is drawn from seeds.
 """
 
 import importlib
@@ -25,6 +26,8 @@ PARTS = {
     "defragmentation": "benchmarks.failures.defragmentation",
     "storm": "benchmarks.failures.storm",
     "isolation": "benchmarks.failures.isolation",
+    "checks": "benchmarks.failures.checks",
+    "starvation": "benchmarks.failures.starvation",
 }
 
 

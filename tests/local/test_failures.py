@@ -423,13 +423,13 @@ def test_a_gang_that_waits_is_tried_on_one_slot_and_its_mistake_is_met_there() -
         lab.wait_for("broken", "Failed")
         assert lab.entry("broken").epoch == 0, "no gang of it ever began"
         assert "seen on one GPU" in lab.entry("broken").message
-        assert lab.entry("broken~trial").state.name == "FAILED"
+        assert lab.entry("broken.trial").state.name == "FAILED"
         needs = "import os\nassert os.environ['WORLD_SIZE'] == '4', os.environ.get('WEFT_TRIAL')"
         submit(lab, "wide", needs, gpus=4)
-        until(lab, "wide~trial", "Succeeded")
+        until(lab, "wide.trial", "Succeeded")
         submit(lab, "long", "import time; time.sleep(1000)", gpus=4)
-        until(lab, "long~trial", "Running")
-        until(lab, "long~trial", "Succeeded")
+        until(lab, "long.trial", "Running")
+        until(lab, "long.trial", "Succeeded")
         assert [lab.state(name) for name in ("wide", "long")] == ["Queued", "Queued"]
         lab.client.cancel("long")
         lab.client.cancel("holds")
@@ -447,13 +447,13 @@ def test_a_trial_ends_when_its_gang_begins_and_with_the_daemon_that_knows_of_it(
         lab.submit("holds", "sleep 1000", gpus=2, grace="1s")
         lab.wait_for("holds", "Running")
         submit(lab, "gang", "import time; time.sleep(2)", gpus=4)
-        until(lab, "gang~trial", "Running")
+        until(lab, "gang.trial", "Running")
         lab.kill()
         lab.start()
-        until(lab, "gang~trial", "Cancelled")
+        until(lab, "gang.trial", "Cancelled")
         lab.client.cancel("holds")
         lab.wait_for("gang", "Succeeded")
         submit(lab, "holds-again", "import time; time.sleep(4)", gpus=2)
         submit(lab, "next", "import time; time.sleep(2)", gpus=3)
         lab.wait_for("next", "Succeeded")
-        assert lab.states().get("next~trial") in (None, "Cancelled", "Succeeded")
+        assert lab.states().get("next.trial") in (None, "Cancelled", "Succeeded")

@@ -19,6 +19,7 @@ from weft.model.reason import CAUSES, Cause, Reason, ReasonCode
 
 NUMBERS: dict[str, float | int | str] = {
     "need": 16,
+    "silent": 2,
     "free": 5,
     "total": 64,
     "used": 12,

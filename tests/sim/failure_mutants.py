@@ -19,6 +19,7 @@ from weft.failure import health as health_module
 from weft.failure import retry as retry_module
 from weft.failure.blame import Case, Quarantine
 from weft.failure.breaker import Breaker, Strike
+from weft.failure.retry import RetryState
 from weft.model.kind import Kind
 from weft.model.snapshot import Bools
 from weft.perf import neighbours as neighbours_module
@@ -96,10 +97,22 @@ def a_new_brain_does_not_hear_of_nodes_and_services() -> Iterator[None]:
 def a_new_brain_does_not_hear_of_retries() -> Iterator[None]:
     recall = BrainState.recall
 
-    def without(self: BrainState, slot: int, past: Past) -> None:
-        recall(self, slot, replace(past, retry=None))
+    def without(self: BrainState, slot: int, past: Past, now: float) -> None:
+        recall(self, slot, replace(past, retry=None), now)
 
     with patch.object(BrainState, "recall", without):
+        yield
+
+
+@mutant
+def what_is_on_record_may_be_of_the_future() -> Iterator[None]:
+    with patch.object(health_module, "as_of", lambda health, _: health):
+        yield
+
+
+@mutant
+def tries_may_have_been_made_in_the_future() -> Iterator[None]:
+    with patch.object(RetryState, "as_of", lambda self, _: self):
         yield
 
 

@@ -1,15 +1,20 @@
 """Hardships beyond plain faults: nodes that flap or are cut off one way, processes that stop for a
-while, and many submissions at once.
+while, many submissions at once, and clocks that are set.
+
+A brain's time only goes on, since worlds count it by a clock that nobody sets. But the next one
+begins by the clock on the wall, and finds what the last one wrote down in its future, or long ago.
 
 Drawn apart from everything else, so that a seed without them is the world that it always was.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
 from weft.brain.event import Event, NodeAdded, NodeLost
+from weft.failure.health import Health
+from weft.failure.retry import RetryState
 from weft.model.cluster import Cluster
 from weft.model.ids import JobId, NodeId
 from weft.model.job import Job
@@ -27,6 +32,7 @@ class Hardship(StrEnum):
     CUT_OFF = "node cut off one way"
     STOPPED = "processes stopped for a while"
     BURST = "burst of submissions"
+    CLOCK = "clock set while nobody decides"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Hardships:
     kinds: frozenset[Hardship] = frozenset()
     cut_off: tuple[CutOff, ...] = ()
     stops: tuple[tuple[float, float], ...] = ()
+    restarts: tuple[float, ...] = ()  # of the brain, by another clock
 
 
 NONE = Hardships()
@@ -61,7 +68,13 @@ def hardships(seed: int, cluster: Cluster, until: float) -> Hardships:
         kinds,
         tuple(_cut_off(rng, cluster, until) for _ in range(cut_off)),
         tuple(sorted((rng.uniform(0.0, until), rng.random()) for _ in range(stops))),
+        _restarts(seed, until) if Hardship.CLOCK in kinds else (),
     )
+
+
+def _restarts(seed: int, until: float) -> tuple[float, ...]:
+    rng = Random(f"restarts {seed}")
+    return tuple(sorted(rng.uniform(0.0, until) for _ in range(rng.randint(1, 4))))
 
 
 def kinds_of(seed: int) -> frozenset[Hardship]:
@@ -100,6 +113,53 @@ def with_burst(seed: int, jobs: tuple[Job, ...]) -> tuple[Job, ...]:
     rng = Random(f"burst {seed}")
     like = rng.choice(jobs)
     return (*jobs, *(_small(rng, like, number) for number in range(rng.randint(30, 120))))
+
+
+def clock_set(seed: int, times: int) -> float:
+    """By how much what is on record comes later than it did; 0 where nobody sets clocks."""
+    if Hardship.CLOCK not in kinds_of(seed):
+        return 0.0
+    choices = (-86_400.0, -3_600.0, -60.0, 0.0, 60.0, 3_600.0, 86_400.0)
+    return Random(f"clock {seed} {times}").choice(choices)
+
+
+def moved(health: Health, seconds: float) -> Health:
+    """What is on record, by a clock that was set back by so much."""
+
+    def later(then: float | None) -> float | None:
+        return None if then is None else then + seconds
+
+    told = health.told()
+    for blame in told["blames"]:
+        blame[1] += seconds
+    for breaker in told["breakers"]:
+        for strike in breaker["strikes"]:
+            strike[0] += seconds
+        for name in ("opened_seconds", "probed_seconds", "answered_seconds", "heard_seconds"):
+            breaker[name] = later(breaker[name])
+    for aside in told["aside"]:
+        aside[1], aside[2] = aside[1] + seconds, aside[2] + seconds
+    return Health.read(told)
+
+
+def no_later(health: Health, now: float) -> Health:
+    """What a brain may believe of it: nothing has happened after now, and a check is not far."""
+    told = health.told()
+    for blame in told["blames"]:
+        blame[1] = min(blame[1], now)
+    for breaker in told["breakers"]:
+        for strike in breaker["strikes"]:
+            strike[0] = min(strike[0], now)
+        for name in ("opened_seconds", "probed_seconds", "answered_seconds", "heard_seconds"):
+            breaker[name] = None if breaker[name] is None else min(breaker[name], now)
+    for aside in told["aside"]:
+        rest = min(600.0 * 2.0 ** aside[4], 4 * 3_600.0)
+        aside[1], aside[2] = min(aside[1], now), min(aside[2], now + rest)
+    return Health.read(told)
+
+
+def moved_retry(retry: RetryState, seconds: float) -> RetryState:
+    return replace(retry, spent=tuple((what, at + seconds) for what, at in retry.spent))
 
 
 def _small(rng: Random, like: Job, number: int) -> Job:

@@ -18,7 +18,17 @@ from typing import Any
 
 from tests.sim.checks import Auditor
 from tests.sim.company import sociable, taking_turns, with_company, with_memory
-from tests.sim.hardships import NONE, Hardship, Hardships, flapping, hardships, with_burst
+from tests.sim.hardships import (
+    NONE,
+    Hardship,
+    Hardships,
+    clock_set,
+    flapping,
+    hardships,
+    moved,
+    moved_retry,
+    with_burst,
+)
 from tests.sim.moving import keeping, keeps_seats, moves_for_gangs, moving
 from tests.sim.plans import PLANNED, choosing_plans, planful, with_plans
 from tests.sim.strained import strained, with_strain
@@ -587,7 +597,7 @@ class RandomWorld(World):
         if troubled(plan.seed):
             for later in (0.0, LATEST_NEWS_SECONDS):
                 self._at(plan.faults.until_seconds + later, Turn.WORLD, self._repair, None)
-        for at in plan.crashes:
+        for at in (*plan.crashes, *plan.hardships.restarts):
             self._at(at, Turn.WORLD, self._crash, None)
         for at, draw_ in plan.worker_losses:
             self._at(at, Turn.WORLD, self._lose_worker, draw_)
@@ -845,12 +855,23 @@ class RandomWorld(World):
         """Throw the brain away; what it had said and nobody had acted on yet is void."""
         self.counts[Fault.BRAIN_CRASHED] += 1
         self.crashes += 1
+        self._set_clock(clock_set(self.plan.seed, self.crashes))
         self._agenda.strike(self._act)
         self.brain = Brain(self.plan.recipe, settings=self.plan.settings)
         self.auditor.forget_brain()
         for event in self._account():
             self._deliver(event)
         self.auditor.rebuilt()
+
+    def _set_clock(self, seconds: float) -> None:
+        """By the clock of the next brain, what is on record was so much later."""
+        if not seconds:
+            return
+        self.auditor.seen[Hardship.CLOCK] += 1
+        if self.health is not None:
+            self.health = moved(self.health, seconds)
+        self.retries = {job: moved_retry(one, seconds) for job, one in self.retries.items()}
+        self.auditor.failures.clock_set(self.now, seconds)
 
     def _account(self) -> list[Event]:
         """What the world says when asked for everything."""

@@ -68,6 +68,8 @@ FOUND_AT: dict[str, int] = {
     "the_lead_of_a_party_yields_alone": 13,
     "the_same_failure_is_tried_again_without_end": 8,
     "those_who_matter_more_are_joined_too": 4,
+    "tries_may_have_been_made_in_the_future": 1_021,
+    "what_is_on_record_may_be_of_the_future": 1_021,
     "what_only_the_owner_can_cure_is_tried_again": 8,
     "who_would_rather_not_is_put_into_company": 13,
     "whoever_waited_too_long_stays_patient": 12,

@@ -192,8 +192,8 @@ def test_a_gang_that_waits_dies_on_one_gpu_instead_of_sixteen() -> None:
     line = record.jobs[JobId("gang")]
     assert (line.outcome, line.attained_gpu_seconds, line.starts) == ("failed", 0.0, 0)
     trials = record.trials
-    assert trials[JobId("gang~trial")].attained_gpu_seconds == pytest.approx(90.0)
-    assert trials[JobId("good~trial")].attained_gpu_seconds == pytest.approx(600.0)
+    assert trials[JobId("gang.trial")].attained_gpu_seconds == pytest.approx(90.0)
+    assert trials[JobId("good.trial")].attained_gpu_seconds == pytest.approx(600.0)
     assert record.jobs[JobId("good")].outcome == "succeeded"
     assert set(record.jobs) == {"big", "gang", "good"}
 

@@ -48,7 +48,8 @@ def kube_apiserver(layout: Layout, *, full: bool) -> list[str]:
         "--max-requests-inflight=4000",
         "--max-mutating-requests-inflight=2000",
         # Debian's etcd cannot serve it. Told so, clients list at once; else they retry for seconds.
-        "--feature-gates=WatchList=false,DRADeviceTaints=true",
+        "--feature-gates=WatchList=false,DRADeviceTaints=true,DRADeviceTaintRules=true",
+        "--runtime-config=resource.k8s.io/v1alpha3=true",
         *(_for_real_nodes(layout) if layout.real else _for_fake_nodes(full=full)),
     ]
 

@@ -214,7 +214,7 @@ class Brain:
             JobMeasured: jobs.measured,
             JobFinished: _both(trials.finished, jobs.finished),
             JobFailed: _both(jobs.failed, trials.failed),
-            JobForgotten: jobs.forgotten,
+            JobForgotten: _both(trials.forgotten, jobs.forgotten),
             WorkerLost: jobs.worker_lost,
             NodeAdded: nodes.put,
             NodeChanged: nodes.put,

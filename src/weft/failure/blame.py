@@ -94,6 +94,11 @@ class Blames:
     def told(self) -> list[list[Any]]:
         return [one.told() for one in self.entries]
 
+    def as_of(self, at_seconds: float) -> "Blames":
+        """Where the clock was set back since."""
+        late = (replace(one, at_seconds=min(one.at_seconds, at_seconds)) for one in self.entries)
+        return Blames(tuple(late))
+
     @classmethod
     def read(cls, told: Iterable[Iterable[Any]]) -> "Blames":
         return cls(tuple(map(Blame.read, told)))

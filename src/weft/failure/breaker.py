@@ -73,6 +73,23 @@ class Breaker:
             "heard_seconds": self.heard_seconds,
         }
 
+    def as_of(self, at_seconds: float) -> "Breaker":
+        """Where the clock was set back since."""
+
+        def by_now(then: float | None) -> float | None:
+            return None if then is None else min(then, at_seconds)
+
+        return replace(
+            self,
+            strikes=tuple(
+                replace(one, at_seconds=min(one.at_seconds, at_seconds)) for one in self.strikes
+            ),
+            opened_seconds=by_now(self.opened_seconds),
+            probed_seconds=by_now(self.probed_seconds),
+            answered_seconds=by_now(self.answered_seconds),
+            heard_seconds=by_now(self.heard_seconds),
+        )
+
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> "Breaker":
         """What `told` told."""

@@ -43,6 +43,14 @@ class SetAside:
     lemon: bool = False
     asked: bool = False
 
+    def as_of(self, at_seconds: float) -> "SetAside":
+        """Where the clock was set back since."""
+        return replace(
+            self,
+            since_seconds=min(self.since_seconds, at_seconds),
+            due_seconds=min(self.due_seconds, at_seconds + CHECKS.after(self.checks + 1)),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
@@ -105,6 +113,20 @@ class Health:
 
 
 WELL: Final = Health()
+
+
+def as_of(health: Health, at_seconds: float) -> Health:
+    """The same where the clock was set back since it was written: nothing comes after now.
+
+    A check or a question that was due in an hour by the old clock would keep nodes and jobs waiting
+    until the new one has caught up.
+    """
+    return replace(
+        health,
+        blames=health.blames.as_of(at_seconds),
+        breakers=tuple(one.as_of(at_seconds) for one in health.breakers),
+        aside=tuple(one.as_of(at_seconds) for one in health.aside),
+    )
 
 
 def struck(health: Health, service: str, one: Strike) -> Health:

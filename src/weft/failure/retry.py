@@ -90,6 +90,10 @@ class RetryState:
             "service": self.service,
         }
 
+    def as_of(self, at_seconds: float) -> "RetryState":
+        """Where the clock was set back since: no try was made after now."""
+        return replace(self, spent=tuple((what, min(at, at_seconds)) for what, at in self.spent))
+
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> "RetryState":
         """What `told` told."""

@@ -38,8 +38,8 @@ class ObservedClaim:
 class ObservedSlice:
     """Some of the devices of one driver on one node; `memory_gib` of the smallest, if all say.
 
-    Those with a taint are not among its `devices`: they are `kept_away`, and the first of them are
-    told in `tainted`.
+    Those with a taint are not among its `devices`, nor in their `names`: they are `kept_away`, and
+    the first of them are told in `tainted`.
     """
 
     uid: str
@@ -51,6 +51,7 @@ class ObservedSlice:
     memory_gib: float | None
     kept_away: frozenset[str] = frozenset()
     tainted: tuple[Trouble, ...] = ()
+    names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def read_slice(raw: Manifest) -> ObservedSlice:
         memory_gib=min(known) if known and len(known) == len(told) else None,
         kept_away=frozenset(str(one.get("name", "")) for one in tainted),
         tainted=tuple(map(_trouble, tainted[:MOST_TOLD])),
+        names=frozenset(str(one.get("name", "")) for one in devices),
     )
 
 
@@ -99,9 +101,12 @@ def _taints(device: Manifest) -> list[Manifest]:
 
 def _trouble(device: Manifest) -> Trouble:
     """The first of its taints, as a monitor of the node would tell it."""
-    taint = _taints(device)[0]
+    return taint_trouble(str(device.get("name", "")), _taints(device)[0])
+
+
+def taint_trouble(device: str, taint: Manifest) -> Trouble:
     value = f"={taint['value']}" if taint.get("value") else ""
-    text = f"{device.get('name', '')} has the taint {taint.get('key', '')}{value}"
+    text = f"{device} has the taint {taint.get('key', '')}{value}"
     added = taint.get("timeAdded")
     since = datetime.fromisoformat(added).timestamp() if added else None
     return Trouble(DEVICE_TAINT, text[:MOST_MESSAGE], since)

@@ -4,7 +4,10 @@ from typing import Any, Final
 
 from weft.kube.names import HEAD_SEAT
 from weft.kube.reports.server import kubeflow_path, report_path
+from weft.model.ids import JobId
 from weft.model.placement import Seat
+from weft.model.trial import is_trial
+from weft.reconcile import trial
 from weft.spec.job_file import JobSpec
 from weft.spec.pod_fields import EnvSource
 
@@ -38,6 +41,8 @@ def job_env(namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
         PET_MASTER_PORT=MASTER_PORT,
     )
     found.append(POD_IP)
+    if is_trial(JobId(name)):
+        found.append({"name": trial.VARIABLE, "value": "1"})
     if spec.checkpoint is not None:
         found += env(WEFT_CHECKPOINT_EVERY_SECONDS=spec.checkpoint_seconds)
         if spec.checkpoint.path is not None:

@@ -38,10 +38,11 @@ more than an exit status has it judged by how often the job has failed. What fol
   `weft why JOB --run DIR` names a neighbour that slows it.
 - **Trials.** Where the brain is set to it, a gang that waits runs its first minutes on one GPU, in
   a pool of at most a hundredth of the GPUs, or one; what that shows is held against the gang. On
-  one machine `weft local up --trial-minutes 5` does so: the trial is a job `NAME~trial` with
-  `WEFT_TRIAL=1` and no checkpoints of the gang's, and only what would come at any width counts (a
-  typing error, a missing package, file or right). It does run the program, so it is off unless
-  asked for.
+  one machine `weft local up --trial-minutes 5` does so, in a cluster `failures.trialMinutes` of the
+  chart. The trial is a job `NAME.trial` with `WEFT_TRIAL=1` and no checkpoints of the gang's, and
+  only what would come at any width counts (a typing error, a missing package, file, image or
+  right). It is called off when its gang can start, and in a cluster it goes with its gang's object.
+  It does run the program, so it is off unless asked for.
 
 All of it can be tried out: `weft simulate --failures philly` draws failures like Philly's, bad
 nodes and outages from the seed, and `weft why JOB --run DIR` tells of a failed job the class, the
@@ -107,7 +108,7 @@ EVIDENCE = """\
 | a hang: stacks of every thread of every rank, taken before the kill; NCCL's record of collectives where there is one | `worker-N.stacks`, `worker-N.nccl-RANK` beside the logs | that there was one |
 | processes killed for want of memory | the cgroup's count, the kernel's log | the cgroup's count, `OOMKilled` |
 | the kernel | `/dev/kmsg`, where the daemon may read it: lines about the job's processes, about its GPUs (by their PCI address, where `nvidia-smi` tells it), and about the whole machine | what the Node Problem Detector makes of it |
-| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end; taints that a DRA driver gives its devices |
+| the node | probes | conditions (`DiskPressure`, `KernelDeadlock`, …) that began at most five minutes before the end; taints of devices, by their DRA driver or by a DeviceTaintRule where the API server knows them |
 | an image, a command, a configuration that keeps pods from starting | | what the kubelet says; what no wait cures is final after 10 s |
 
 Stacks are taken from programs that `import weft`, and from Python scripts that an agent forks. What
@@ -127,6 +128,11 @@ a node while a probe fails: `weft nodes` says which, and the alert `WeftNodesNee
 node that was set aside comes back when its probes have passed since. Where nothing probes, or a
 node has to be repaired, somebody says so: `kubectl annotate node NODE --overwrite
 weft.dev/repaired=$(date -u +%FT%TZ)`. Pods elsewhere with the same label say nothing.
+
+Before a gang of 8 GPUs or more starts (`probes.gangGpus`), the operator asks the probes of its
+nodes: those that looked within the last minute answer at once, the others look now. The gang waits
+for a minute at most (`Health.Probed`); a node that fails, or does not answer in time, takes nobody,
+and the gang is seated anew. Where nobody listens it starts as it would without.
 
 ## Where to see it
 

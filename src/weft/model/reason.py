@@ -140,6 +140,13 @@ class ReasonCode(Enum):
         "passes; this job needs {need}.",
         "wait for the check, or look at the nodes: weft nodes tells what they are blamed for",
     )
+    HEALTH_PROBED = (
+        "Health.Probed",
+        Cause.HEALTH,
+        "It has seats, and {silent} of its {nodes} nodes are still being probed before it starts; "
+        "that takes {delay:.0f} s at most.",
+        "none needed: it starts when they pass, and elsewhere if one does not",
+    )
     HEALTH_AVOIDED = (
         "Health.Avoided",
         Cause.HEALTH,

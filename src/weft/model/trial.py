@@ -12,7 +12,7 @@ from weft.model.ids import JobId
 from weft.model.plan import AS_WRITTEN
 from weft.model.request import JobRequest, Width, WorkUnit
 
-SUFFIX: Final = "~trial"
+SUFFIX: Final = ".trial"  # no job that people submit has a dot in its name
 
 
 def is_trial(job: JobId) -> bool:

@@ -15,7 +15,6 @@ from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.doubt import Doubt, Verdict
 from weft.agent.coordination.epochs import Epochs, Phase
 from weft.agent.coordination.heirs import Inherited, Succession
-from weft.agent.coordination.limits import Limits
 from weft.agent.coordination.roster import Roster
 from weft.agent.messages import (
     NOWHERE,
@@ -373,14 +372,14 @@ def nobody_is_told_where_to_go_on() -> Iterator[None]:
 def one_that_has_stopped_is_waited_for() -> Iterator[None]:
     with (
         patch.object(Doubt, "silent", lambda *_: []),
-        patch.object(Limits, "too_silent", lambda *_, **__: False),
+        patch.object(Coordinator, "_has_stopped", lambda *_: False),
     ):
         yield
 
 
 @mutant
 def one_that_is_alone_may_stop() -> Iterator[None]:
-    with patch.object(Limits, "too_silent", lambda *_, **__: False):
+    with patch.object(Coordinator, "_has_stopped", lambda *_: False):
         yield
 
 

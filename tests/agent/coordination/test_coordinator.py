@@ -12,6 +12,7 @@ from weft.agent.coordination.approach import Unreached
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.coordination.epochs import Phase
 from weft.agent.coordination.hangs import Hangs
+from weft.agent.coordination.pace import Pace
 from weft.agent.messages import STATELESS, NotBuilt, Pulse
 from weft.agent.outcome import Outcome
 from weft.agent.plan import Plan
@@ -601,6 +602,42 @@ def test_before_one_that_hangs_is_killed_it_is_written_down_where_everybody_stan
     assert kill.worker == second and done.index(kill) > done.index(TakeStacks(second))
     (note,) = (one for one in done if isinstance(one, Note) and one.event == "hung")
     assert (note.facts["seconds"], note.facts["limit_seconds"]) == (stalled, stalled - 1)
+
+
+@pytest.mark.parametrize(
+    ("step", "hangs_after"),
+    [(1.0, 60.0), (20.0, 60.0), (60.0, 180.0), (150.0, 450.0), (900.0, 600.0)],
+)
+def test_a_hang_is_declared_after_three_steps_and_within_ten_minutes(
+    step: float, hangs_after: float
+) -> None:
+    crowd = Crowd(seed=1, width=3, total=1000)
+    until(crowd, Phase.STEADY)
+    crowd.calm(100)
+    mind, one = crowd.mind, crowd.mind.members[1]
+    made, now, latest = mind.workers[one].step, crowd.now, mind.latest_epoch
+    for number in range(40):  # so that its pace is known
+        now += step
+        mind.heard(one, Pulse(latest, made + number + 1, "forward", 0.0, 0, 0), now)
+
+    def stands(seconds: float) -> bool:
+        pulse = Pulse(latest, made + 40, "forward", seconds, 0, 0)
+        return not any(isinstance(action, Signal) for action in mind.heard(one, pulse, now))
+
+    assert stands(0.95 * hangs_after)
+    assert not stands(1.05 * hangs_after)
+
+
+def test_with_fewer_members_a_step_may_take_longer() -> None:
+    pace = Pace()
+    assert pace.among(2) == 0.0
+    for step in range(4):
+        pace.came_to(step, 40.0 * step, 4)
+    assert (pace.among(4), pace.among(8), pace.among(1)) == (40.0, 40.0, 160.0)
+    pace.came_to(4, 120.0 + 160.0, 1)
+    assert pace.among(1) == 160.0, "what was measured among others tells little"
+    pace.came_to(4, 1e6, 1)
+    assert pace.among(1) == 160.0
 
 
 def test_a_job_that_comes_no_further_than_where_it_hung_is_given_up() -> None:

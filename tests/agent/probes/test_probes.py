@@ -17,6 +17,7 @@ from weft.agent.probes.loopback import Loopback
 from weft.agent.probes.memory import Memory
 from weft.agent.probes.pair import Pair
 from weft.agent.probes.probe import Probe, Result
+from weft.agent.probes.prober import Prober
 from weft.agent.probes.suite import probes_of, ran, run_apart
 from weft.agent.probes.watch import watch
 
@@ -106,13 +107,15 @@ def test_a_file_says_that_all_is_well_until_a_probe_fails(tmp_path: Path) -> Non
     good, bad = Result(probe="disk", passed=True), Result(probe="disk", passed=False, text="dead")
     answers = iter([[good], [good], [good, bad, bad]])
     seen: list[bool] = []
+    rests = [0.0]
     well.touch()  # as one that was killed leaves it
 
     def probing() -> list[Result]:
         seen.append(well.exists())
         return next(answers)
 
-    status = watch(probing, well, 7.0, last_words=words, sleep=lambda _: None)
+    prober = Prober(probing, clock=lambda: sum(rests))
+    status = watch(prober, well, 7.0, last_words=words, rest=rests.append)
     assert (status, seen) == (1, [False, True, True])
     assert not well.exists()
     assert words.read_text() == "disk: dead; disk: dead"

@@ -18,6 +18,7 @@ from weft.cli.operator.command import operator
 from weft.kube.names import GROUP, JOB_LABEL, LEASE, SETTINGS, TOKEN_AUDIENCE
 from weft.kube.operator.leader_endpoint import PORT_NAME
 from weft.kube.operator.main import node_rules
+from weft.kube.operator.observation.pod import PROBE_PORT
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.reading.settings import rules_of
 from weft.kube.reports.authority import certificates_in
@@ -218,6 +219,8 @@ def test_arguments_with_everything() -> None:
         "--job-toleration=example.com/spot",
         "--priority-class=training",
         "--scale-up-pods=4",
+        "--trial-minutes=10",
+        "--gang-probe-gpus=8",
     } <= {*arguments(EVERYTHING)}
     assert not [word for word in arguments(EVERYTHING) if word.startswith("--run-as-user")]
 
@@ -300,6 +303,23 @@ def test_the_network_lets_in_workers_and_those_who_measure() -> None:
     ]
     assert monitoring["ports"] == [{"protocol": "TCP", "port": "metrics"}]
     assert len(spec["egress"]) == 2
+
+
+def test_probes_listen_where_the_operator_may_ask_and_to_nobody_else() -> None:
+    values = {"probes": {"enabled": True, "port": 8099}}
+    (container,) = one("DaemonSet", values=values)["spec"]["template"]["spec"]["containers"]
+    assert "--listen=8099" in container["args"]
+    assert container["ports"] == [{"name": PROBE_PORT, "containerPort": 8099}]
+    asks = one("NetworkPolicy", "weft-operator", values)["spec"]["egress"][-1]
+    assert asks["ports"] == [{"protocol": "TCP", "port": 8099}]
+    (listens,) = one("NetworkPolicy", "weft-probes", values)["spec"]["ingress"]
+    (who,) = listens["from"]
+    assert who["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
+    quiet = {"probes": {"enabled": True, "gangGpus": 0}}
+    (container,) = one("DaemonSet", values=quiet)["spec"]["template"]["spec"]["containers"]
+    assert "ports" not in container
+    for off in (quiet, {"probes": {"enabled": False}}):
+        assert not [word for word in arguments(off) if word.startswith("--gang-probe")]
 
 
 @pytest.mark.parametrize("part", ["admissionPolicy", "networkPolicy", "flowControl"])

@@ -18,7 +18,16 @@ from tests.kube.chart.objects import (
 from tests.kube.installed import Manifest, install_chart, path_of, render, token_of
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH, Answer, Rest
-from weft.kube.names import EPOCH_LABEL, JOB_LABEL, QUEUE_LABEL, RANK_LABEL, pods_path
+from weft.kube.names import (
+    EPOCH_LABEL,
+    JOB_LABEL,
+    QUEUE_LABEL,
+    RANK_LABEL,
+    jobs_path,
+    pods_path,
+)
+from weft.kube.pods import owner_of
+from weft.kube.resources.training_job import manifest
 
 
 @pytest.fixture
@@ -48,6 +57,25 @@ def test_only_the_operator_gives_the_label(cluster: ControlPlane, operator: Rest
     stolen = {"metadata": {"ownerReferences": None}}
     assert cluster.api.send("PATCH", own, stolen, MERGE_PATCH).status == 403
     assert label(cluster.api, path, {"note": "x"}).status == 200
+
+
+def test_trials_are_the_operators_and_each_of_the_gang_it_is_named_after(
+    cluster: ControlPlane,
+) -> None:
+    kubeconfig = install_chart(cluster, {"failures": {"trialMinutes": 10}})
+    cluster.add_namespace(TEAM)
+    path = jobs_path(TEAM)
+    owned = trial("gang", ownerReferences=[owner_of("gang", "u")])
+    with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as operator:
+        wait_for_guards(cluster, operator)
+        said = cluster.api.send("POST", path, owned)
+        assert said.status == 403 and "a name without a dot" in said.message
+        assert operator.send("POST", path, owned).status == 201
+        assert operator.send("POST", path, trial("other")).status == 403
+        other = trial("other", ownerReferences=[owner_of("gang", "u")])
+        assert operator.send("POST", path, other).status == 403
+        assert operator.send("POST", path, manifest("mine", {"run": "x"})).status == 403
+        assert cluster.api.send("POST", path, manifest("mine", {"run": "x"})).status == 201
 
 
 def test_the_operator_creates_workers_and_nothing_that_leads_further(
@@ -180,7 +208,7 @@ def test_the_guards_have_no_fault_that_the_server_knows(
     cluster: ControlPlane, operator: Rest
 ) -> None:
     policies = [m for m in render() if m["kind"] == "ValidatingAdmissionPolicy"]
-    assert len(policies) == 8
+    assert len(policies) == 9
     for policy in policies:
         assert until(partial(type_check, cluster, path_of(policy))) == {}
 
@@ -221,12 +249,18 @@ def wait_for_guards(cluster: ControlPlane, operator: Rest) -> None:
         (operator, "DELETE", pods_path("default", "probe") + dry, None, 403),
         (operator, "POST", f"/api/v1/namespaces/default/services{dry}", service, 403),
     ]
+    tries.append((cluster.api, "POST", jobs_path("default") + dry, trial("a"), 403))
     for who, verb, path, body, refused in tries:
         until(partial(says, who, verb, path, body, refused))
     cluster.api.must("DELETE", pods_path("default", "probe"), {"gracePeriodSeconds": 0})
 
 
 PORT = {"port": 80}
+
+
+def trial(gang: str, **more: object) -> Manifest:
+    about = {"name": f"{gang}.trial", **more}
+    return manifest(gang, {"run": "x"}) | {"metadata": about}
 
 
 def says(who: Rest, verb: str, path: str, body: object, status: int) -> bool:

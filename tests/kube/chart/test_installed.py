@@ -35,10 +35,14 @@ OPERATOR_GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE
 Right = tuple[str, str, str]
 
 
+VALUES = {"nodes": {"gpuClass": "gpu.example.com"}, "failures": {"trialMinutes": 10}}
+"""With which the operator has every right that it ever has."""
+
+
 @pytest.fixture
 def operator(cluster: ControlPlane) -> Iterator[Rest]:
     """A connection with the rights that the chart gives the operator."""
-    kubeconfig = install_chart(cluster, {"nodes": {"gpuClass": "gpu.example.com"}})
+    kubeconfig = install_chart(cluster, VALUES)
     cluster.add_namespace(TEAM, RESTRICTED)
     with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as connection:
         yield connection
@@ -253,9 +257,11 @@ def resources(cluster: ControlPlane) -> Iterator[tuple[str, str]]:
     for resource in cluster.api.must("GET", "/api/v1")["resources"]:
         yield "", resource["name"]
     for group in cluster.api.must("GET", "/apis")["groups"]:
-        version = group["preferredVersion"]["groupVersion"]
-        for resource in cluster.api.must("GET", f"/apis/{version}")["resources"]:
-            yield group["name"], resource["name"]
+        for version in group["versions"]:
+            for resource in cluster.api.must("GET", f"/apis/{version['groupVersion']}")[
+                "resources"
+            ]:
+                yield group["name"], resource["name"]
 
 
 def granted(role: Mapping[str, Any]) -> Iterator[Right]:

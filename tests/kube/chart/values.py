@@ -23,6 +23,7 @@ EVERYTHING: Mapping[str, Any] = {
         "notifySecret": "told",
         "notifyPorts": [443],
         "rulesConfigMap": "own-rules",
+        "trialMinutes": 10,
         "servicePorts": [9000],
     },
     "probes": {"enabled": True},

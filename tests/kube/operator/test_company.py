@@ -255,4 +255,18 @@ def test_a_device_that_its_driver_taints_is_not_given_out(
     lab.await_workers("wide")
 
 
+def test_a_device_that_a_rule_taints_is_not_given_out(lab: Lab, operator: OperatorProcess) -> None:
+    rules = "/apis/resource.k8s.io/v1alpha3/devicetaintrules"
+    taint = {"key": "example.com/broken", "value": "fan", "effect": "NoSchedule"}
+    selected = {"driver": DRIVER, "pool": "node-0", "device": "gpu-0"}
+    body = {"metadata": {"name": "fan"}, "spec": {"deviceSelector": selected, "taint": taint}}
+    lab.cluster.api.must("POST", rules, body)
+    seen = lambda: operator.log.exists() and "device_tainted" in operator.log.read_text()  # noqa: E731
+    wait_until(seen, "the rule to be seen")
+    lab.submit("vit", 1)
+    wait_until(lambda: lab.job("vit").get("status", {}).get("reason") == INFEASIBLE, "it to wait")
+    lab.cluster.api.must("DELETE", f"{rules}/fan")
+    lab.await_workers("vit")
+
+
 INFEASIBLE: Final = "Constraint.Infeasible"

@@ -380,19 +380,24 @@ class Coordinator(Standing):
         """Behind a loop a script may do what it likes, for as long as it likes."""
         silent = self._now - worker.heard_seconds
         watched = self._roster.answering(worker.number) and not worker.between
-        return watched and self.limits.too_silent(silent, proven=worker.proven)
+        return watched and silent > self._limit(worker, SILENCE)
 
     def _pulse(self, worker: Worker, pulse: Pulse) -> None:
         if pulse.step - 1 > worker.step or pulse.moved > worker.moved:
             self._epochs.moving(worker.number, self._now)
         worker.step, worker.moved = max(worker.step, pulse.step - 1), pulse.moved
         worker.between = pulse.section == BETWEEN
-        proven = worker.proven
-        if self.limits.too_long(pulse.section, pulse.section_seconds, proven=proven):
+        worker.pace.came_to(worker.step, self._now, len(self.members))
+        if pulse.section_seconds > self._limit(worker, pulse.section):
             self._hung(worker, pulse.section, pulse.section_seconds)
 
+    def _limit(self, worker: Worker, section: str) -> float:
+        """For how long it may be there: as long as three of its steps, if those are long."""
+        step_seconds = worker.pace.among(len(self.members))
+        return self.limits.of(section, proven=worker.proven, step_seconds=step_seconds)
+
     def _hung(self, worker: Worker, section: str, seconds: float) -> None:
-        limit = self.limits.of(section, proven=worker.proven)
+        limit = self._limit(worker, section)
         times = self._roster.end_hung(worker, self.latest_epoch, seconds, limit)
         self._lost(worker.number)
         if times > self.limits.most_hangs:

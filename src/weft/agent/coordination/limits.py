@@ -1,6 +1,7 @@
 """How long each thing may take before whoever does it counts as lost."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 COMMUNICATING: Final = "comm_exposed"
@@ -22,6 +23,7 @@ class Limits:
     try_seconds: float = 60.0
     silent_seconds: float = 1.5
     hang_seconds: float = 60.0
+    steps_of_hang: float = 3.0
     setup_seconds: float = 600.0
     stop_seconds: float = 30.0
     rest_seconds: float = 1.0
@@ -56,33 +58,25 @@ class Limits:
         """For how long a switch may stand still: two steps, however long they are."""
         return max(self.switch_seconds, 3 * self.hang_seconds)
 
-    def too_long(self, section: str, seconds: float, *, proven: bool) -> bool:
-        """Whether a worker hangs that is in this section for so long.
+    def of(self, section: str, *, proven: bool, step_seconds: float = 0.0) -> float:
+        """How long a worker may be in it whose steps take so long; beyond that it hangs.
 
         Whoever waits for the others is freed by its group's own limit, and is given longer; who
         waits for its turn is at no fault. So is one that has not committed a step yet: the first
-        may compile what the others only run.
+        may compile what the others only run. One that says nothing has stopped; the others find
+        it sooner, by the limit of their group, but one that is alone has no others.
         """
         if section in UNWATCHED:
-            return False
-        return seconds > self.of(section, proven=proven)
-
-    def of(self, section: str, *, proven: bool) -> float:
-        """How long a worker may be in it."""
+            return inf
         if not proven or section == SETUP:
             return self.setup_seconds
-        return self.waiting_seconds if section in WAITS else self.hang_seconds
-
-    def too_silent(self, seconds: float, *, proven: bool) -> bool:
-        """Whether a member has stopped that gave no sign of life for so long.
-
-        The others find it sooner, by the limit of their group; one that is alone has no others.
-        """
-        return seconds > self.of(SILENCE, proven=proven)
+        own = max(self.hang_seconds, self.steps_of_hang * step_seconds)
+        limit = 2 * own + 5.0 if section in WAITS else own
+        return max(min(limit, self.setup_seconds), self.hang_seconds)
 
     @property
     def waiting_seconds(self) -> float:
-        return 2 * self.hang_seconds + 5.0
+        return self.of(SILENCE, proven=True)
 
 
 def _doubled(seconds: float, failures: int) -> float:

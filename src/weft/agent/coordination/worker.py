@@ -9,10 +9,11 @@ that counts for nothing. A joiner whose epoch fails before it has received the s
 READY. LOST is said of a worker that no longer answers; it is killed, so EXITED follows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from weft.agent.coordination.pace import Pace
 from weft.agent.plan import REPLICATED, Plan
 from weft.model.errors import IllegalTransition
 
@@ -63,6 +64,7 @@ class Worker:
     failed_joins: int = 0
     exit_code: int | None = None
     plan: Plan = REPLICATED
+    pace: Pace = field(default_factory=Pace)
 
     def become(self, state: WorkerState) -> None:
         """Go there, or find that there is no such way."""

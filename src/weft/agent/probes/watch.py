@@ -5,12 +5,11 @@ fails ends the process with its words, and the next one is well once all of them
 nobody needs a right to tell of it.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from weft.agent.probes.probe import Result
+from weft.agent.probes.prober import LEAST_SECONDS, Prober
 
 LAST_WORDS: Final = Path("/dev/termination-log")
 FAILED_STATUS: Final = 1
@@ -18,18 +17,18 @@ MOST_WORDS: Final = 1_000
 
 
 def watch(
-    probing: Callable[[], Sequence[Result]],
+    prober: Prober,
     well: Path,
     every_seconds: float,
     *,
     last_words: Path = LAST_WORDS,
-    sleep: Callable[[float], None] = time.sleep,
+    rest: Callable[[float], None] | None = None,
 ) -> int:
-    """Until one fails; the status to end with."""
+    """Until one fails, whoever asked for it; the status to end with."""
     well.unlink(missing_ok=True)
-    while not (failed := [one.words for one in probing() if not one.passed]):
+    while (found := prober.look(min(LEAST_SECONDS, every_seconds / 2))).passed:
         well.touch()
-        sleep(every_seconds)
+        (rest or prober.rest)(every_seconds)
     well.unlink(missing_ok=True)
-    last_words.write_text("; ".join(failed)[:MOST_WORDS])
+    last_words.write_text(found.words[:MOST_WORDS])
     return FAILED_STATUS

@@ -85,7 +85,7 @@ class Care:
     def recalled(self, event: HealthRecalled) -> None:
         """For a brain that knows nothing; one that has learnt something knows better."""
         if self._context.state.failures.health is healths.WELL:
-            self._become(event.health)
+            self._become(healths.as_of(event.health, self._context.now))
 
     # --- time passes --------------------------------------------------------------------------
 

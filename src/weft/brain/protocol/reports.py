@@ -136,7 +136,7 @@ class Reports:
         waits = slot is not None and state.state_of(slot) is State.QUEUED
         if slot is not None and waits:
             if event.past is not None and state.jobs.epoch[slot] == 0:
-                state.recall(slot, event.past)
+                state.recall(slot, event.past, self._context.now)
                 self._recall_restarts(slot, event.past)
             if event.plan is not None:
                 state.plans[slot] = event.plan

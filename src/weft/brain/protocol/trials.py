@@ -1,9 +1,9 @@
 """Trials of gangs: while one waits for its seats, its first minutes run on one GPU.
 
 A gang that can start is never kept waiting for it: a trial begins when a round has left the gang
-without seats, and ends when the gang gets some. What a trial dies of, the gang has died of: it is
-given up, or tried again, as the class says, before it has cost a second of its GPUs. Programs that
-have run well before are trusted and not tried.
+without seats, and ends when the gang gets some, or when some gang could start with its GPU. What a
+trial dies of, the gang has died of: it is given up, or tried again, as the class says, before it
+has cost a second of its GPUs. Programs that have run well before are trusted and not tried.
 
 The pool of trials sizes itself: as many at once as come within the length of one, and no more than
 a hundredth of the GPUs.
@@ -14,8 +14,9 @@ from math import ceil
 from typing import Final
 
 from weft.brain.context import Context
-from weft.brain.event import JobCancelled, JobFailed, JobFinished, JobSubmitted
+from weft.brain.event import JobCancelled, JobFailed, JobFinished, JobForgotten, JobSubmitted
 from weft.brain.protocol.admission import Admission
+from weft.brain.protocol.way import in_the_way
 from weft.brain.state.waits import CAUSE_OF_ROW
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.retry import Run, Terms, decide
@@ -89,6 +90,11 @@ class Trials:
         if verdict.retry_after_seconds is None:
             self._admission.close(slot, State.FAILED, f"{verdict.why} (seen on one GPU)")
 
+    def forgotten(self, event: JobForgotten) -> None:
+        """Another gang may come to have its name, and is tried anew."""
+        if not is_trial(event.job):
+            self._context.state.closed.pop(JobId(event.job + SUFFIX), None)
+
     def look(self) -> None:
         """After a round: gangs that got seats need no trial, and some of those that wait do."""
         state, book = self._context.state, self._context.state.failures.trials
@@ -97,6 +103,11 @@ class Trials:
         for gang in [gang for gang in book.under_way if not self._waits(gang)]:
             del book.under_way[gang]
             self._cancel(JobCancelled(self._context.now, JobId(gang + SUFFIX)))
+        for gang in [gang for gang in book.under_way if JobId(gang + SUFFIX) in state.closed]:
+            del book.under_way[gang]  # somebody ended it
+        for trial in in_the_way(state, (JobId(gang + SUFFIX) for gang in book.under_way)):
+            del book.under_way[tried_by(trial)]
+            self._cancel(JobCancelled(self._context.now, trial))
         for gang in [gang for gang in book.candidates if not self._waits(gang)]:
             del book.candidates[gang]
         room = self.pool() - len(book.under_way)

@@ -339,7 +339,7 @@ class BrainState:
         jobs = self.jobs
         jobs.spared[slot] = at - jobs.started[slot] < jobs.saves_every_seconds[slot]
 
-    def recall(self, slot: int, past: Past) -> None:
+    def recall(self, slot: int, past: Past, now: float) -> None:
         """What the world wrote down about the job before this brain met it."""
         jobs = self.jobs
         jobs.attained_gpu_seconds[slot] = past.attained_gpu_seconds
@@ -349,7 +349,7 @@ class BrainState:
         jobs.preemptions[slot] = past.preemptions
         jobs.losses[slot] = past.losses
         if past.retry is not None:
-            self.failures.retries[slot] = past.retry
+            self.failures.retries[slot] = past.retry.as_of(now)
 
     # --- seats --------------------------------------------------------------------------------
 

@@ -160,6 +160,20 @@ def _labels(
 @click.option("--notify", default="", metavar="PATH", help="File that says who is told of what.")
 @click.option("--taint-nodes", is_flag=True, help="Taint nodes that are set aside, for others.")
 @click.option(
+    "--trial-minutes",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="How long a gang that waits is tried on one GPU; 0: not at all.",
+)
+@click.option(
+    "--gang-probe-gpus",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="From how many GPUs on the nodes of a gang are asked first how they are; 0: never.",
+)
+@click.option(
     "--failure-rules",
     default="",
     metavar="PATH",

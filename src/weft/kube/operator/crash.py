@@ -9,7 +9,7 @@ from typing import Final
 
 from weft.crash import passing
 
-__all__ = ["POINTS", "RESIZE_POINTS", "passing"]
+__all__ = ["POINTS", "RESIZE_POINTS", "TRIAL_POINTS", "passing"]
 
 POINTS: Final = (
     "observed",
@@ -35,3 +35,5 @@ RESIZE_POINTS: Final = (
     "resized",
     "resize-acknowledged",
 )
+
+TRIAL_POINTS: Final = ("trial-made",)

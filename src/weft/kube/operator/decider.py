@@ -49,6 +49,7 @@ from weft.model.ids import JobId, NodeId
 from weft.model.queue import QueueTree
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.model.trial import is_trial
 from weft.reconcile.belief import Belief, belief_of
 from weft.spec.recipe import make_recipe
 
@@ -212,7 +213,11 @@ class Decider:
                 f"job_{instruction.verb}", job=instruction.job, epoch=instruction.epoch, why=why
             )
             self._executor.touch_first(instruction.job)
-        if isinstance(instruction, Start) and instruction.epoch == 1:
+        if (
+            isinstance(instruction, Start)
+            and instruction.epoch == 1
+            and not is_trial(instruction.job)
+        ):
             asked = self.brain.state.spec(self.brain.state.slot_of[instruction.job])
             self._metrics.job_started_after(self.now() - asked.submit_seconds)
 

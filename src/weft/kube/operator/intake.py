@@ -33,6 +33,7 @@ from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note
 from weft.kube.operator.status.queue_status import QueueStatusWriter
 from weft.kube.operator.status.status_writer import StatusWriter
+from weft.kube.taint_rules import TaintRule, with_rules
 from weft.kube.trouble import Trouble
 from weft.model.errors import BadEvent
 from weft.model.ids import JobId, NodeId
@@ -67,6 +68,7 @@ class Intake:
         counted = self._devices_on if self._gpu_class else None
         self.inventory = NodeInventory(self._nodes.items, self.foreign_use, counted)
         self.tainted: dict[str, tuple[Trouble, ...]] = {}
+        self._taint_rules: tuple[TaintRule, ...] = ()
         for node in self._devices.nodes:
             self._look_for_taints(node)
         self._decider = decider
@@ -176,26 +178,36 @@ class Intake:
         self.changes[pod.key] = self.changes.get(pod.key, 0) + 1
         for node in nodes_touched(old, new):
             if node in self.tainted or not self._stands_behind(pod):
-                self._touch_node(node)
+                self.touch_node(node)
         if self.begun.is_set():
             self._executor.touch(pod.key)
 
     def foreign_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
         for node in nodes_touched(old, new):
-            self._touch_node(node)
+            self.touch_node(node)
 
     def node_changed(self, key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
         if old is not None and new is not None and new.same_but_for_version(old):
             return
-        self._touch_node(key)
+        self.touch_node(key)
 
     def slice_changed(self, key: str, old: ObservedSlice | None, new: ObservedSlice | None) -> None:
         for node in {one.node for one in (old, new) if one is not None}:
             self._look_for_taints(node)
-            self._touch_node(node)
+            self.touch_node(node)
+
+    def taint_rules_changed(self, rules: tuple[TaintRule, ...]) -> None:
+        """Which devices they are about may be anywhere."""
+        self._taint_rules = rules
+        for node in self._devices.nodes:
+            self._look_for_taints(node)
+            self.touch_node(node)
+
+    def _slices_on(self, node: str) -> list[ObservedSlice]:
+        return [with_rules(one, self._taint_rules) for one in self._devices.slices_on(node)]
 
     def _look_for_taints(self, node: str) -> None:
-        found = tainted_on(node, self._gpu_class, self._devices.slices_on(node))
+        found = tainted_on(node, self._gpu_class, self._slices_on(node))
         self.tainted.pop(node, None)
         if found:
             self.tainted[node] = found
@@ -204,10 +216,10 @@ class Intake:
     def claim_changed(self, key: str, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
         for claim in filter(None, (old, new)):
             for node in self._devices.nodes_of(claim):
-                self._touch_node(node)
+                self.touch_node(node)
 
     def _devices_on(self, node: str) -> NodeDevices:
-        slices, claims = self._devices.slices_on(node), self._devices.claims_on(node)
+        slices, claims = self._slices_on(node), self._devices.claims_on(node)
         found = devices_on(node, self._gpu_class, slices, claims)
         return found.while_held(self._held_on(node)) if found.kept_away else found
 
@@ -217,7 +229,7 @@ class Intake:
         row = state.node_row.get(NodeId(node))
         return 0 if row is None else state.seating.staying_on(row)
 
-    def _touch_node(self, name: str) -> None:
+    def touch_node(self, name: str) -> None:
         self.inventory.touch(name)
         if self.begun.is_set() and not self._nodes_are_due:
             self._nodes_are_due = True

@@ -57,6 +57,7 @@ from weft.spec.failure_rules import read_rules, read_services
 from weft.spec.notify_file import read_outbox
 
 FORGET_SECONDS = 5.0
+MINUTE_SECONDS = 60.0
 DAY_SECONDS = 86_400.0
 STUCK_SECONDS = 60.0
 """A replica in which something has been due for so long is to be restarted."""
@@ -316,7 +317,8 @@ def _outbox(options: OperatorOptions) -> Outbox | None:
 
 def settings_of(options: OperatorOptions) -> TermSettings:
     """What the options say, in the words of a term."""
-    nodes = node_rules(options)
+    nodes, pods = node_rules(options), options.workers == "pods"
+    trial_seconds = options.trial_minutes * MINUTE_SECONDS if pods else 0.0
     return TermSettings(
         identity=options.identity,
         health=HealthMap.of(options.namespace, options.lease),
@@ -324,7 +326,7 @@ def settings_of(options: OperatorOptions) -> TermSettings:
         taints=options.taint_nodes,
         recipe=options.recipe,
         rules=Rules(
-            pods=options.workers == "pods",
+            pods=pods,
             default_image=options.default_image,
             permissions=Permissions(
                 lending=options.lending,
@@ -334,6 +336,8 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             book=read_rules(Path(options.failure_rules)) if options.failure_rules else shipped(),
             fence_seconds=options.fence_seconds,
             keep_seconds=options.keep_days * DAY_SECONDS or None,
+            trial_seconds=trial_seconds,
+            gang_probe_gpus=options.gang_probe_gpus,
         ),
         workers=WorkerSettings(
             scheduler_name=options.scheduler_name,
@@ -346,7 +350,11 @@ def settings_of(options: OperatorOptions) -> TermSettings:
             reached_from=tuple(_pair(text) for text in options.reached_from),
             nodes=nodes,
         ),
-        brain=Settings(backoff_seconds=options.backoff_seconds, mixes_tenants=False),
+        brain=Settings(
+            backoff_seconds=options.backoff_seconds,
+            mixes_tenants=False,
+            trial_seconds=trial_seconds,
+        ),
         scale_up=ScaleUp(options.scale_up_pods, options.scale_up_class),
         namespace=options.namespace,
         services=read_services(Path(options.failure_rules)) if options.failure_rules else {},

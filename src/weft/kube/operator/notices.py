@@ -18,6 +18,7 @@ from weft.kube.operator.reconcile.beliefs import why_of
 from weft.kube.operator.status.patches import title
 from weft.model.ids import JobId
 from weft.model.state import State
+from weft.model.trial import is_trial
 from weft.notify.notice import Notice, Occasion
 from weft.notify.outbox import Outbox
 from weft.view.diagnosed import failure_line
@@ -38,7 +39,7 @@ class Notices:
             return
         for one in happened(event, orders, state):
             observed = self._jobs.get(one[0])
-            if observed is not None:
+            if observed is not None and not is_trial(one[0]):
                 closed = state.closed.get(one[0])
                 notice = _notice(observed, one, event.at, title(closed.state) if closed else "")
                 self._outbox.put(notice, _asked(observed))

@@ -51,4 +51,6 @@ class OperatorOptions:
     notify: str = ""
     failure_rules: str = ""
     taint_nodes: bool = False
+    trial_minutes: float = 0.0
+    gang_probe_gpus: int = 0
     log_level: str = "INFO"

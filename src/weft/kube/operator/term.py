@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from weft.brain.brain import Brain, Settings
-from weft.brain.event import Event, HealthRecalled, NodeChecked, ServiceAsked
+from weft.brain.event import Event, HealthRecalled, JobFailed, NodeChecked, ServiceAsked
 from weft.brain.explain import Survey
 from weft.brain.instruction import AskService, Instruction
 from weft.brain.state.brain_state import BrainState
@@ -33,6 +33,7 @@ from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.faults import Faults
+from weft.kube.operator.gang_probes import GangProbes, Wires
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
 from weft.kube.operator.losses import Losses
@@ -56,6 +57,8 @@ from weft.kube.operator.status.speeds import Speeds
 from weft.kube.operator.status.status_writer import StatusWriter
 from weft.kube.operator.status.term_metrics import measure, tell_health, tell_lags, tell_waits
 from weft.kube.operator.status.wait_reports import WaitReports
+from weft.kube.operator.taint_rules import TaintRules
+from weft.kube.operator.trials import Trials
 from weft.kube.pods import WorkerSettings
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.server import Outlook
@@ -63,6 +66,7 @@ from weft.model.ids import JobId, NodeId
 from weft.model.reason import Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
+from weft.model.trial import is_trial, tried_by
 from weft.notify.outbox import Outbox
 from weft.reconcile.belief import Belief
 from weft.reconcile.saving import saving_advice
@@ -133,6 +137,7 @@ class Term:
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
         self._losses = Losses()
+        self._trials = Trials()
         self._services = Services(settings.services, self._service_answered)
         self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
         self._placeholders = Placeholders(api, self, settings.scale_up, settings.workers)
@@ -153,6 +158,9 @@ class Term:
             queue_status=self.queue_status,
             look=self.look,
             recipe=settings.recipe,
+        )
+        self._gang_probes = GangProbes(
+            Wires(self._probe_address, self.now, self.executor.touch, self.intake.touch_node)
         )
         self.intake.inventory.unfit = self._unfit
         informers.tell(self.intake)
@@ -175,7 +183,7 @@ class Term:
                 self.status_writer.run,
                 self._keep_books,
             )
-            kept = (self._keep_health, self._keep_taints)
+            kept = (self._keep_health, self._keep_taints, self._follow_taint_rules)
             beside = (self.wait_reports.run, self._placeholders.run, self._claims.run, *kept)
             tasks |= {self._task(work) for work in (*working, *beside)}
             tasks.add(asyncio.create_task(self.decider.afresh.wait(), name="afresh"))
@@ -224,6 +232,8 @@ class Term:
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
         self._losses.heard(instructions)
         self._notices.heard(event, instructions, self.brain.state)
+        if isinstance(event, JobFailed) and is_trial(event.job):
+            self.executor.touch(tried_by(event.job))  # it may have been given up for it
 
     def ask(self, asked: AskService) -> None:
         self._services.ask(asked)
@@ -245,7 +255,12 @@ class Term:
 
     def _unfit(self, node: str) -> str:
         probed = self._probe_on(node)
-        return probed.unfit if probed is not None else ""
+        own = probed.unfit if probed is not None else ""
+        return own or self._gang_probes.unfit(node)
+
+    def _probe_address(self, node: str) -> tuple[str, int] | None:
+        probed = self._probe_on(node)
+        return None if probed is None else probed.address
 
     def _welcome_the_repaired(self) -> None:
         """Somebody says so of a node: it need not wait for its next check."""
@@ -284,7 +299,8 @@ class Term:
         belief = self.decider.belief(JobId(key))
         return Look(
             key=key,
-            job=self.jobs.items.get(key),
+            job=self._trials.as_meant(self.jobs.items.get(key)),
+            gang=self.jobs.items.get(tried_by(JobId(key))) if is_trial(JobId(key)) else None,
             unreadable=key in self.jobs.unreadable,
             pods=tuple(self._pods.of_job.get(key, {}).values()),
             belief=belief,
@@ -299,6 +315,7 @@ class Term:
             said_answer=self.progress.answer(key, belief.epoch),
             nodes=self.nodes.items,
             tainted=self.intake.tainted,
+            probed=self._gang_probes.known(),
         )
 
     def _follows_orders(self, key: str, epoch: int) -> bool:
@@ -372,6 +389,12 @@ class Term:
     def saving_advice(self, key: str) -> Advice:
         return saving_advice(self.brain, JobId(key))
 
+    def ask_probes(self, key: str, nodes: Sequence[str]) -> None:
+        self._gang_probes.ask(key, nodes)
+
+    def made_trial(self, uid: str) -> None:
+        self._trials.made(uid)
+
     def took_job(self, raw: dict[str, Any]) -> None:
         self.jobs.put(raw)
 
@@ -429,6 +452,12 @@ class Term:
         quarantine = Quarantine(self._api, self.nodes.items)
         await quarantine.keep(lambda: self.health)
 
+    async def _follow_taint_rules(self) -> None:
+        if not self._informers.gpu_class:
+            await asyncio.Event().wait()
+        rules = TaintRules(self._api, self._informers.gpu_class)
+        await rules.follow(self.intake.taint_rules_changed)
+
     # --- books --------------------------------------------------------------------------------
 
     async def _keep_books(self) -> None:
@@ -461,6 +490,7 @@ class Term:
         self._informers.tell(None)
         self.decider.stop()
         self._services.close()
+        self._gang_probes.close()
         self.executor.stop()
         for task in tasks:
             task.cancel()

@@ -29,6 +29,7 @@ from weft.kube.resources.queue import QueueSpec, QueueStatus
 from weft.kube.resources.structural import PRESERVE, Schema, at, keep_unknown, structural
 from weft.kube.resources.training_job import TrainingJobSpec, TrainingJobStatus
 from weft.kube.resources.wait_report import WaitReportStatus
+from weft.model.trial import SUFFIX
 from weft.spec.job_file import MAX_NAME, NAME_PATTERN
 from weft.spec.plan_commands import WORDS, PlanCommands
 from weft.spec.plan_rules import BY_LIBRARY
@@ -46,12 +47,15 @@ from weft.spec.stage_claims import STAGES
 FOLDER: Final = Path(__file__).parents[4] / "charts" / "weft" / "crds"
 HEADER: Final = "# Made by `python -m weft.kube.resources.crd`; change the models, not this file.\n"
 
+# The operator names a trial after its gang; a policy lets nobody else do so.
+OBJECT_NAME_PATTERN: Final = f"{NAME_PATTERN.removesuffix('$')}([.]{SUFFIX.removeprefix('.')})?$"
+
 Rules = dict[str, tuple[tuple[str, str], ...]]
 
 JOB_RULES: Final[Rules] = {
     "": (
         (
-            f"self.metadata.name.matches('{NAME_PATTERN}')",
+            f"self.metadata.name.matches('{OBJECT_NAME_PATTERN}')",
             f"a job's name has at most {MAX_NAME} characters, a-z, 0-9 and -, because its pods "
             "are named after it: choose another",
         ),

@@ -31,12 +31,12 @@ from weft.local.reconcile import plans
 from weft.local.record.entry import Entry, Owner
 from weft.model.errors import WorldError
 from weft.model.trial import is_trial
+from weft.reconcile import trial
 from weft.spec.job_file import JobSpec
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_SHELL: Final = "/bin/sh"
 BIRTH: Final = Path(birth.__file__)
-TRIAL: Final = "WEFT_TRIAL"  # so that a program can tell
 AGENT: Final = "weft.agent.__main__"
 PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)  # nothing that a shell would read otherwise
 
@@ -197,7 +197,7 @@ class Launcher:
             "SHELL": account.shell,
             **spec.env,
             "WEFT_CHECKPOINT_PATH": self._checkpoints(entry, spec),
-            **({TRIAL: "1"} if is_trial(entry.id) else {}),
+            **({trial.VARIABLE: "1"} if is_trial(entry.id) else {}),
             MARK: self.sign(entry).text,
         }
 

@@ -49,7 +49,6 @@ from weft.local.reconcile.step import (
     Sweep,
     Void,
 )
-from weft.local.reconcile.trial import shows
 from weft.local.record.entry import NO_PAST, End, Entry
 from weft.model.decision import Assignment
 from weft.model.errors import ProtocolError
@@ -58,6 +57,7 @@ from weft.model.placement import Seat
 from weft.model.state import State
 from weft.reconcile.belief import Belief, Resizing
 from weft.reconcile.plans import told
+from weft.reconcile.trial import shows
 
 WAITING: Final = (State.QUEUED, State.ADMITTED)
 TRAINING: Final = (State.RUNNING, State.RESIZING)
@@ -108,11 +108,15 @@ def report(entry: Entry, now: float, work_done: float) -> JobReported:
 
 
 def _introduce(look: Look) -> Step:
-    """Tell the brain of a job, and of what is on record and may be running."""
+    """Tell the brain of a job, and of what is on record and may be running.
+
+    Where the clock was set back since, it was not submitted after now.
+    """
     entry = look.entry
     if look.job is None:
         return look.act(Settle(State.FAILED, look.fault))
-    events: list[Event] = [JobSubmitted(look.now, look.job)]
+    by_now = min(look.job.submit_seconds, look.now)
+    events: list[Event] = [JobSubmitted(look.now, replace(look.job, submit_seconds=by_now))]
     if entry.epoch or entry.past != NO_PAST:
         events.append(report(entry, look.now, entry.work_saved))
     return look.events(*events)
@@ -282,7 +286,9 @@ def _over(look: Look) -> Step | None:
 def _ending(look: Look, end: End) -> Event:
     """One that left because it was asked to, though not by us, has not failed."""
     entry, epoch = look.entry, look.belief.epoch
-    tells_nothing = look.trial_seconds_left is not None and (look.has_passed or not shows(end))
+    tells_nothing = look.trial_seconds_left is not None and (
+        look.has_passed or not shows(end.diagnosis)
+    )
     if end.outcome == Outcome.FINISHED or tells_nothing:
         return JobFinished(look.now, entry.id, epoch)
     if end.outcome == Outcome.DRAINED:

@@ -6,7 +6,7 @@ may die at each point that has a name (`crash`), and whoever comes after it goes
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -23,13 +23,16 @@ from weft.kube.client.errors import (
 from weft.kube.metrics import Metrics
 from weft.kube.names import FINALIZER, JOB_LABEL, jobs_path, pod_name, pods_path
 from weft.kube.operator import crash
+from weft.kube.operator.executor.trial_object import trial_object
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.metadata import controller_of
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.step import (
     Action,
     AddFinalizer,
+    AskProbes,
     CreatePods,
+    CreateTrial,
     DeleteJob,
     DeletePods,
     Look,
@@ -38,6 +41,7 @@ from weft.kube.operator.reconcile.step import (
     RecordHeldUp,
     RecordSeats,
     RecordStopping,
+    RecordWait,
     RemoveFinalizer,
     Settle,
 )
@@ -70,6 +74,8 @@ class Context(Protocol):
     def standing(self, key: str, state: State, message: str) -> Standing: ...
     def gpu_resource(self, node: str) -> str: ...
     def saving_advice(self, key: str) -> Advice: ...
+    def made_trial(self, uid: str) -> None: ...
+    def ask_probes(self, key: str, nodes: Sequence[str]) -> None: ...
     @property
     def leader(self) -> int: ...
     @property
@@ -157,6 +163,15 @@ class Actions:
         standing = replace(self._context.standing(look.key, state, action.why), held_up=action.why)
         if await self._patch_status(job, standing_patch(job, standing, look.now)):
             await self._tell(look, "WorkersStay", action.why, bad=True)
+
+    async def _ask_probes(self, look: Look, action: AskProbes) -> None:
+        self._context.ask_probes(look.key, action.nodes)
+
+    async def _record_wait(self, look: Look, action: RecordWait) -> None:
+        """It is not on record that it starts, so it waits."""
+        job = self._job(look)
+        standing = Standing(State.QUEUED, reasons=(action.reason,))
+        await self._patch_status(job, standing_patch(job, standing, look.now))
 
     async def _settle(self, look: Look, action: Settle) -> None:
         job = self._job(look)
@@ -354,6 +369,22 @@ class Actions:
         body = {"metadata": {"resourceVersion": about["resourceVersion"], "finalizers": wanted}}
         self._context.took_job(await self._api.patch(path, body))
 
+    async def _create_trial(self, look: Look, action: CreateTrial) -> Note | None:
+        """One that is there already and that nobody has looked at is as good as a new one."""
+        gang, name = action.gang, look.key.partition("/")[2]
+        try:
+            raw = await self._api.create(jobs_path(gang.namespace), trial_object(gang))
+        except AlreadyExists:
+            raw = await self._api.get(jobs_path(gang.namespace, name))
+            if controller_of(raw["metadata"]) != gang.uid or raw.get("status"):
+                raise Conflict(f"{name} is still there from before") from None
+        except (Forbidden, Invalid, NotFound) as error:
+            return Note(refusal=(look.belief.epoch, 0, f"{name}: {error}"))
+        self._context.made_trial(raw["metadata"]["uid"])
+        self._context.took_job(raw)
+        crash.passing("trial-made")
+        return None
+
     async def _delete_job(self, look: Look, action: DeleteJob) -> None:
         job = self._job(look)
         try:
@@ -399,6 +430,9 @@ _ACTIONS: dict[type, Callable[[Actions, Look, Any], Awaitable[Note | None]]] = {
     RecordStopping: Actions._record_stopping,
     RecordHeldUp: Actions._record_held_up,
     Settle: Actions._settle,
+    CreateTrial: Actions._create_trial,
+    AskProbes: Actions._ask_probes,
+    RecordWait: Actions._record_wait,
     CreatePods: Actions._create_pods,
     DeletePods: Actions._delete_pods,
     AddFinalizer: Actions._add_finalizer,

@@ -25,6 +25,7 @@ from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import (
     Action,
     AddFinalizer,
+    AskProbes,
     Look,
     Note,
     RecordSeats,
@@ -149,6 +150,8 @@ class Executor:
                 return True
             before = self._context.changes(key)
             last = await self._perform(look, step.actions)
+            if isinstance(last, AskProbes):
+                continue  # the next look sees who was asked
             if self._context.changes(key) == before and self._notes.get(key, Note()) == step.note:
                 return False
             if isinstance(last, RecordStopping | RecordSeats):

@@ -17,14 +17,19 @@ LIVE_PHASES = frozenset({"", "Pending", "Running", "Unknown"})
 OUT_OF_MEMORY = "OOMKilled"
 MOST_WORDS = 4096
 MOST_MESSAGE = 500
+PROBE_PORT = "probe"
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What a pod says whose only work is to probe its node; `words` is what failed last."""
+    """What a pod says whose only work is to probe its node; `words` is what failed last.
+
+    `address` is where it may be asked, if it listens.
+    """
 
     ready: bool
     words: str = ""
+    address: tuple[str, int] | None = None
 
     @property
     def unfit(self) -> str:
@@ -120,20 +125,28 @@ def read_pod(raw: Raw) -> ObservedPod:
         message=str(waiting.get("message") or status.get("message") or "")[:MOST_MESSAGE],
         unschedulable=_unschedulable(status),
         takes=pod_requests(spec),
-        probed=_probed(status) if PROBE_LABEL in labels else None,
+        probed=_probed(spec, status) if PROBE_LABEL in labels else None,
     )
 
 
-def _probed(status: Raw) -> Probed:
+def _probed(spec: Raw, status: Raw) -> Probed:
     """A container that ended with an error, now or before it was started again, has failed."""
+    address = _listens_at(spec, status)
     for container in status.get("containerStatuses") or ():
         for state in (container.get("state") or {}, container.get("lastState") or {}):
             ended = state.get("terminated") or {}
             if ended.get("exitCode"):
                 words = str(ended.get("message") or f"its probes ended with {ended['exitCode']}")
-                return Probed(bool(container.get("ready")), plain(words)[:MOST_MESSAGE])
-        return Probed(bool(container.get("ready")))
+                return Probed(bool(container.get("ready")), plain(words)[:MOST_MESSAGE], address)
+        return Probed(bool(container.get("ready")), address=address)
     return Probed(ready=False)
+
+
+def _listens_at(spec: Raw, status: Raw) -> tuple[str, int] | None:
+    host = status.get("podIP")
+    ports = [port for each in spec.get("containers") or () for port in each.get("ports") or ()]
+    named = [int(port["containerPort"]) for port in ports if port.get("name") == PROBE_PORT]
+    return (str(host), named[0]) if host and named else None
 
 
 def _worker(status: Raw) -> Raw:

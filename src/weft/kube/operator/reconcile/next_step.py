@@ -31,6 +31,7 @@ from weft.kube.operator.observation.job import NO_PAST, ObservedJob
 from weft.kube.operator.observation.parsed_request import parse_request
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS, why_stuck
+from weft.kube.operator.reconcile.gang_probe import probed_first, unfit_for_gang
 from weft.kube.operator.reconcile.replanning import offered
 from weft.kube.operator.reconcile.running import run
 from weft.kube.operator.reconcile.start_deadline import start_deadline
@@ -48,6 +49,7 @@ from weft.kube.operator.reconcile.step import (
     Step,
 )
 from weft.kube.operator.reconcile.termination import fenced
+from weft.kube.operator.reconcile.trial import step_of_trial
 from weft.kube.operator.reconcile.workers import (
     asked_to_leave,
     divided,
@@ -61,12 +63,17 @@ from weft.model.errors import ProtocolError
 from weft.model.ids import PartyId, TenantId
 from weft.model.request import JobRequest, Width
 from weft.model.state import State
+from weft.model.trial import is_trial
 
 NO_IMAGE = "the job names no image and the operator has no default one: add image to the job file"
 
 
 def next_step(look: Look) -> Step:
     """The one thing to do now."""
+    return step_of_trial(look, _next_step) if is_trial(look.id) else _next_step(look)
+
+
+def _next_step(look: Look) -> Step:
     job, state = look.job, look.belief.state
     if job is None:
         return look.waiting() if look.unreadable else _without_object(look)
@@ -284,12 +291,21 @@ def _start(look: Look, job: ObservedJob) -> Step:
     if (why := hindrance(look, job)) and set(mine) < set(assignment.placement.numbers):
         return _refuse(look, mine, why)
     if job.epoch < epoch:
-        record = Record(epoch, assignment)
-        bare = look.rules.pods and not job.finalizer
-        return look.actions(AddFinalizer(), record) if bare else look.actions(record)
+        return _record_start(look, job, mine)
     if not look.rules.pods:
         return look.events(InstructionDone(look.now, look.id, epoch, Verb.START))
     return _gather(look, job, mine, strays)
+
+
+def _record_start(look: Look, job: ObservedJob, mine: Mapping[int, ObservedPod]) -> Step:
+    assert look.belief.assignment is not None
+    if unfit := unfit_for_gang(look):
+        return _refuse(look, mine, unfit)
+    if (first := probed_first(look, job)) is not None:
+        return first
+    record = Record(look.belief.epoch, look.belief.assignment)
+    bare = look.rules.pods and not job.finalizer
+    return look.actions(AddFinalizer(), record) if bare else look.actions(record)
 
 
 def _gather(

@@ -21,6 +21,7 @@ from weft.model.decision import Assignment
 from weft.model.ids import JobId
 from weft.model.placement import Placement
 from weft.model.plan import ExecutionPlan
+from weft.model.reason import Reason
 from weft.model.state import State
 from weft.reconcile.belief import Belief
 
@@ -29,7 +30,8 @@ from weft.reconcile.belief import Belief
 class Rules:
     """Times and habits of the operator. `pods` is False where somebody else runs the workers.
 
-    `book` says what the ends of workers mean.
+    `book` says what the ends of workers mean. Gangs of `gang_probe_gpus` have their nodes probed
+    first (0: none has).
     """
 
     pods: bool = True
@@ -43,6 +45,8 @@ class Rules:
     fence_seconds: float = 60.0
     head_seconds: float = 30.0
     keep_seconds: float | None = None
+    trial_seconds: float = 0.0
+    gang_probe_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Note:
     """What is remembered of a job between two looks. Losing it costs time and nothing else.
 
     `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why,
-    and `hopeless` that no other start would go better.
+    and `hopeless` that no other start would go better. A trial runs since `tried_since`.
     """
 
     refusal: tuple[int, int, str] | None = None
@@ -60,6 +64,30 @@ class Note:
     ordered_since: float | None = None
     headless_since: float | None = None
     hopeless: Diagnosis | None = None
+    tried_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProbe:
+    """What a node says of itself, asked `since` then; nothing before it has `answered`."""
+
+    since: float
+    answered: float | None = None
+    unfit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskProbes:
+    """Ask these nodes how they are."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWait:
+    """Write why it does not start yet, though it has seats."""
+
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +169,13 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTrial:
+    """Create the object of a trial of this gang."""
+
+    gang: ObservedJob
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """The finished job has been kept for as long as its owner wished."""
 
@@ -155,6 +190,9 @@ Action = (
     | DeletePods
     | AddFinalizer
     | RemoveFinalizer
+    | CreateTrial
+    | AskProbes
+    | RecordWait
     | DeleteJob
 )
 
@@ -183,7 +221,9 @@ class Look:
     `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
     `said_paused_seconds` what it cost to become as wide as the resize under way asks. One that
     `said_plans` follows orders to another plan, and `said_answer` is what came of the last.
-    `tainted` are nodes with devices that their driver keeps claims away from.
+    `tainted` are nodes with devices that their driver keeps claims away from. `gang` is
+    whose trial it is, of a job that is one. `probed`
+    are nodes that were asked lately how they are.
     """
 
     key: str
@@ -202,6 +242,8 @@ class Look:
     unreadable: bool = False
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     tainted: Mapping[str, tuple[Trouble, ...]] = field(default_factory=dict)
+    gang: ObservedJob | None = None
+    probed: Mapping[str, NodeProbe] = field(default_factory=dict)
 
     @property
     def id(self) -> JobId:
