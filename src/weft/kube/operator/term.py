@@ -47,7 +47,7 @@ from weft.kube.operator.reconcile.beliefs import (
     slow_change,
     standing_of,
 )
-from weft.kube.operator.reconcile.replanning import follows, ordered
+from weft.kube.operator.reconcile.replanning import follows, has_offered, ordered
 from weft.kube.operator.reconcile.step import Look, Note, Rules, Step
 from weft.kube.operator.reconcile.termination import HeldUp, held_up, with_held_up
 from weft.kube.operator.status.patches import Standing
@@ -311,18 +311,12 @@ class Term:
             dead=self.intake.inventory.dead,
             said_live=self.progress.live(key, belief.epoch),
             said_paused_seconds=self._paused_seconds(key, belief),
-            said_plans=self._follows_orders(key, belief.epoch),
+            said_plans=has_offered(self.jobs.items.get(key), belief.epoch, self.progress.of(key)),
             said_answer=self.progress.answer(key, belief.epoch),
             nodes=self.nodes.items,
             tainted=self.intake.tainted,
             probed=self._gang_probes.known(),
         )
-
-    def _follows_orders(self, key: str, epoch: int) -> bool:
-        """Whether its head has told, to this operator or to one before, what its program offers."""
-        job = self.jobs.items.get(key)
-        on_record = job is not None and job.epoch == epoch and bool(job.offers)
-        return on_record or bool(self.progress.offers(key, epoch))
 
     def outlook(self, key: str) -> Outlook:
         """Which of its seats are about to go, or sit on nodes that take nobody any more."""
@@ -333,8 +327,7 @@ class Term:
         closed = sorted(pod.seat for pod in mine if pod.deleting or self._is_closed(pod.node))
         stopping = job.deleting or job.cancelled or job.state == "Stopping"
         orders = follows(job) and self.brain.recipe.planning is not None
-        order = ordered(job) if orders and not stopping else None
-        return Outlook(tuple(closed), stopping, orders, order)
+        return Outlook(tuple(closed), stopping, orders, None if stopping else ordered(job))
 
     async def record_headship(self, key: str, epoch: int, headship: Headship) -> None:
         log.info("head_moves", job=key, epoch=epoch, seat=headship.seat, term=headship.term)

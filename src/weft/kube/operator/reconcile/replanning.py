@@ -12,6 +12,7 @@ from dataclasses import replace
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.recorded_decision import PlanOrder
 from weft.kube.operator.reconcile.step import Look, Note, RecordSeats, Step
+from weft.kube.operator.status.progress import Told
 from weft.kube.reports.payload import OrderAnswer
 from weft.kube.reports.server import ToldOrder
 from weft.model.capability import Capability
@@ -39,6 +40,12 @@ def follows(job: ObservedJob) -> bool:
 def offered(job: ObservedJob, said: tuple[Capability, ...]) -> tuple[Capability, ...]:
     """What of it is for the scheduler to choose from while it trains."""
     return said if follows(job) else ()
+
+
+def has_offered(job: ObservedJob | None, epoch: int, told: Told | None) -> bool:
+    """Whether its head has told, to this operator or to one before, what its program offers."""
+    on_record = job is not None and job.epoch == epoch and bool(job.offers)
+    return on_record or (told is not None and told.epoch == epoch and bool(told.offers))
 
 
 def changes_plan(look: Look, job: ObservedJob, order: Resizing) -> bool:

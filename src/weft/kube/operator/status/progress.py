@@ -97,11 +97,6 @@ class Progress:
             return None
         return told.paused_seconds
 
-    def offers(self, key: str, epoch: int) -> tuple[Capability, ...]:
-        """As what its program can be run by its head's word, which follows orders then."""
-        told = self._told.get(key)
-        return told.offers if told is not None and told.epoch == epoch else ()
-
     def answer(self, key: str, epoch: int) -> OrderAnswer | None:
         """What came of the last order to go to another plan."""
         told = self._told.get(key)
