@@ -26,21 +26,20 @@ from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
-from weft.kube.operator.checkup import checkup, probe_among
+from weft.kube.operator.checkup import checkup
 from weft.kube.operator.decider import Decider, OpenJournal
 from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
 from weft.kube.operator.faults import Faults
-from weft.kube.operator.gang_probes import GangProbes, Wires
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
 from weft.kube.operator.losses import Losses
+from weft.kube.operator.node_probes import NodeProbes
 from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.observation.job import ObservedJob
-from weft.kube.operator.observation.pod import Probed
 from weft.kube.operator.quarantine import Quarantine
 from weft.kube.operator.reconcile.beliefs import (
     reasons_of,
@@ -159,10 +158,14 @@ class Term:
             look=self.look,
             recipe=settings.recipe,
         )
-        self._gang_probes = GangProbes(
-            Wires(self._probe_address, self.now, self.executor.touch, self.intake.touch_node)
+        self._probes = NodeProbes(
+            self._pods,
+            settings.namespace,
+            self.now,
+            touch_job=self.executor.touch,
+            touch_node=self.intake.touch_node,
         )
-        self.intake.inventory.unfit = self._unfit
+        self.intake.inventory.unfit = self._probes.unfit
         informers.tell(self.intake)
 
     async def run(self) -> Ending:
@@ -243,24 +246,11 @@ class Term:
         aside = next((one for one in self.health.aside if one.node == node), None)
         if aside is None:
             return
-        probed = self._probe_on(node)
+        probed = self._probes.on(node)
         found = checkup(self.nodes.items.get(node), probed, aside.since_seconds, self.now())
         if found is not None:
             log.info("node_checked", node=node, passed=found.passed, evidence=found.evidence)
             self._soon(lambda now: NodeChecked(now, node, **asdict(found)))
-
-    def _probe_on(self, node: str) -> Probed | None:
-        pods = self._pods.on_node.get(node, {}).values()
-        return probe_among(pods, self._settings.namespace)
-
-    def _unfit(self, node: str) -> str:
-        probed = self._probe_on(node)
-        own = probed.unfit if probed is not None else ""
-        return own or self._gang_probes.unfit(node)
-
-    def _probe_address(self, node: str) -> tuple[str, int] | None:
-        probed = self._probe_on(node)
-        return None if probed is None else probed.address
 
     def _welcome_the_repaired(self) -> None:
         """Somebody says so of a node: it need not wait for its next check."""
@@ -315,7 +305,7 @@ class Term:
             said_answer=self.progress.answer(key, belief.epoch),
             nodes=self.nodes.items,
             tainted=self.intake.tainted,
-            probed=self._gang_probes.known(),
+            probed=self._probes.asked.known(),
         )
 
     def outlook(self, key: str) -> Outlook:
@@ -383,7 +373,7 @@ class Term:
         return saving_advice(self.brain, JobId(key))
 
     def ask_probes(self, key: str, nodes: Sequence[str]) -> None:
-        self._gang_probes.ask(key, nodes)
+        self._probes.asked.ask(key, nodes)
 
     def made_trial(self, uid: str) -> None:
         self._trials.made(uid)
@@ -461,7 +451,7 @@ class Term:
             now = self.now()
             await self.queue_status.write(self.brain.state, now)
             measure(self.brain.state, self.intake.inventory, self._metrics)
-            unfit = sum(bool(self._unfit(node)) for node in self.nodes.items)
+            unfit = sum(bool(self._probes.unfit(node)) for node in self.nodes.items)
             tell_health(self.health, self._metrics, unfit)
             self._welcome_the_repaired()
             tell_waits(self.brain.state, self._metrics, now - told)
@@ -483,7 +473,7 @@ class Term:
         self._informers.tell(None)
         self.decider.stop()
         self._services.close()
-        self._gang_probes.close()
+        self._probes.asked.close()
         self.executor.stop()
         for task in tasks:
             task.cancel()
