@@ -5,6 +5,7 @@ All of them run in the worker that has the other control planes: two at a time a
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,9 @@ TOLD = pytest.StashKey[list[str]]()
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups when its own turn comes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
     for item in items:
-        if "site" in getattr(item, "fixturenames", ()):
+        if "site" in getattr(item, "fixturenames", ()) and item.path.is_relative_to(here):
             item.add_marker("realnodes")
             item.add_marker("slow")
             item.add_marker("enable_socket")
