@@ -60,6 +60,14 @@ def test_who_is_not_stopped_makes_room_all_the_same() -> None:
     assert chosen[0].gpus < 4 and 1 in chosen
 
 
+def test_who_has_saved_nothing_since_it_began_is_not_stopped() -> None:
+    """Or a job that was cut short before would run for nothing again and again."""
+    planning = replace(PLANNING, yields_after_seconds=0.0)
+    stays = running(live=False, ran_seconds=600.0)
+    assert planning.stopping(stays, 60.0)
+    assert not planning.stopping(replace(stays, ripe=False), 60.0)
+
+
 def test_who_would_lose_more_than_others_gain_keeps_all() -> None:
     """It is nearly done, and whoever comes has a day before it."""
     nearly = running(work_left=1.0)

@@ -18,6 +18,10 @@ from weft.perf.plans.laws import breaches
 from weft.perf.plans.options import Foretold, PlanOptions, Where, scaled
 from weft.policy.plans.bids import Bid, Option
 from weft.policy.plans.planning import Planning, Scope
+from weft.policy.recipe import Yielding
+
+AT_ONCE = Yielding(min_run_seconds=0.0)
+"""How long a job keeps its seats is for the planning to say; not that it keeps its work."""
 
 
 class Bidding:
@@ -52,6 +56,7 @@ class Bidding:
             change_seconds=self._change_seconds(slot, spec),
             priority=int(jobs.priority[slot]),
             yields=bool(jobs.yields[slot]),
+            ripe=bool(session.may_go(one, AT_ONCE)[0]),
             queue=max(int(jobs.queue[slot]), 0),
             seq=int(jobs.seq[slot]),
         )

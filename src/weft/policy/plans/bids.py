@@ -34,7 +34,8 @@ class Bid:
     `promised` is the speed below which it must not run: 0 where nothing was promised.
     `busy_seconds` are left of its start. A `settled` job keeps what it has, whatever others would
     give for it. One that is `live` goes to another option while it trains. `change_seconds` is what
-    that costs it, or another start; without it, as much as any restart.
+    that costs it, or another start; without it, as much as any restart. One that is not `ripe`
+    would lose too much by a stop: it has not saved since it began, and has not just begun.
     """
 
     slot: int
@@ -56,6 +57,7 @@ class Bid:
     change_seconds: float | None = None
     priority: int = 0
     yields: bool = True
+    ripe: bool = True
     queue: int = 0
     seq: int = 0
 

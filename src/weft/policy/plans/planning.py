@@ -141,7 +141,7 @@ class Planning:
 
     def stopping(self, bid: Bid, restart_seconds: float) -> bool:
         """Whether it may be stopped for others and wait."""
-        long = bid.ran_seconds >= self.yields_after_seconds
+        long = bid.ran_seconds >= self.yields_after_seconds and bid.ripe
         return bid.promised <= 0.0 and long and self.may_change(bid, restart_seconds)
 
 
