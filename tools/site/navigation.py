@@ -16,6 +16,7 @@ KINDS: dict[str, tuple[str, ...]] = {
             "job-file",
             "reasons",
             "failures",
+            "failures-shown",
             "metrics",
             "api",
             "parity",
