@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.records import record
 from benchmarks.row import Row, told
-from benchmarks.table import show
+from benchmarks.table import plain, show
 
 Rows = Callable[..., Iterable[Row]]
 
@@ -96,9 +96,10 @@ def main(arguments: list[str] | None = None) -> int:
         show(rows)
     if options.record:
         _keep(options.suite, options.only, rows)
-    failed = sum(row.fails for row in rows)
+    failed = [row for row in rows if row.fails]
     if failed:
-        print(f"{options.suite}: {failed} of {len(rows)} rows fail their bar", file=sys.stderr)
+        print(plain(failed), file=sys.stderr)
+        print(f"{options.suite}: {len(failed)} of {len(rows)} rows fail", file=sys.stderr)
     return 1 if failed else 0
 
 

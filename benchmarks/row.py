@@ -66,6 +66,14 @@ def aims_at(
     return replace(row, aim=True)
 
 
+def clocked(row: Row, *, short: bool) -> Row:
+    """A figure by this machine's clock: an aim in a short run, beside which the machine may build.
+
+    Processor time is of the same kind: a slower machine has another bar.
+    """
+    return replace(row, aim=row.aim or short)
+
+
 def with_aim(row: Row, aim: float) -> Row:
     """The same figure, which should not exceed the aim."""
     assert isinstance(row.value, float)

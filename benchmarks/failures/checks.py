@@ -10,11 +10,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.row import Row, at_most, told
+from benchmarks.row import Row, at_most, clocked, told
 from weft.agent.probes.listening import Listening
 from weft.agent.probes.probe import Result
 from weft.agent.probes.prober import Prober
@@ -40,7 +40,7 @@ class Look:
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """`traces` is for the other parts. A few looks on a busy machine judge nothing."""
-    yield from (replace(row, aim=short) for row in _measured(short=short))
+    yield from (clocked(row, short=short) for row in _measured(short=short))
 
 
 def _measured(*, short: bool) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from time import process_time
 from typing import Any, Final
 
 from benchmarks.failures.philly import Philly, Trial
-from benchmarks.row import Row, at_least, at_most, exactly, told
+from benchmarks.row import Row, at_least, at_most, clocked, exactly, told
 from weft.failure.classes import FailureClass
 from weft.failure.diagnosis import Diagnosis, diagnose
 from weft.failure.lines import Line, Stream, lines_of, plain, unranked
@@ -61,7 +61,8 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     book = shipped()
     yield told("rules", len(book.rules), "rules")
     yield from _answers(book, traces)
-    yield from _time(book, SHORT_LOG_MB if short else LOG_MB)
+    timed = _time(book, SHORT_LOG_MB if short else LOG_MB)
+    yield from (clocked(row, short=short) for row in timed)
     yield from _mix(book, traces, SHORT_TRIALS if short else TRIALS)
 
 

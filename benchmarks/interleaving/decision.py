@@ -10,7 +10,7 @@ from time import process_time
 import numpy as np
 
 from benchmarks.interleaving.stages import Measured, drawn, measured, no_two_alike
-from benchmarks.row import Row, at_most
+from benchmarks.row import Row, at_most, clocked
 from weft.policy.share.blossom import Blossom
 from weft.policy.share.candidates import Candidates
 from weft.policy.share.grouping import Choice
@@ -24,6 +24,10 @@ GPUS_PER_CANDIDATE = 4
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """Three sizes, and the same where no two jobs are alike."""
+    yield from (clocked(row, short=short) for row in _measured(traces, short=short))
+
+
+def _measured(traces: Path, *, short: bool) -> Iterator[Row]:
     table = measured(traces)
     alone = [row for row in table if row.gpus == 1]
     calls = SHORT_CALLS if short else CALLS

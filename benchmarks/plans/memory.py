@@ -7,7 +7,7 @@ from time import process_time
 
 import numpy as np
 
-from benchmarks.row import Row, at_least, at_most, exactly, told
+from benchmarks.row import Row, at_least, at_most, clocked, exactly, told
 from tests.perf.plans.accounting import Walk, counted
 from tests.perf.plans.shapes import ALL, LLAMA70
 from weft.model.plan import ExecutionPlan
@@ -39,8 +39,11 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     yield told("… furthest over", float(off.max()), "%")
     chosen, over = _chosen()
     yield exactly(f"out of memory of {chosen} chosen plans", over, "", 0)
-    yield at_most("all plans of 70B on 1 to 64 GPUs, with memory", _judging(), "ms", 200.0)
-    yield at_most("… and the best of each, with times", _choosing(), "ms", 200.0)
+    timed = (
+        at_most("all plans of 70B on 1 to 64 GPUs, with memory", _judging(), "ms", 200.0),
+        at_most("… and the best of each, with times", _choosing(), "ms", 200.0),
+    )
+    yield from (clocked(row, short=short) for row in timed)
     yield told("… plans", len(legal_plans(_bounds(LLAMA70, BATCH_OF_70B), WIDTHS)), "")
 
 

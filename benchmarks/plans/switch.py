@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.row import Row, at_most, exactly, told
+from benchmarks.row import Row, at_most, clocked, exactly, told
 from tests.train.driving import Driven, driven
 from tests.train.lines import check_each_once
 
@@ -29,12 +29,12 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """The cycle, both ways."""
     for how, word in (("beside", ""), ("stopped first", " stop")):
         with tempfile.TemporaryDirectory() as folder:
-            yield from _cycle(Path(folder), how, word)
+            yield from _cycle(Path(folder), how, word, short=short)
         if short:
             return
 
 
-def _cycle(folder: Path, how: str, word: str) -> Iterator[Row]:
+def _cycle(folder: Path, how: str, word: str, *, short: bool) -> Iterator[Row]:
     with driven(folder, "plans.py", "--total", "100000", *SIZES, agent=("-n", "2")) as job:
         job.steady(2)
         job.reached(5)
@@ -46,7 +46,8 @@ def _cycle(folder: Path, how: str, word: str) -> Iterator[Row]:
     state = max(json.loads(path.read_text()) for path in folder.glob("state-*.json"))
     yield told(f"state, {how}", state / 1e6, "MB")
     for (before, after), seconds in stood_still(lines).items():
-        yield at_most(f"{before} → {after}, {how}", seconds, "s", MOST_SECONDS)
+        row = at_most(f"{before} → {after}, {how}", seconds, "s", MOST_SECONDS)
+        yield clocked(row, short=short)
     total = max(line["step"] for line in lines) + 1
     check_each_once(job.lines(), total=total, batch=4, size=SAMPLES)
     yield exactly(f"samples lost or repeated, {how}", 0, "", 0)
