@@ -8,14 +8,13 @@ each train on the same two slots.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 from benchmarks.interleaving.members import Company, Kind, Member, company, kill
-from benchmarks.row import Row, at_least, at_most, exactly, told
+from benchmarks.row import Row, at_least, at_most, clocked, exactly, told
 from benchmarks.runtime.job import Event, say, scratch
 
 SLOT = str(max(os.sched_getaffinity(0)))
@@ -45,7 +44,7 @@ DELAY_MS = 50.0
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """A short run is judged by what it counts: seconds need a quiet machine, and many of them."""
     for row in _measured(short=short):
-        yield replace(row, bar=None, holds=True) if short and row.unit in TIMES else row
+        yield clocked(row, short=short and row.unit in TIMES)
 
 
 def _measured(*, short: bool) -> Iterator[Row]:

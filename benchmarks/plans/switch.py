@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.row import Row, at_most, clocked, exactly, told
+from benchmarks.runtime.job import say
 from tests.train.driving import Driven, driven
 from tests.train.lines import check_each_once
 
@@ -47,6 +48,8 @@ def _cycle(folder: Path, how: str, word: str, *, short: bool) -> Iterator[Row]:
     yield told(f"state, {how}", state / 1e6, "MB")
     for (before, after), seconds in stood_still(lines).items():
         row = at_most(f"{before} → {after}, {how}", seconds, "s", MOST_SECONDS)
+        if not row.holds:
+            say(f"{row.name} took {seconds:.1f} s; {job.logs(events=400)}")
         yield clocked(row, short=short)
     total = max(line["step"] for line in lines) + 1
     check_each_once(job.lines(), total=total, batch=4, size=SAMPLES)

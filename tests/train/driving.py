@@ -110,9 +110,9 @@ class Driven:
         self.until(lambda _: len(self.named("answer")) > answers)
         return self.named("answer")[-1]
 
-    def logs(self) -> str:
+    def logs(self, events: int = 20) -> str:
         texts = [path.read_text()[-4000:] for path in sorted(self.folder.glob("**/worker-*.log"))]
-        return "\n".join([*map(str, self.events[-20:]), *self.complaints[-40:], *texts])
+        return "\n".join([*map(str, self.events[-events:]), *self.complaints[-40:], *texts])
 
     def named(self, what: str) -> list[Event]:
         return [event for event in self.events if event["event"] == what]
