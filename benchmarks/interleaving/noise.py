@@ -1,7 +1,8 @@
 """Noise: stages that were told wrong, by up to a half, and what is measured meanwhile.
 
 Claims of every stage are off by a factor drawn for each job; how jobs really run stays the same.
-Once a party is measured, its speeds correct what is believed of such parties.
+Once a party is measured, its speeds correct what is believed of such parties; what a job measures
+of its own steps while it takes no turns goes before its claim, as in the other worlds.
 """
 
 from collections.abc import Iterator

@@ -362,6 +362,15 @@ def test_memory_that_was_measured_higher_counts() -> None:
     assert brain.state.spec(0).stages == stages
 
 
+def test_memory_is_not_believed_to_be_less_because_other_stages_were_measured() -> None:
+    """Its peak may be yet to come: somebody else would be killed for it."""
+    brain = started(job("a", replace(LOADS, gpu_memory_bytes=8 * GIB)))
+    measured(brain, "a", replace(COMPUTES, gpu_memory_bytes=GIB))
+    stages = brain.state.spec(brain.state.slot_of[JobId("a")]).stages
+    assert stages is not None
+    assert stages.profile == replace(COMPUTES, gpu_memory_bytes=8 * GIB)
+
+
 def test_what_another_width_does_is_not_learnt() -> None:
     brain = started(job("a", None))
     measured(brain, "a", LOADS, gpus=2)

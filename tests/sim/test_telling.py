@@ -1,6 +1,7 @@
 """What workers of the simulated world measure, when they tell it, and how far off they are."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,20 +11,27 @@ from weft.brain.brain import Brain
 from weft.brain.event import Event, JobMeasured
 from weft.brain.instruction import Instruction
 from weft.brain.journal import Journal
+from weft.model.claim import StageClaim
 from weft.model.curve import Curve
 from weft.model.job import Job
 from weft.model.loss import LossCurve
 from weft.model.request import WorkUnit
+from weft.model.stages import StageProfile
 from weft.model.truth import Work
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import afs_p, even, fifo
 from weft.sim.costs import Costs, constant
 from weft.sim.telling import Telling
 from weft.sim.world import Checks, World
+from weft.spec.recipe import make_recipe
 
 SECRET = Curve(((1, 10.0), (2, 18.0), (4, 30.0), (8, 40.0)))
 LOSS = LossCurve.through(first=5.0, target=1.0, floor=0.5, steps=40_000.0, noise=0.01)
 SAMPLES = Work(40_000.0, WorkUnit.SAMPLES)
+REAL = StageProfile(
+    iteration_seconds=1.0, storage_seconds=0.5, gpu_seconds=0.4, gpu_memory_bytes=1 << 30
+)
+CLAIMED = replace(REAL, gpu_seconds=0.1)
 
 
 class Listener(Journal):
@@ -48,12 +56,26 @@ def a_secret(name: str = "job", gpus: int = 8, **fields: Any) -> Job:
     return a_job(name, gpus, **{"curve": SECRET, "work": SAMPLES, **untold, **fields})
 
 
+def a_member(
+    name: str = "job", *, claims: StageProfile, shareable: bool = True, seconds: float = 1000.0
+) -> Job:
+    """One that may take turns, and says what its steps do, rightly or not."""
+    job = a_job(name, 1, seconds=seconds)
+    request = replace(job.request, shareable=shareable, stages=StageClaim(claims))
+    return Job(request, replace(job.truth, stages=REAL))
+
+
 def heard(
-    *jobs: Job, recipe: Recipe | None = None, seed: int = 0, nodes: int = 2, **parts: Any
+    *jobs: Job,
+    recipe: Recipe | None = None,
+    seed: int = 0,
+    nodes: int = 2,
+    gpus: int = 8,
+    **parts: Any,
 ) -> Listener:
     """All that is told until everything has ended."""
     journal, brain = Listener(), Brain(recipe or fifo())
-    cluster = a_cluster(nodes=nodes, gpus=8)
+    cluster = a_cluster(nodes=nodes, gpus=gpus)
     world = World(cluster, jobs, brain, seed=seed, journal=journal, checks=Checks.FULL, **parts)
     record = world.run()
     assert all(line.outcome == "succeeded" for line in record.jobs.values())
@@ -133,6 +155,31 @@ def test_a_loss_is_told_where_there_is_one() -> None:
     assert losses == pytest.approx(truth, rel=0.05)
     assert losses != truth, "with noise"
     assert losses[0] > losses[-1]
+
+
+def test_stages_are_told_that_are_others_than_were_claimed() -> None:
+    """Some time after its start, and then seldom, as there is nothing else to say."""
+    told = heard(a_member(claims=CLAIMED, seconds=2000.0)).of("job")
+    assert [event.at for event in told] == [60.0, 960.0, 1860.0]
+    for event in told:
+        assert event.stages is not None
+        assert event.stages.gpu_seconds == pytest.approx(REAL.gpu_seconds, rel=0.02)
+        assert event.stages.gpu_memory_bytes == REAL.gpu_memory_bytes
+    assert len({event.stages for event in told}) == len(told), "drawn anew each time"
+
+
+def test_of_stages_that_were_claimed_as_they_are_nothing_is_told() -> None:
+    private = a_member("private", claims=CLAIMED, shareable=False)
+    assert not heard(a_member(claims=REAL), private).told
+
+
+def test_who_takes_turns_does_not_know_what_it_would_do_alone() -> None:
+    pair = [a_member("one", claims=CLAIMED), a_member("other", claims=CLAIMED, seconds=2500.0)]
+    told = heard(*pair, recipe=make_recipe("fifo(interleave=true)"), nodes=1, gpus=1).told
+    alone = [event for event in told if event.stages is not None]
+    assert {event.job for event in told} == {"one", "other"}
+    assert {event.job for event in alone} == {"other"}, "the one that was left"
+    assert alone[0].at > max(event.at for event in told if event.job == "one")
 
 
 # --- of whom --------------------------------------------------------------------------------------

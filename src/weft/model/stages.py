@@ -59,6 +59,18 @@ class StageProfile:
     def busy_seconds(self) -> float:
         return math.fsum(self.stages_seconds)
 
+    def scaled(self, times: float) -> "StageProfile":
+        """So many times as long, in the same memory."""
+        return StageProfile(
+            iteration_seconds=self.iteration_seconds * times,
+            storage_seconds=self.storage_seconds * times,
+            cpu_seconds=self.cpu_seconds * times,
+            gpu_seconds=self.gpu_seconds * times,
+            network_seconds=self.network_seconds * times,
+            loading_seconds=self.loading_seconds * times,
+            gpu_memory_bytes=self.gpu_memory_bytes,
+        )
+
 
 BUSY = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
 """Of a job of which nobody knows better: it leaves no gap."""

@@ -1,14 +1,16 @@
 """What workers of the simulated world measure, and when they tell it.
 
-A real job is measured by its stage profiler: the speed at the width that it has, and its loss. Here
-both are the truth with an error, told some time after every change of width and then now and
-again. Jobs about which nobody has anything to learn are not spoken of.
+A real job is measured by its stage profiler: the speed at the width that it has, where the time of
+a step goes while it takes no turns, and its loss. Here all are the truth with an error, told some
+time after every change of width and then now and again. Jobs about which nobody has anything to
+learn are not spoken of.
 """
 
 from dataclasses import dataclass
 
 from weft.brain.event import JobMeasured
 from weft.model.job import Job
+from weft.model.stages import StageProfile
 from weft.sim.chance import Chance
 from weft.sim.run import Run
 
@@ -25,7 +27,7 @@ class Telling:
     def has_news_of(self, run: Run) -> bool:
         """Whether it takes turns or minds neighbours, or something of it is to be learnt."""
         minds = run.job.truth.minds is not None
-        return run.in_company or minds or self.tells_of(run.job)
+        return run.in_company or minds or self.tells_of(run.job) or tells_stages(run.job)
 
     def every(self, run: Run) -> float:
         """Seconds between two measurements."""
@@ -57,7 +59,23 @@ class Telling:
             work_done=done,
             cpus=sum(seat.cpus + run.fed.cores * seat.gpus for seat in placement.seats),
             loss=loss,
+            stages=self._stages(run, chance, number),
         )
+
+    def _stages(self, run: Run, chance: Chance, number: int) -> StageProfile | None:
+        """Of one that has its GPUs to itself."""
+        job = run.job
+        if run.in_company or not tells_stages(job):
+            return None
+        assert job.truth.stages is not None
+        drawn = 2.0 * chance.uniform("stages", job.id, run.epoch, run.serial, number) - 1.0
+        return job.truth.stages.scaled(1.0 + self.error * drawn)
+
+
+def tells_stages(job: Job) -> bool:
+    """Whether company may come to it, and its stages are others than were claimed."""
+    truth, claim = job.truth.stages, job.request.stages
+    return truth is not None and job.request.shareable and (claim is None or claim.profile != truth)
 
 
 TELLING = Telling()

@@ -49,7 +49,7 @@ def hear_stages(state: BrainState, slot: int, event: JobMeasured, history: Stage
     spec, profile = state.spec(slot), event.stages
     if profile is None or event.gpus != spec.width.asked_gpus or not event.gpus:
         return False
-    profile = _rounded(profile)
+    profile = _holding(_rounded(profile), spec.stages)
     if spec.stages is not None and _alike(spec, profile):
         return False
     _believe(state, slot, profile)
@@ -70,6 +70,14 @@ def _alike(spec: JobRequest, profile: StageProfile) -> bool:
         strict=True,
     )
     return all(abs(new - old) <= DRIFT * profile.iteration_seconds for old, new in both)
+
+
+def _holding(profile: StageProfile, known: StageClaim | None) -> StageProfile:
+    """With no less memory than was claimed, or measured before: its peak may be yet to come."""
+    before = None if known is None else known.profile.gpu_memory_bytes
+    if before is None or (profile.gpu_memory_bytes or 0) >= before:
+        return profile
+    return replace(profile, gpu_memory_bytes=before)
 
 
 def _believe(state: BrainState, slot: int, profile: StageProfile) -> None:

@@ -9,6 +9,7 @@ jobs that hardly gain.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -23,6 +24,9 @@ Ints = npt.NDArray[np.int64]
 NO_OVERHEAD: Mapping[int, float] = MappingProxyType({})
 MURI_OVERHEAD: Mapping[int, float] = MappingProxyType({1: 1.015, 2: 1.33, 3: 1.5, 4: 1.37})
 """By members: what Muri's authors multiply iterations of groups with, and of jobs alone."""
+
+REMEMBERED = 4_096
+"""Forecasts of single groups, of the newest that were asked for."""
 
 MOST_ITERATIONS = 8
 """A member does no more iterations than this in one cycle."""
@@ -105,7 +109,20 @@ def columns_of(profiles: Sequence[StageProfile]) -> tuple[Floats, Floats]:
 
 def foretold(members: Sequence[StageProfile], model: CycleModel = DECIDING) -> GroupForecast:
     """One group."""
+    overhead = tuple(sorted(model.overhead.items()))
+    return _remembered(tuple(members), overhead, model.ratios, model.at_least_alone)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(
+    members: tuple[StageProfile, ...],
+    overhead: tuple[tuple[int, float], ...],
+    ratios: bool,
+    at_least_alone: bool,
+) -> GroupForecast:
+    """A cluster has few programs: the same groups come up in every round."""
     stages, alone = columns_of(members)
+    model = CycleModel(dict(overhead), ratios, at_least_alone)
     return foretold_all(stages[None], alone[None], model).one(0)
 
 

@@ -8,6 +8,7 @@ edges of each node instead is a trap, for everybody lists the same few partners.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 from types import ModuleType
 
@@ -26,6 +27,9 @@ EDGES_PER_NODE = 12
 WEIGHT_STEPS = 1_000_000
 """Weights become whole numbers for the matcher, which compares them exactly."""
 
+REMEMBERED = 64
+"""Matchings, of the newest that were asked for."""
+
 GOLDEN = 0.618033988749895
 """Partners at steps of the golden section are spread out, and the same in every run."""
 
@@ -34,6 +38,17 @@ Pairs = list[tuple[int, int]]
 
 def heaviest(table: Floats, kind: Ints) -> Pairs:
     """Pairs of nodes, the heaviest first; `table[a, b]` is the weight between kinds, 0: none."""
+    return list(_remembered(table.tobytes(), len(table), kind.tobytes()))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(table: bytes, kinds: int, kind: bytes) -> tuple[tuple[int, int], ...]:
+    """From round to round most of those who wait are the same, for all widths but one or two."""
+    weights = np.frombuffer(table, np.float64).reshape(kinds, kinds)
+    return tuple(_found(weights, np.frombuffer(kind, np.int64)))
+
+
+def _found(table: Floats, kind: Ints) -> Pairs:
     if len(kind) <= EXACT_UP_TO:
         found = among(table, kind, list(combinations(range(len(kind)), 2)))
     elif len(table) <= FEW_KINDS:
