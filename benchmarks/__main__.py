@@ -55,7 +55,7 @@ SUITES = {
         "benchmarks.interleaving",
         "jobs in company",
         True,
-        ("decision", "quality", "replay", "ordinary", "noise", "colocation", "real"),
+        ("decision", "quality", "replay", "slices", "ordinary", "noise", "colocation", "real"),
     ),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),

@@ -1,10 +1,10 @@
 """Interleaving: jobs that take turns on the same GPUs.
 
 How long a choice of groups takes (decision) and how near its value comes to the best there is
-(quality); Muri's own schedulers by its own rules (replay), and the same traces as a cluster has
-them, with company and without (ordinary), with Muri's stage times of eight models; the same with
-stages told wrong (noise), and parties drawn by chance whose memory must fit (colocation). And real
-processes that take turns on this machine (real).
+(quality); Muri's own schedulers by its own rules (replay, slices), and the same traces as a
+cluster has them, with company and without (ordinary), with Muri's stage times of eight models; the
+same with stages told wrong (noise), and parties drawn by chance whose memory must fit (colocation).
+And real processes that take turns on this machine (real).
 """
 
 import importlib
@@ -17,6 +17,7 @@ PARTS = {
     "decision": "benchmarks.interleaving.decision",
     "quality": "benchmarks.interleaving.quality",
     "replay": "benchmarks.interleaving.replay",
+    "slices": "benchmarks.interleaving.slices",
     "ordinary": "benchmarks.interleaving.ordinary",
     "noise": "benchmarks.interleaving.noise",
     "colocation": "benchmarks.interleaving.colocation",

@@ -1,0 +1,28 @@
+"""Slices: weeks of other traces by the rules of Muri's simulator, told beside what was recorded.
+
+Two more slices of Philly's months, and three whose jobs all come at once. The second slice has
+5,755 jobs, of which hundreds are there at any time: it takes the longest by far, and comes last.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from benchmarks.interleaving.replay import jcts_of, row_of
+from benchmarks.row import Row, told
+
+TASKS = tuple(
+    (mode, trace)
+    for trace in ("trace1", "trace1_pr", "trace3_pr", "trace4_pr", "trace2")
+    for mode in ("s", "capped")
+)
+
+
+def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
+    if short:
+        yield told("skipped: slices take minutes each", None, "")
+        return
+    tasks = [(traces, *task, None) for task in TASKS]
+    with ProcessPoolExecutor(2) as pool:
+        for (mode, trace), jcts in zip(TASKS, pool.map(jcts_of, tasks), strict=True):
+            yield row_of(mode, trace, jcts, whole=True)
