@@ -192,7 +192,13 @@ class Lab:
         return {event["reason"]: event.get("note", "") for event in about}
 
     def await_workers(self, name: str, epoch: int = 1) -> None:
-        wait_until(lambda: self._all_run(name, epoch), f"epoch {epoch} of {name} to run")
+        try:
+            wait_until(lambda: self._all_run(name, epoch), f"epoch {epoch} of {name} to run")
+        except AssertionError as error:
+            pods = {pod: one["status"] for pod, one in self.pods(name).items()}
+            told = {one: self.told(one) for one in (name, *pods)}
+            status = self.job(name).get("status")
+            raise AssertionError(f"{error}: {status}; pods {pods}; events {told}") from None
 
     def finish(self, name: str, epoch: int) -> None:
         """Let the workers of that incarnation succeed, as soon as all of them run."""

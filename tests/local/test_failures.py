@@ -300,7 +300,7 @@ def test_causes_are_counted_by_what_they_cost(lab: Lab) -> None:
     assert sum(cause["failures"] for cause in told["cause"]) == len(told["failures"])
     assert [one["name"] for one in told["owner"]] == [lab.entry("dear").owner.user]
     assert "user: python_semantic" in weft(lab, "failures")
-    assert "node" in weft(lab, "failures", "--by", "class", "--everyone")
+    assert "user" in weft(lab, "failures", "--by", "class", "--everyone")
 
 
 @pytest.mark.enable_socket

@@ -129,7 +129,8 @@ def test_one_pod_hands_on_the_state_by_its_memory(tmp_path: Path) -> None:
         listens(pods)
         pods.pod(0, gpus=2).steady(2)
         pods.reached(2)
-        reached(pods, "tensor=2", 2)
+        for plan in ("tensor=2", "replicated"):
+            reached(pods, plan, 2)
         ended_well(pods)
 
 

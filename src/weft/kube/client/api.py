@@ -43,9 +43,11 @@ REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 
 
 class PatchKind(StrEnum):
-    """How a patch is meant: merged field by field, or server-side apply."""
+    """How a patch is meant: merged field by field, lists by the keys of their items as well (only
+    objects of Kubernetes' own have such), or server-side apply."""
 
     MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
 
 

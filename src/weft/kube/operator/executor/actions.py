@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from weft.failure.interval import Advice
 from weft.kube.claims import claim, claim_name, claims_path, shared
-from weft.kube.client.api import Api
+from weft.kube.client.api import Api, PatchKind
 from weft.kube.client.errors import (
     AlreadyExists,
     Conflict,
@@ -280,15 +280,18 @@ class Actions:
         return None
 
     async def _own_too(self, job: ObservedJob, name: str, about: dict[str, Any]) -> None:
-        """The claim goes with the last job that owns it."""
+        """The claim goes with the last job that owns it.
+
+        By a patch that adds to the list whatever else is written meanwhile: while the pod of a
+        member that has ended is kept, Kubernetes' own controller writes the claim's status again
+        and again (kubernetes/kubernetes#141274), and no version that was read is the newest.
+        """
         owners = about.get("ownerReferences") or []
         if any(owner["uid"] == job.uid for owner in owners):
             return
-        body = {
-            "resourceVersion": about["resourceVersion"],
-            "ownerReferences": [*owners, shared(owner_of(job.name, job.uid))],
-        }
-        await self._api.patch(claims_path(job.namespace, name), {"metadata": body})
+        owner = shared(owner_of(job.name, job.uid))
+        body = {"metadata": {"uid": about["uid"], "ownerReferences": [owner]}}
+        await self._api.patch(claims_path(job.namespace, name), body, kind=PatchKind.STRATEGIC)
 
     async def _create_pod(self, job: ObservedJob, name: str, body: dict[str, Any]) -> str | None:
         """What speaks against the pod, if the API server will not have it."""
