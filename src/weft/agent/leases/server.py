@@ -54,14 +54,20 @@ def serve(folder: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())
-    path = folder / SOCKET
-    path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-        door.bind(str(path))
-        path.chmod(0o660)
-        door.listen(MOST_CONNECTIONS)
+        _listen(door, folder / SOCKET)
         door.setblocking(False)
         Server(door).run()
+
+
+def _listen(door: socket.socket, path: Path) -> None:
+    """Under its name once it listens: who finds a socket there is let in."""
+    new = path.with_name("new")
+    new.unlink(missing_ok=True)
+    door.bind(str(new))
+    new.chmod(0o660)
+    door.listen(MOST_CONNECTIONS)
+    new.rename(path)
 
 
 class Server:
