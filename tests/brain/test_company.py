@@ -352,6 +352,20 @@ def test_what_is_measured_goes_before_what_was_claimed_unless_it_is_the_same() -
     assert spec.stages.source is ClaimSource.MEASURED
 
 
+@pytest.mark.parametrize("off", [0.5, 0.8, 0.88, 1.0, 1.12, 1.2, 1.5])
+def test_a_claim_that_is_off_is_within_a_tenth_after_one_look(off: float) -> None:
+    brain = started(job("a", COMPUTES.scaled(off)))
+    measured(brain, "a", COMPUTES)
+    spec = brain.state.spec(0)
+    assert spec.stages is not None
+    for believed, real in zip(
+        (spec.stages.profile.iteration_seconds, *spec.stages.profile.stages_seconds),
+        (COMPUTES.iteration_seconds, *COMPUTES.stages_seconds),
+        strict=True,
+    ):
+        assert abs(believed - real) <= 0.1 * COMPUTES.iteration_seconds + 1e-9
+
+
 def test_memory_that_was_measured_higher_counts() -> None:
     brain = started(job("a", replace(COMPUTES, gpu_memory_bytes=GIB)))
     measured(brain, "a", replace(COMPUTES, gpu_memory_bytes=2 * GIB + 1))

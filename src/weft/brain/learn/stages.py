@@ -18,7 +18,7 @@ from weft.perf.history import History
 LATEST = 4
 """Of so many runs of a program, which may have had different widths."""
 
-DRIFT = 0.15
+DRIFT = 0.1
 """A part of the step; below it nothing has changed."""
 
 
