@@ -173,6 +173,30 @@ def test_a_node_that_fails_takes_nobody_for_a_while(monkeypatch: pytest.MonkeyPa
         played(scene)
 
 
+def test_a_node_that_fails_again_is_looked_at_once_more_and_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gang_probes, "HOLDS_SECONDS", 0.0)
+    ill = Probed()
+    ill.found = (BAD,)
+
+    async def scene() -> None:
+        desk = Desk({"ill": port})
+        for times in (1, 2, 3):
+            desk.probes.ask(f"lab/gang-{times}", ["ill"])
+            await desk.until_told(f"lab/gang-{times}")
+            assert len(desk.probes._later) == 1, "one look to come for each node"
+        while len(desk.nodes) < 4:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        assert desk.nodes == ["ill"] * 4, "three that it fails, and the one that was to come"
+        assert not desk.probes._later
+        desk.probes.close()
+
+    with listening(ill) as (port,):
+        played(scene)
+
+
 def test_who_does_not_answer_in_time_has_failed() -> None:
     hangs = Probed()
     hangs.open.clear()

@@ -50,7 +50,7 @@ class GangProbes:
         self._forgot = 0.0
         self._awaited: dict[str, set[str]] = {}  # nodes, by the job that waits for them
         self._tasks: set[asyncio.Task[None]] = set()
-        self._later: set[asyncio.TimerHandle] = set()
+        self._later: dict[str, asyncio.TimerHandle] = {}  # by node, until it is looked at again
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     def known(self) -> dict[str, NodeProbe]:
@@ -108,15 +108,21 @@ class GangProbes:
     def _close(self, node: str) -> None:
         """It takes nobody from now on, and is looked at again when that is forgotten."""
         self._wires.touch_node(node)
+        if (before := self._later.get(node)) is not None:
+            before.cancel()
         loop = asyncio.get_running_loop()
-        again = loop.call_later(HOLDS_SECONDS + 1.0, self._wires.touch_node, node)
-        self._later.add(again)
+        self._later[node] = loop.call_later(HOLDS_SECONDS + 1.0, self._reopen, node)
+
+    def _reopen(self, node: str) -> None:
+        del self._later[node]
+        self._wires.touch_node(node)
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
-        for again in self._later:
+        for again in self._later.values():
             again.cancel()
+        self._later.clear()
 
 
 def _is_old(one: NodeProbe, now: float) -> bool:
