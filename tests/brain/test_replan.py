@@ -11,6 +11,7 @@ from tests.perf.plans.shapes import BERT, LLAMA7
 from weft.brain.considered import considered
 from weft.brain.event import JobMeasured, Past, Phase
 from weft.brain.instruction import Preempt, Start
+from weft.brain.round.session import Session
 from weft.brain.state.plan_book import units_per_second
 from weft.model.capability import EVERYTHING, Capability
 from weft.model.claim import PlanClaim
@@ -20,9 +21,10 @@ from weft.model.job import Job
 from weft.model.plan import AS_WRITTEN, ExecutionPlan, Sharding
 from weft.model.request import WorkUnit
 from weft.model.shape import ModelShape
+from weft.model.snapshot import Bools, Ints
 from weft.model.truth import Work
 from weft.perf.plans.laws import breaches
-from weft.policy.recipe import Recipe
+from weft.policy.recipe import Recipe, Yielding
 from weft.policy.recipes import RECIPES
 
 TWO_NODES = a_cluster(nodes=2, gpus=8)
@@ -175,6 +177,23 @@ def test_a_node_too_broken_up_is_waited_for_and_then_taken() -> None:
     world.submit(a_job("left", 4), a_job("right", 8, seconds=1e6)).decide()
     world.submit(a_model("job", 4, width=(4, 4))).decide()
     assert world.last(Start, job="job").assignment.width == 4
+
+
+def test_who_waits_is_not_asked_whether_it_could_be_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be ten thousand of them in a round."""
+    asked: set[int] = set()
+    may_go = Session.may_go
+
+    def noted(session: Session, slots: Ints, yielding: Yielding) -> Bools:
+        asked.update(slots.tolist())
+        return may_go(session, slots, yielding)
+
+    monkeypatch.setattr(Session, "may_go", noted)
+    world = scene().submit(a_job("runs", 16, seconds=1e6)).decide()
+    world.submit(*(a_model(f"waits-{n}", 16, width=(16, 16)) for n in range(3))).decide()
+    assert asked == {world.brain.state.slot_of[JobId("runs")]}
 
 
 def begun_anew(past: Past, **parts: object) -> Scene:

@@ -56,7 +56,7 @@ class Bidding:
             change_seconds=self._change_seconds(slot, spec),
             priority=int(jobs.priority[slot]),
             yields=bool(jobs.yields[slot]),
-            ripe=bool(session.may_go(one, AT_ONCE)[0]),
+            ripe=not runs or bool(session.may_go(one, AT_ONCE)[0]),
             queue=max(int(jobs.queue[slot]), 0),
             seq=int(jobs.seq[slot]),
         )
