@@ -182,6 +182,76 @@ def test_jobs_of_others_are_left_out_where_they_may_not_be_seen(
     assert [node["used_gpus"] for node in nodes.json["nodes"]][:2] == [8, 8]
 
 
+DRIVER = "gpu.example.com"
+DEVICES = "/apis/resource.k8s.io/v1"
+BROKEN = {"key": "example.com/broken", "value": "fan", "effect": "NoSchedule"}
+
+
+def publish(cluster: FakeApi, *taints: Thing, version: str = "v1beta2") -> None:
+    """Two nodes whose driver publishes two GPUs each, and rules that taint some of them."""
+    settings = "/api/v1/namespaces/weft-system/configmaps/weft-settings"
+    cluster.answers[settings] = {"data": {"nodes.json": f'{{"gpuClass": "{DRIVER}"}}'}}
+    about = {"driver": DRIVER, "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}
+    cluster.things[f"{DEVICES}/resourceslices"] = [
+        {
+            "metadata": {"name": node, "uid": node, "resourceVersion": "1"},
+            "spec": {**about, "nodeName": node, "pool": {"name": node}},
+        }
+        for node in ("node-1", "node-4")
+    ]
+    cluster.things[f"{DEVICES}/resourceclaims"] = []
+    rules = [
+        {"metadata": {"name": f"rule-{number}"}, "spec": {"deviceSelector": one, "taint": BROKEN}}
+        for number, one in enumerate(taints)
+    ]
+    cluster.things[f"/apis/resource.k8s.io/{version}/devicetaintrules"] = rules
+
+
+def test_gpus_that_a_rule_taints_are_not_free(weft: Weft, cluster: FakeApi) -> None:
+    cluster.things[JOBS] = []
+    publish(cluster, {"driver": DRIVER, "pool": "node-1", "device": "gpu-1"})
+    nodes = {node["name"]: node for node in weft("nodes", "-o", "json").json["nodes"]}
+    assert [nodes[name]["gpus"] for name in ("node-1", "node-4")] == [1, 2]
+    assert nodes["node-1"]["tainted_gpus"] == 1 and not nodes["node-4"]["taints"]
+    assert nodes["node-1"]["taints"] == ["gpu-1 has the taint example.com/broken=fan"]
+    called = weft("nodes")
+    (line,) = [line for line in called.out.splitlines() if line.startswith("node-1")]
+    assert "1 tainted" in line
+    assert "note: node-1: gpu-1 has the taint example.com/broken=fan" in called.err
+
+
+def test_a_node_all_of_whose_gpus_are_tainted_is_still_shown(weft: Weft, cluster: FakeApi) -> None:
+    cluster.things[JOBS] = []
+    publish(cluster, {"pool": "node-1"})
+    nodes = {node["name"]: node for node in weft("nodes", "-o", "json").json["nodes"]}
+    assert (nodes["node-1"]["gpus"], nodes["node-1"]["tainted_gpus"]) == (0, 2)
+
+
+def test_what_a_job_holds_counts_for_as_long_as_it_does(weft: Weft, cluster: FakeApi) -> None:
+    """As the operator counts: a taint sends nobody away who is there."""
+    job = a_running_job()
+    job["status"]["decision"]["seats"] = [{"node": "node-1", "gpus": 2}]
+    cluster.things[JOBS] = [job]
+    publish(cluster, {"pool": "node-1"})
+    nodes = {node["name"]: node for node in weft("nodes", "-o", "json").json["nodes"]}
+    assert [nodes["node-1"][name] for name in ("gpus", "used_gpus")] == [2, 2]
+
+
+def test_who_may_not_see_rules_is_told(weft: Weft, cluster: FakeApi) -> None:
+    publish(cluster, {"pool": "node-1"})
+    cluster.forbidden = ("devicetaintrules",)
+    called = weft("nodes", "-o", "json")
+    assert any("may not list devicetaintrules" in note for note in called.json["notes"])
+    assert {node["tainted_gpus"] for node in called.json["nodes"]} == {0}
+
+
+def test_where_no_rules_are_served_nothing_is_said_of_them(weft: Weft, cluster: FakeApi) -> None:
+    publish(cluster, {"pool": "node-1"}, version="v9")
+    called = weft("nodes", "-o", "json").json
+    assert not any("taint" in note for note in called["notes"])
+    assert {node["tainted_gpus"] for node in called["nodes"]} == {0}
+
+
 def test_an_empty_cluster(weft: Weft, cluster: FakeApi) -> None:
     cluster.things = {path: [] for path in (JOBS, QUEUES, NODES, PODS)}
     assert weft("queues").err == "there are no queues\n"

@@ -6,11 +6,15 @@ as early versions could, cannot be told here; such a rule is left out.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.kube.claims import Manifest
+from weft.kube.client.errors import NotFound
 from weft.kube.devices import KEEPS_AWAY, MOST_TOLD, ObservedSlice, taint_trouble
 from weft.kube.trouble import Trouble
+
+if TYPE_CHECKING:
+    from weft.kube.client.api import Api
 
 VERSIONS: Final = ("v1", "v1beta2", "v1alpha3")  # the newest that is served counts
 NOT_TOLD_HERE: Final = "selectors"
@@ -25,17 +29,36 @@ class TaintRule:
     device: str | None
     taint: tuple[tuple[str, str], ...]
 
-    def fits(self, one: ObservedSlice) -> bool:
-        return self.driver in (None, one.driver) and self.pool in (None, one.pool)
-
     def selects(self, one: ObservedSlice) -> frozenset[str]:
         """Those of the slice that it taints."""
-        if not self.fits(one):
+        if self.driver not in (None, one.driver) or self.pool not in (None, one.pool):
             return frozenset()
         return one.names if self.device is None else one.names & {self.device}
 
     def trouble(self, device: str) -> Trouble:
         return taint_trouble(device, dict(self.taint))
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRules:
+    """Those that keep somebody away, and the version by which they are served."""
+
+    version: str
+    rules: tuple[TaintRule, ...]
+
+
+async def served_rules(
+    api: "Api", gpu_class: str, versions: Iterable[str] = VERSIONS
+) -> ServedRules | None:
+    """By the first of these versions that is served; None where none is."""
+    for version in versions:
+        try:
+            found = await api.get(rules_path(version))
+        except NotFound:
+            continue
+        read = (read_rule(raw, gpu_class) for raw in found.get("items") or ())
+        return ServedRules(version, tuple(rule for rule in read if rule is not None))
+    return None
 
 
 def rules_path(version: str) -> str:

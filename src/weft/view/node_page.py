@@ -51,7 +51,8 @@ class NodeHealth:
 class NodeLine:
     """A node. `foreign_gpus` is None where the reader may not see what others do on it.
 
-    `health` is None where nobody keeps it.
+    `health` is None where nobody keeps it. Nobody new is given the `tainted_gpus`, which are not
+    among its `gpus` unless jobs hold them; `taints` tell why, of the first of them.
     """
 
     name: str
@@ -67,6 +68,8 @@ class NodeLine:
     memory: str
     jobs: tuple[str, ...]
     health: NodeHealth | None = None
+    tainted_gpus: int = 0
+    taints: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:

@@ -249,8 +249,9 @@ def test_a_device_that_its_driver_taints_is_not_given_out(
     publish({"key": f"{DRIVER}/xid", "value": "79", "effect": "NoSchedule"})
     lab.submit("wide", 2)
     wait_until(lambda: lab.job("wide").get("status", {}).get("reason") == INFEASIBLE, "it to wait")
-    assert [node.gpus for node in page_of(lab).nodes] == [1]
-    assert any("gpu-1 has the taint" in note for note in page_of(lab).notes)
+    (node,) = listed_nodes(lab)
+    assert (node.gpus, node.tainted_gpus) == (1, 1)
+    assert any("gpu-1 has the taint" in taint for taint in node.taints)
     publish()
     lab.await_workers("wide")
 
@@ -265,6 +266,9 @@ def test_a_device_that_a_rule_taints_is_not_given_out(lab: Lab, operator: Operat
     wait_until(seen, "the rule to be seen")
     lab.submit("vit", 1)
     wait_until(lambda: lab.job("vit").get("status", {}).get("reason") == INFEASIBLE, "it to wait")
+    (node,) = listed_nodes(lab)
+    assert (node.gpus, node.tainted_gpus, node.free_gpus) == (0, 1, 0)
+    assert node.taints == ("gpu-0 has the taint example.com/broken=fan",)
     lab.cluster.api.must("DELETE", f"{rules}/fan")
     lab.await_workers("vit")
 

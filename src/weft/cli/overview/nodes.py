@@ -27,7 +27,7 @@ NUMBERS = frozenset({"GPUs", "used", "foreign", "free", "CPUs", "memory"})
 def nodes(*, every: bool, place: Place, output: str) -> None:
     """List the nodes: their GPUs, what jobs hold of them, what others do, and their state."""
     page = place.run(lambda world: world.nodes())
-    shown = [node for node in page.nodes if every or node.gpus]
+    shown = [node for node in page.nodes if every or node.gpus or node.tainted_gpus]
     if output == "json":
         print_json(as_dict(shown, page.notes))
     elif shown:
@@ -43,9 +43,15 @@ def grid_of(nodes: "Sequence[NodeLine]", *, wide: bool = False) -> Grid:
         free = node.free_gpus if node.ready else 0
         cells = (node.name, node.gpu_type, node.rack, node.gpus, node.used_gpus)
         rest = (node.pool, node.cpus, node.memory, ", ".join(node.jobs)) if wide else ()
-        health = node.health.words if node.health else None
-        grid.add(*cells, node.foreign_gpus, free, node.state, health, *rest)
+        grid.add(*cells, node.foreign_gpus, free, node.state, _health(node), *rest)
     return grid
+
+
+def _health(node: "NodeLine") -> str | None:
+    words = [node.health.words] if node.health else []
+    if node.tainted_gpus:
+        words.append(f"{node.tainted_gpus} tainted")
+    return ", ".join(words) or None
 
 
 def as_dict(nodes: "Sequence[NodeLine]", notes: Sequence[str]) -> dict[str, Any]:
@@ -64,8 +70,12 @@ def _talk(page: "NodePage", hidden: int) -> None:
         say("there are no nodes")
     if hidden:
         say(f"note: {hidden:,} nodes without GPUs are left out; --all shows them")
-    for note in (*page.notes, *_aside(page)):
+    for note in (*page.notes, *_tainted(page), *_aside(page)):
         say(f"note: {note}")
+
+
+def _tainted(page: "NodePage") -> "Iterator[str]":
+    return (f"{node.name}: {taint}" for node in page.nodes for taint in node.taints)
 
 
 def _aside(page: "NodePage") -> "Iterator[str]":

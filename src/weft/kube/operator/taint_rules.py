@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from weft.kube.client.api import Api
-from weft.kube.client.errors import ApiError, Forbidden, NotFound
+from weft.kube.client.errors import ApiError, Forbidden
 from weft.kube.logs import Log
-from weft.kube.taint_rules import VERSIONS, TaintRule, read_rule, rules_path
+from weft.kube.taint_rules import VERSIONS, TaintRule, served_rules
 
 EVERY_SECONDS: Final = 5.0
 ASK_AGAIN_SECONDS: Final = 300.0
@@ -45,13 +45,13 @@ class TaintRules:
 
     async def _listed(self) -> tuple[TaintRule, ...] | None:
         """None where they are not served, or not for us."""
-        for version in (self._version,) if self._version else VERSIONS:
-            try:
-                found = await self._api.get(rules_path(version))
-            except (NotFound, Forbidden):
-                self._version = None
-                continue
-            self._version = version
-            read = (read_rule(raw, self._gpu_class) for raw in found.get("items") or ())
-            return tuple(rule for rule in read if rule is not None)
-        return None
+        versions = (self._version,) if self._version else VERSIONS
+        self._version = None
+        try:
+            found = await served_rules(self._api, self._gpu_class, versions)
+        except Forbidden:
+            return None
+        if found is None:
+            return None
+        self._version = found.version
+        return found.rules

@@ -16,7 +16,7 @@ from weft.failure.health import Health
 from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claim_name, claims_path
 from weft.kube.client.errors import Forbidden, NotFound
 from weft.kube.device_index import DeviceIndex
-from weft.kube.devices import devices_on, read_claim, read_slice
+from weft.kube.devices import devices_on, read_claim, read_slice, tainted_on
 from weft.kube.health_map import HealthMap, health_in
 from weft.kube.names import (
     FOREIGN_PODS,
@@ -37,6 +37,7 @@ from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
 from weft.kube.reading.settings import NAMESPACE_VARIABLE, read_node_rules
 from weft.kube.seat_runs import seats_of
+from weft.kube.taint_rules import TaintRule, served_rules, with_rules
 from weft.view.node_health import health_of
 from weft.view.node_page import NodeLine, NodePage
 from weft.view.states import HOLDING
@@ -211,8 +212,14 @@ class Published:
     def on(self, line: NodeLine) -> NodeLine:
         slices, claims = self.devices.slices_on(line.name), self.devices.claims_on(line.name)
         found = devices_on(line.name, self.driver, slices, claims)
-        foreign = found.foreign if self.knows_claims else None
-        return replace(line, gpus=found.gpus + found.foreign, foreign_gpus=foreign)
+        tainted = tainted_on(line.name, self.driver, slices)
+        return replace(
+            line,
+            gpus=found.while_held(line.used_gpus).gpus + found.foreign,
+            foreign_gpus=found.foreign if self.knows_claims else None,
+            tainted_gpus=found.kept_away,
+            taints=tuple(trouble.message for trouble in tainted),
+        )
 
 
 async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
@@ -222,10 +229,9 @@ async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
     except Forbidden:
         notes.append("you may not list resourceslices: GPUs are not counted")
         return Published(driver, devices)
+    rules = await _taint_rules(api, driver, notes)
     for one in slices:
-        devices.slice_changed(None, one)
-    ours = (one for one in slices if one.driver == driver)
-    notes += [f"{one.node}: {trouble.message}" for one in ours for trouble in one.tainted]
+        devices.slice_changed(None, with_rules(one, rules))
     try:
         claims = (await list_all(api, claims_path(), FOREIGN_CLAIMS)).items
     except Forbidden:
@@ -234,6 +240,15 @@ async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
     for raw in claims:
         devices.claim_changed(None, read_claim(raw))
     return Published(driver, devices, knows_claims=True)
+
+
+async def _taint_rules(api: "Api", driver: str, notes: list[str]) -> tuple[TaintRule, ...]:
+    try:
+        found = await served_rules(api, driver)
+    except Forbidden:
+        notes.append("you may not list devicetaintrules: GPUs that one taints are counted")
+        return ()
+    return () if found is None else found.rules
 
 
 def _type(labels: Mapping[str, str], resource: str) -> str | None:
