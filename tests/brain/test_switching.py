@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.brain.test_replan import a_model, by
 from tests.builders import Scene, a_cluster, a_job, a_node, given, runs
-from weft.brain.event import JobMeasured, Phase, PlansOffered, Verb
+from weft.brain.event import InstructionRefused, JobMeasured, Phase, PlansOffered, Verb
 from weft.brain.instruction import Preempt, Resize, Start
 from weft.model.capability import Capability
 from weft.model.ids import JobId, NodeId
@@ -147,6 +147,21 @@ def test_a_plan_that_is_not_reached_is_not_tried_again() -> None:
     tried = [one.assignment.plan for one in world.all(Resize, "job")]
     assert tried.count(asked.assignment.plan) == 1
     assert plan_of(world) == before
+
+
+def test_a_plan_that_was_not_even_begun_may_be_tried_again() -> None:
+    """A node that it was to grow onto was not well: that says nothing against the plan."""
+    world = beside(7).stay_silent().finish("other").decide()
+    asked = world.last(Resize, "job")
+    why, epoch = "n1: disk: dead", world.epoch("job")
+    world.send(
+        InstructionRefused(
+            world.now, JobId("job"), epoch, Verb.RESIZE, why, asked.serial, untried=True
+        )
+    )
+    world.expect("job", runs).wait(5_000.0)
+    tried = [one.assignment.plan for one in world.all(Resize, "job")]
+    assert tried.count(asked.assignment.plan) > 1
 
 
 def test_what_the_world_settled_on_is_the_old_plan() -> None:

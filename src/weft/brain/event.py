@@ -276,7 +276,10 @@ class InstructionDone:
 
 @dataclass(frozen=True, slots=True)
 class InstructionRefused:
-    """The world would not do it, and nothing of it was done."""
+    """The world would not do it, and nothing of it was done.
+
+    A resize that was not even begun is `untried`: what it was to be says nothing against it.
+    """
 
     at: float
     job: JobId
@@ -284,6 +287,7 @@ class InstructionRefused:
     verb: Verb
     why: str
     serial: int = 0
+    untried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

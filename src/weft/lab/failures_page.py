@@ -132,7 +132,9 @@ weft.dev/repaired=$(date -u +%FT%TZ)`. Pods elsewhere with the same label say no
 Before a gang of 8 GPUs or more starts (`probes.gangGpus`), the operator asks the probes of its
 nodes: those that looked within the last minute answer at once, the others look now. The gang waits
 for a minute at most (`Health.Probed`); a node that fails, or does not answer in time, takes nobody,
-and the gang is seated anew. Where nobody listens it starts as it would without.
+and the gang is seated anew. Where nobody listens it starts as it would without. Nodes that such a
+gang grows onto are asked too, and it trains on as it is meanwhile; if one is not well, it does not
+grow, and an event of the job (`NotResized`) says why.
 
 ## Where to see it
 

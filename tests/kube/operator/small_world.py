@@ -14,6 +14,7 @@ from weft.brain.brain import Brain, Settings
 from weft.brain.event import Event, PlansOffered, Tick
 from weft.brain.instruction import Wake
 from weft.kube.names import GPU_RESOURCE, pod_name
+from weft.kube.operator.gang_probes import HOLDS_SECONDS
 from weft.kube.operator.observation.foreign_use import ForeignUse
 from weft.kube.operator.observation.job import JobReader, ObservedJob
 from weft.kube.operator.observation.node import ObservedNode
@@ -26,9 +27,11 @@ from weft.kube.operator.reconcile.replanning import offered, ordered
 from weft.kube.operator.reconcile.step import (
     Action,
     AddFinalizer,
+    AskProbes,
     CreatePods,
     DeletePods,
     Look,
+    NodeProbe,
     Note,
     Record,
     RecordHeldUp,
@@ -67,6 +70,7 @@ class SmallWorld:
     """`live` jobs say so as soon as their head runs, and what their program `offers` if anything.
 
     Orders to go to another plan are answered when kubelets act, and reached unless it is `stuck`.
+    Probes of nodes answer at once, unless they are `silent`; those in `ill` are not well.
     """
 
     def __init__(
@@ -89,6 +93,8 @@ class SmallWorld:
         self.crashes = 0
         self.wedged: set[str] = set()  # nodes whose kubelets do not get rid of pods
         self.given_up: list[str] = []
+        self.silent = False
+        self.ill: set[str] = set()
         self._ever: set[str] = set()
         self._recipe = recipe
         self._wake: float | None = None
@@ -131,6 +137,14 @@ class SmallWorld:
     def find(self, node: str) -> None:
         self.nodes[node] = replace(self.nodes[node], ready=True)
         self.book.touch(node)
+
+    def answer(self) -> None:
+        """Probes that were asked and have not spoken do."""
+        for node, one in self.probes.items():
+            if one.answered is None:
+                unfit = "disk: dead" if node in self.ill else ""
+                self.probes[node] = replace(one, answered=self.now, unfit=unfit)
+                self.book.touch(node)
 
     def kubelets(self) -> None:
         """Pods that wait start where there is room, and those that are asked to leave do."""
@@ -176,6 +190,7 @@ class SmallWorld:
     def act(self, seconds: float = 1.0) -> None:
         """Time goes by, and the operator does what is to be done; it may die of it."""
         self.now += seconds
+        self.probes = {n: one for n, one in self.probes.items() if not self._is_old(one)}
         try:
             self._tell_nodes()
             if self._wake is not None and self._wake <= self.now:
@@ -188,6 +203,9 @@ class SmallWorld:
         except Crashed:
             self.crashes += 1
             self._rebuild()
+
+    def _is_old(self, one: NodeProbe) -> bool:
+        return one.answered is not None and self.now >= one.answered + HOLDS_SECONDS
 
     def settle(self) -> None:
         """Until nothing changes any more."""
@@ -225,6 +243,8 @@ class SmallWorld:
         self.index = PodIndex()
         self.foreign_use = ForeignUse(self.index, self._stands_behind)
         self.book = NodeInventory(self.nodes, self.foreign_use)
+        self.probes: dict[str, NodeProbe] = {}
+        self.book.unfit = lambda node: self.probes[node].unfit if node in self.probes else ""
         for pod in self.pods.values():
             self.index.changed(None, pod)
         for _ in range(2):  # as a term does: before the jobs are met, and after
@@ -290,6 +310,7 @@ class SmallWorld:
             said_live=True if (leads := head is not None and head.running) and self.live else None,
             said_plans=leads and self.live and bool(self.offers),
             said_answer=self.answers.get(name),
+            probed=self.probes,
         )
 
     def _tell_offers(self, name: str) -> None:
@@ -319,6 +340,10 @@ class SmallWorld:
                 self.given_up += [action.why] if action.now else []
                 self._delete(pod, now=action.now)
                 self._crash_perhaps()
+        elif isinstance(action, AskProbes):
+            self.probes |= {node: NodeProbe(self.now) for node in action.nodes}
+            if not self.silent:
+                self.answer()
         elif not isinstance(action, AddFinalizer):
             self._patch(name, _patch_of(job, action, self.now))
         if isinstance(action, Record):

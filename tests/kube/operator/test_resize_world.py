@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kube.operator.small_world import SmallWorld
+from weft.kube.operator.reconcile.step import Rules
 
+ASKING = Rules(default_image="busybox", fence_seconds=10.0, gang_probe_gpus=3)
 RECIPE = "maxmin(hold=0.0, spacing=1.0, min_run=0.0)"
 MOMENTS = 19  # writes from the first of the shrinkage to the last of the growth
 
@@ -100,6 +102,88 @@ def test_a_job_that_is_not_live_is_never_resized() -> None:
     assert world.observed("wide").serial == 0
 
 
+# --- nodes that it grows onto are probed first -------------------------------------------------
+
+
+def about_to_grow(nodes: int = 2) -> SmallWorld:
+    """It has all but the last node, of two GPUs each, which has just come back."""
+    world = SmallWorld({f"n{number}": 2 for number in range(nodes)}, RECIPE)
+    world.rules, world.silent = ASKING, False
+    last = f"n{nodes - 1}"
+    world.lose(last)
+    world.submit("wide", f"1..{2 * nodes}")
+    world.settle()
+    assert len(world.alive("wide")) == 2 * (nodes - 1)
+    world.probes.clear()
+    world.silent = True
+    world.find(last)
+    return world
+
+
+def test_it_trains_on_as_it_was_until_the_nodes_have_answered() -> None:
+    world = about_to_grow()
+    for _ in range(10):
+        world.act(5.0)
+        world.kubelets()
+        assert (world.state("wide"), len(world.alive("wide"))) == ("Running", 2)
+    assert world.believed("wide") == {0, 1, 2, 3}, "nobody else has them meanwhile"
+    world.answer()
+    world.settle()
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (1, 4)
+    check(world)
+
+
+def test_it_does_not_grow_onto_a_node_that_fails_and_does_once_that_is_well() -> None:
+    world = about_to_grow()
+    world.ill = {"n1"}
+    world.act()
+    world.answer()
+    for _ in range(20):
+        world.act(5.0)
+        world.kubelets()
+    assert (world.state("wide"), world.alive("wide")) == ("Running", {0, 1})
+    assert world.believed("wide") == {0, 1}
+    world.ill, world.silent = set(), False
+    for _ in range(10):  # what was answered is forgotten, and the node looked at again
+        world.act(30.0)
+        world.book.touch("n1")
+        world.kubelets()
+    assert len(world.alive("wide")) == 4
+    check(world)
+
+
+def test_whoever_comes_after_a_crash_asks_again() -> None:
+    world = about_to_grow()
+    world.act()
+    world.crash_after = 0
+    world.answer()
+    world.act()
+    assert world.crashes == 1 and world.probes == {}
+    world.act()
+    assert set(world.probes) == {"n1"}
+    world.answer()
+    world.settle()
+    assert len(world.alive("wide")) == 4
+    check(world)
+
+
+def test_seats_that_are_left_meanwhile_are_not_filled_again() -> None:
+    """Their pods would have names that were used before."""
+    world = about_to_grow(nodes=3)
+    world.act()
+    lost = max(world.alive("wide"))
+    world.drain(f"wide-1-{lost}")
+    world.kubelets()
+    world.act()
+    assert lost not in world.placement("wide").numbers
+    world.silent = False
+    world.answer()
+    world.settle()
+    assert lost not in world.alive("wide")
+    assert (world.observed("wide").epoch, len(world.alive("wide"))) == (1, 6)
+    check(world)
+
+
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_a_crash_at_any_moment_of_a_growth_and_of_a_shrinkage_changes_nothing_in_the_end(
     moment: int,
@@ -129,6 +213,8 @@ ACTIONS = st.lists(
         st.tuples(st.just("act"), st.integers(1, 20)),
         st.tuples(st.just("kubelets"), st.just(0)),
         st.tuples(st.just("lead"), st.integers(0, 3)),
+        st.tuples(st.just("probes"), st.integers(0, 3)),
+        st.tuples(st.just("answer"), st.just(0)),
     ),
     max_size=25,
 )
@@ -139,11 +225,13 @@ def test_whatever_happens_pods_record_and_brain_agree_in_the_end(
     actions: list[tuple[str, int]],
 ) -> None:
     world = grown()
+    world.rules = ASKING
     for what, number in actions:
         _do(world, what, number)
     for node in world.nodes:
         world.find(node)
-    world.crash_after = None
+    world.crash_after, world.silent = None, False
+    world.ill.clear()
     world.settle()
     check(world)
     assert not [name for name in world.jobs if world.state(name) in ("Starting", "Resizing")]
@@ -187,3 +275,12 @@ def _do(world: SmallWorld, what: str, number: int) -> None:
         world.act(float(number))
     elif what == "kubelets":
         world.kubelets()
+    else:
+        _probe(world, what, number)
+
+
+def _probe(world: SmallWorld, what: str, number: int) -> None:
+    if what == "probes":
+        world.silent, world.ill = bool(number % 2), {f"n{number // 2}"}
+    elif what == "answer":
+        world.answer()

@@ -58,7 +58,7 @@ class Answers:
         if slot is None:
             return
         if event.verb is Verb.RESIZE:
-            self._resizes.refused(slot, event.serial)
+            self._resizes.refused(slot, event.serial, tried=not event.untried)
         elif event.verb is Verb.FEED:
             self._feeding.answered(slot, event.serial, done=False)
         elif event.verb is Verb.START and self._context.state.state_of(slot) is State.STARTING:

@@ -80,10 +80,11 @@ class Resizes:
         elif state.state_of(slot) is State.RUNNING and int(state.jobs.serial[slot]) == serial:
             self._outbox.probe(slot)
 
-    def refused(self, slot: int, serial: int) -> None:
+    def refused(self, slot: int, serial: int, *, tried: bool = True) -> None:
         """Nothing was done: what it had is what it has."""
         if self.is_answer(slot, serial):
-            self.shun(slot)
+            if tried:
+                self.shun(slot)
             self._settled(slot, self._context.state.seating.resizes[slot].before)
         else:
             self.done(slot, serial)

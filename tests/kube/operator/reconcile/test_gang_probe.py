@@ -4,18 +4,23 @@ from typing import Any
 
 import pytest
 
-from tests.kube.looks import NOW, RULES, a_job, believed, kinds, seats, step
-from weft.brain.event import InstructionRefused
+from tests.kube.looks import NOW, RULES, a_job, a_pod, believed, kinds, seats, step
+from weft.brain.event import InstructionRefused, WorkerLost
 from weft.kube.operator.reconcile.step import (
     AskProbes,
+    DeletePods,
     NodeProbe,
     Record,
+    RecordSeats,
     RecordWait,
     Rules,
     Step,
 )
+from weft.model.ids import NodeId
+from weft.model.placement import Placement, Seat
 from weft.model.reason import ReasonCode
 from weft.model.state import State
+from weft.reconcile.belief import Resizing
 
 ASKING = Rules(default_image="busybox", gang_probe_gpus=8)
 WELL, SILENT = NodeProbe(NOW, answered=NOW), NodeProbe(NOW)
@@ -68,3 +73,73 @@ def test_a_node_that_fails_is_refused_at_once(other: NodeProbe) -> None:
 def test_what_is_on_record_goes_on() -> None:
     held = believed(State.STARTING)
     assert kinds(step(a_job("Starting", 1), belief=held, rules=ASKING)) != [AskProbes]
+
+
+# --- growing -----------------------------------------------------------------------------------
+
+HAS = {0, 1}
+
+
+def growing(
+    target: Placement | None = None,
+    *pods: Any,
+    after: float = 0.0,
+    rules: Rules | None = None,
+    **more: Any,
+) -> Step:
+    """Of two GPUs on two nodes to four on four, unless told otherwise."""
+    order = Resizing(1, frozenset(HAS), target or seats(0, 1, 2, 3))
+    held = believed(State.RESIZING, placement=seats(0, 1, 2, 3), live=True, resizing=order)
+    known = {"spec": {"resources": {"gpus": "1..4"}}} | more.pop("job", {})
+    job = a_job("Running", 1, placement=seats(0, 1), **known)
+    asking = rules or Rules(default_image="busybox", gang_probe_gpus=3)
+    mine = pods or (a_pod(0, gpus=1), a_pod(1, gpus=1))
+    return step(job, *mine, belief=held, now=NOW + after, rules=asking, **more)
+
+
+def test_only_nodes_that_are_new_to_it_are_asked() -> None:
+    assert growing().actions == (AskProbes(("n2", "n3")),)
+    wider = Placement((*seats(0, 1, 2).seats, Seat(NodeId("n1"), 1, number=3)))
+    assert growing(wider).actions == (AskProbes(("n2",)),)
+    beside = Placement((*seats(0, 1).seats, Seat(NodeId("n1"), 1, number=3)))
+    assert kinds(growing(beside)) == [RecordSeats], "there it trains already"
+
+
+def test_a_growth_is_recorded_when_all_have_answered_or_the_time_is_up() -> None:
+    waiting = growing(probed={"n2": WELL, "n3": SILENT})
+    assert waiting.idle and waiting.look_at == NOW + 70.0
+    assert kinds(growing(probed={"n2": WELL, "n3": WELL})) == [RecordSeats]
+    assert kinds(growing(after=70.0, probed={"n2": WELL, "n3": SILENT})) == [RecordSeats]
+
+
+def test_small_growths_narrowings_and_clusters_without_probes_ask_nobody() -> None:
+    for step_ in (
+        growing(rules=RULES),
+        growing(rules=ASKING),
+        growing(seats(0)),
+    ):
+        assert kinds(step_) == [RecordSeats]
+
+
+def test_a_node_that_fails_is_not_grown_onto_and_the_job_is_told_why() -> None:
+    ill = {"n2": SILENT, "n3": ILL}
+    refused = growing(probed=ill)
+    why = "n3: disk: dead"
+    assert refused.actions == (RecordSeats(seats(0, 1), 1, cause="NotResized", why=why),)
+    back = {"job": {"decision": {"serial": 1}}, "note": refused.note, "probed": ill}
+    (event,) = growing(**back).events
+    assert isinstance(event, InstructionRefused)
+    assert (event.why, event.serial, event.untried) == (why, 1, True)
+
+
+def test_what_happens_to_the_job_meanwhile_is_not_put_off() -> None:
+    silent = {"n2": SILENT, "n3": SILENT}
+    gone = growing(None, a_pod(0, gpus=1), probed=silent)
+    (shrunk,) = gone.actions
+    assert isinstance(shrunk, RecordSeats) and shrunk.cause == "Shrunk"
+    assert shrunk.placement == seats(0)
+    stray = a_pod(7, gpus=1)
+    leaving = growing(None, a_pod(0, gpus=1), a_pod(1, gpus=1), stray, probed=silent)
+    assert leaving.actions == (DeletePods((stray,)),)
+    still = {"job": {"spec": {"resources": {"gpus": 2}}}}
+    assert kinds(growing(None, a_pod(0, gpus=1), probed=silent, **still)) == [WorkerLost]

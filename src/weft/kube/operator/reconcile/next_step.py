@@ -31,7 +31,7 @@ from weft.kube.operator.observation.job import NO_PAST, ObservedJob
 from weft.kube.operator.observation.parsed_request import parse_request
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.diagnosing import CERTAIN_SECONDS, why_stuck
-from weft.kube.operator.reconcile.gang_probe import probed_first, unfit_for_gang
+from weft.kube.operator.reconcile.gang_probe import probed_first, started_on, unfit_among
 from weft.kube.operator.reconcile.replanning import offered
 from weft.kube.operator.reconcile.running import run
 from weft.kube.operator.reconcile.start_deadline import start_deadline
@@ -299,7 +299,7 @@ def _start(look: Look, job: ObservedJob) -> Step:
 
 def _record_start(look: Look, job: ObservedJob, mine: Mapping[int, ObservedPod]) -> Step:
     assert look.belief.assignment is not None
-    if unfit := unfit_for_gang(look):
+    if unfit := unfit_among(look, started_on(look)):
         return _refuse(look, mine, unfit)
     if (first := probed_first(look, job)) is not None:
         return first

@@ -88,10 +88,20 @@ def await_answer(look: Look, job: ObservedJob, order: PlanOrder, seats: Placemen
 
 def called_off(look: Look, job: ObservedJob, seats: Placement, why: str) -> Step:
     """The record as it was, without those who were to join."""
-    note = Note(refusal=(look.belief.epoch, job.serial, why))
+    return _not_resized(look, job, seats, Note(refusal=(look.belief.epoch, job.serial, why)))
+
+
+def not_begun(look: Look, job: ObservedJob, seats: Placement, order: Resizing, why: str) -> Step:
+    """The same of an order that is not on record: it is, and that nothing came of it."""
+    note = Note(refusal=(look.belief.epoch, order.serial, why), untried=True)
+    return _not_resized(look, job, seats, note)
+
+
+def _not_resized(look: Look, job: ObservedJob, seats: Placement, note: Note) -> Step:
+    assert note.refusal is not None
+    _, serial, why = note.refusal
     left = seats.only(seats.numbers - job.joining)
-    undo = RecordSeats(left, job.serial, cause="NotResized", why=why)
-    return Step(actions=(undo,), note=note)
+    return Step(actions=(RecordSeats(left, serial, cause="NotResized", why=why),), note=note)
 
 
 def _settled(

@@ -3,7 +3,8 @@
 What is on record says which seats the incarnation has. A resize is recorded first; then pods are
 made to follow: those of seats that the record does not name go, those of seats that are to be
 joined are created, and when all are where they belong the brain hears of it. Whoever comes after a
-crash finds the record and does the same, with nobody waiting for the answer.
+crash finds the record and does the same, with nobody waiting for the answer. A large gang that is
+to have further nodes trains on as it is until these have said that they are well.
 
 A job whose head says that it can be resized while it trains (it is *live*) outlives workers that
 are drained or lost with their node, as long as it is no narrower than it may be: the record is cut
@@ -26,12 +27,14 @@ from weft.brain.event import (
 from weft.kube.names import pod_name
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.reconcile.gang_probe import asked_first, grown_onto, unfit_among
 from weft.kube.operator.reconcile.replanning import (
     await_answer,
     called_off,
     changes_plan,
     computes_otherwise,
     is_as_ordered,
+    not_begun,
     plan_of,
     record_order,
 )
@@ -51,6 +54,7 @@ from weft.model.errors import ProtocolError
 from weft.model.ids import NodeId
 from weft.model.placement import Placement
 from weft.model.state import State
+from weft.reconcile.belief import Resizing
 
 MOST_NAMES = 3
 
@@ -159,6 +163,10 @@ def _record_order(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     order = look.belief.resizing
     if order is None or job.serial >= order.serial:
         return None
+    if why := _not_to_be(look, job, crew, order):
+        return not_begun(look, job, crew.seats, order, why)
+    if asked_first(look, grown_onto(look, crew.seats)) is not None:
+        return None  # what else is to be done about the job is done meanwhile
     if changes_plan(look, job, order):
         note = replace(look.note, ordered_since=None)
         return Step(actions=(record_order(job, crew.seats, order),), note=note)
@@ -166,6 +174,14 @@ def _record_order(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     joining = added | (job.joining & order.target.numbers)
     why = f"from {crew.seats.width} to {order.target.width} GPUs"
     return look.actions(RecordSeats(order.target, order.serial, joining, cause="Resizing", why=why))
+
+
+def _not_to_be(look: Look, job: ObservedJob, crew: _Crew, order: Resizing) -> str:
+    """Why an order is not even begun: by its nodes, or by seats that have been left since."""
+    if unfit := unfit_among(look, grown_onto(look, crew.seats)):
+        return unfit
+    left = [n for n in order.target.numbers - crew.seats.numbers if n < job.next_seat]
+    return f"{pod_name(job.name, job.epoch, min(left))}: left meanwhile" if left else ""
 
 
 def _give_up_joiners(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
@@ -267,9 +283,15 @@ def _converge(look: Look, job: ObservedJob, crew: _Crew) -> Step:
         return waiting
     if crew.leaving:
         return fenced(look, crew.leaving)
+    asking = _asking(look, job, crew)
+    return _settle(look, job, crew.seats) if asking is None else asking
+
+
+def _settle(look: Look, job: ObservedJob, seats: Placement) -> Step:
+    """All are where they belong: that goes on record, and then to the brain."""
     if job.joining or job.state == "Resizing":
-        return look.actions(RecordSeats(crew.seats, job.serial, state=State.RUNNING))
-    return _tell(look, job, crew.seats)
+        return look.actions(RecordSeats(seats, job.serial, state=State.RUNNING))
+    return _tell(look, job, seats)
 
 
 def _under_way(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
@@ -277,6 +299,14 @@ def _under_way(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     if late := _late(crew):
         return _wait_for(look, late)
     return None if job.order is None else await_answer(look, job, job.order, crew.seats)
+
+
+def _asking(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
+    """Nodes that it is to grow onto have not all said how they are."""
+    order = look.belief.resizing
+    if order is None or job.serial >= order.serial:
+        return None
+    return asked_first(look, grown_onto(look, crew.seats))
 
 
 def _wait_for(look: Look, joiners: list[ObservedPod]) -> Step:
@@ -304,9 +334,15 @@ def _tell(look: Look, job: ObservedJob, seats: Placement) -> Step:
         )
         return Step(events=(done,))
     if seats.numbers == order.before:
-        why = _refused_before(look, job) or "its workers could not be changed"
+        known = _refused_before(look, job)
         refused = InstructionRefused(
-            look.now, look.id, look.belief.epoch, Verb.RESIZE, why, serial=order.serial
+            look.now,
+            look.id,
+            look.belief.epoch,
+            Verb.RESIZE,
+            known or "its workers could not be changed",
+            serial=order.serial,
+            untried=bool(known) and look.note.untried,
         )
         return Step(events=(refused,))
     return Step(events=(_seen(look, job, placement=seats),))

@@ -54,10 +54,12 @@ class Note:
     """What is remembered of a job between two looks. Losing it costs time and nothing else.
 
     `refusal` says why the start (serial 0) or the resize of an epoch cannot be: epoch, serial, why,
-    and `hopeless` that no other start would go better. A trial runs since `tried_since`.
+    and `hopeless` that no other start would go better; a resize that was refused `untried` was not
+    even begun. A trial runs since `tried_since`.
     """
 
     refusal: tuple[int, int, str] | None = None
+    untried: bool = False
     unschedulable_since: float | None = None
     stuck_since: float | None = None
     joining_since: float | None = None
