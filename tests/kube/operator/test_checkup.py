@@ -1,5 +1,6 @@
 """Nodes by their probes: where nothing starts, and who comes back after it was set aside."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,11 @@ from tests.kube.operator.small_world import _node
 from tests.kube.operator.stage import Stage, played
 from weft.brain.event import HealthRecalled, Tick
 from weft.failure.health import Health, SetAside
+from weft.kube.operator import gang_probes
 from weft.kube.operator.checkup import Checkup, checkup, probe_among
 from weft.kube.operator.observation.node import ObservedNode, read_node
 from weft.kube.operator.observation.pod import ObservedPod, Probed, read_pod
+from weft.kube.operator.reconcile.step import NodeProbe
 from weft.kube.trouble import Trouble
 from weft.model.ids import NodeId
 
@@ -23,15 +26,22 @@ SINCE, LATER = 1_000.0, 2_000.0
 
 
 def a_probe(
-    *, ready: bool, last: Raw | None = None, namespace: str = "weft", node: str = "n0", version: int
+    *,
+    ready: bool,
+    last: Raw | None = None,
+    namespace: str = "weft",
+    node: str = "n0",
+    version: int,
+    listens: bool = False,
 ) -> Raw:
     name = f"weft-probes-{node}"
     about = {"uid": name, "name": name, "namespace": namespace, "resourceVersion": str(version)}
+    ports = [{"name": "probe", "containerPort": 8081}] if listens else []
     container = {"ready": ready, "state": {"running": {}}, "lastState": last or {}}
     return {
         "metadata": {**about, "labels": {"weft.dev/probe": "node"}},
-        "spec": {"nodeName": node, "containers": [{}]},
-        "status": {"phase": "Running", "containerStatuses": [container]},
+        "spec": {"nodeName": node, "containers": [{"ports": ports}]},
+        "status": {"phase": "Running", "containerStatuses": [container], "podIP": "10.0.0.9"},
     }
 
 
@@ -93,6 +103,28 @@ def test_who_may_come_back(
     node: ObservedNode | None, probed: Probed | None, now: float, found: Checkup | None
 ) -> None:
     assert checkup(node, probed, SINCE, now) == found
+
+
+ASKED = NodeProbe(SINCE + 60.0, answered=SINCE + 62.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (ASKED, Checkup(True, "all probes pass")),
+        (replace(ASKED, unfit="disk: dead"), Checkup(False, "disk: dead")),
+        (replace(ASKED, since=SINCE + 59.0), None),  # it may tell of a look before
+        (replace(ASKED, answered=None), None),
+        (replace(ASKED, reached=False), None),
+    ],
+)
+def test_a_probe_that_was_asked_need_not_be_waited_for(
+    answer: NodeProbe, found: Checkup | None
+) -> None:
+    assert checkup(NODE, WELL, SINCE, SINCE + 63.0, answer) == found
+    troubled = replace(NODE, troubles=(Trouble("KernelDeadlock", "", None),))
+    told = checkup(troubled, WELL, SINCE, SINCE + 63.0, answer)
+    assert told is None or not told.passed
 
 
 @pytest.mark.parametrize(
@@ -167,13 +199,100 @@ def test_somebody_who_repaired_a_node_says_so() -> None:
             node=NodeId("n0"), since_seconds=1.0, due_seconds=now + 9e9, why="bad", lemon=True
         )
         stage.term.decider.deliver(HealthRecalled(now, Health(aside=(aside,))))
-        stage.term._welcome_the_repaired()
+        stage.term._checks.look(stage.term.health)
         turns(stage)
         assert stage.term.health.aside
         stage.term.nodes.items["n0"] = replace(stage.term.nodes.items["n0"], repaired_at=now - 1.0)
-        stage.term._welcome_the_repaired()
+        stage.term._checks.look(stage.term.health)
         turns(stage)
         assert not stage.term.health.aside
+
+    played(scene)
+
+
+class Asked:
+    """In the place of a node's probe: what it answers, and how often it was asked."""
+
+    def __init__(self, says: str | None) -> None:
+        self.says, self.times = says, 0
+
+    async def __call__(self, host: str, port: int) -> str | None:
+        self.times += 1
+        return self.says
+
+
+async def looked(stage: Stage, at: float) -> None:
+    """The brain's time, and what the operator does every few seconds."""
+    stage.term.decider.deliver(Tick(at))
+    for _ in range(3):
+        turns(stage)
+        stage.term._checks.look(stage.term.health)
+        await asyncio.sleep(0.001)
+    turns(stage)
+
+
+def set_aside(stage: Stage, *, lemon: bool = False) -> float:
+    begun(stage)
+    now = stage.term.now()
+    aside = SetAside(
+        node=NodeId("n0"), since_seconds=now, due_seconds=now, why="it failed", lemon=lemon
+    )
+    stage.term.decider.deliver(HealthRecalled(now, Health(aside=(aside,))))
+    stage.informers.foreign.take_event("ADDED", a_probe(ready=True, version=1, listens=True))
+    return now
+
+
+def test_its_probe_is_asked_after_a_minute_and_who_passes_comes_back_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked("")
+    monkeypatch.setattr(gang_probes, "ask", asked)
+
+    async def scene() -> None:
+        stage = Stage()
+        now = set_aside(stage)
+        await looked(stage, now + 1.0)
+        await looked(stage, now + 59.0)
+        assert (asked.times, len(stage.term.health.aside)) == (0, 1)
+        await looked(stage, now + 61.0)
+        assert (asked.times, len(stage.term.health.aside)) == (1, 0)
+
+    played(scene)
+
+
+@pytest.mark.parametrize("says", ["disk: dead", None])
+def test_who_does_not_pass_then_waits_for_the_next_check(
+    monkeypatch: pytest.MonkeyPatch, says: str | None
+) -> None:
+    """Nothing is held against it twice; where nobody listens, its pod's word is waited for."""
+    asked = Asked(says)
+    monkeypatch.setattr(gang_probes, "ask", asked)
+
+    async def scene() -> None:
+        stage = Stage()
+        now = set_aside(stage)
+        for after in range(1, 420, 10):
+            await looked(stage, now + after)
+        (aside,) = stage.term.health.aside
+        assert (aside.checks, aside.asked) == (0, True)
+        assert 1 <= asked.times <= 4, "once in two minutes"
+        if says is None:
+            await looked(stage, now + 421.0)
+            assert not stage.term.health.aside
+
+    played(scene)
+
+
+def test_a_lemon_is_not_asked_people_have_to_repair_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked("")
+    monkeypatch.setattr(gang_probes, "ask", asked)
+
+    async def scene() -> None:
+        stage = Stage()
+        now = set_aside(stage, lemon=True)
+        for after in (1.0, 61.0, 200.0):
+            await looked(stage, now + after)
+        assert (asked.times, len(stage.term.health.aside)) == (0, 1)
 
     played(scene)
 

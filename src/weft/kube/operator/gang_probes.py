@@ -1,4 +1,4 @@
-"""Nodes are asked how they are before a gang starts on them, and have a minute to answer.
+"""Nodes are asked how they are before a gang has them, and have a minute to answer.
 
 Each node's probe answers at once where it looked a moment ago, and looks now where it did not. The
 answer holds for two minutes, for whichever gang comes. Where nobody listens nothing can be asked,
@@ -68,18 +68,21 @@ class GangProbes:
 
     def ask(self, job: str, nodes: Iterable[str]) -> None:
         """The job is looked at again when all have answered."""
-        now = self._wires.now()
         for node in nodes:
-            known = self._known.get(node)
-            if known is None or _is_old(known, now):
-                self._ask(node, now)
-            if self._known[node].answered is None:
+            if self.inquire(node).answered is None:
                 self._awaited.setdefault(job, set()).add(node)
+
+    def inquire(self, node: str) -> NodeProbe:
+        """What it has answered of late; it is asked where it has not."""
+        now, known = self._wires.now(), self._known.get(node)
+        if known is None or _is_old(known, now):
+            self._ask(node, now)
+        return self._known[node]
 
     def _ask(self, node: str, now: float) -> None:
         address = self._wires.address_of(node)
         if address is None:
-            self._known[node] = NodeProbe(now, answered=now)
+            self._known[node] = NodeProbe(now, answered=now, reached=False)
             return
         self._known[node] = NodeProbe(now)
         task = asyncio.get_running_loop().create_task(self._hear(node, address))
@@ -95,7 +98,7 @@ class GangProbes:
         if unfit is None:
             log.warning("probe_not_reached", node=node)
         asked, now = self._known[node].since, self._wires.now()
-        self._known[node] = NodeProbe(asked, answered=now, unfit=unfit or "")
+        self._known[node] = NodeProbe(asked, now, unfit or "", reached=unfit is not None)
         if unfit:
             log.warning("probe_failed", node=node, words=unfit)
             self._close(node)

@@ -26,7 +26,7 @@ from weft.kube.health_map import HealthMap
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import GPU_RESOURCE
-from weft.kube.operator.checkup import checkup
+from weft.kube.operator.checkup import Checkup
 from weft.kube.operator.decider import Decider, OpenJournal
 from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
@@ -36,6 +36,7 @@ from weft.kube.operator.faults import Faults
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
 from weft.kube.operator.losses import Losses
+from weft.kube.operator.node_checks import NodeChecks
 from weft.kube.operator.node_probes import NodeProbes
 from weft.kube.operator.notices import Notices
 from weft.kube.operator.observation.informers import Informers
@@ -165,6 +166,7 @@ class Term:
             touch_job=self.executor.touch,
             touch_node=self.intake.touch_node,
         )
+        self._checks = NodeChecks(self.nodes.items, self._probes, self.now, tell=self._checked)
         self.intake.inventory.unfit = self._probes.unfit
         informers.tell(self.intake)
 
@@ -242,22 +244,10 @@ class Term:
         self._services.ask(asked)
 
     def check(self, node: NodeId) -> None:
-        """Tell how a node stands that was set aside, as far as anybody knows."""
-        aside = next((one for one in self.health.aside if one.node == node), None)
-        if aside is None:
-            return
-        probed = self._probes.on(node)
-        found = checkup(self.nodes.items.get(node), probed, aside.since_seconds, self.now())
-        if found is not None:
-            log.info("node_checked", node=node, passed=found.passed, evidence=found.evidence)
-            self._soon(lambda now: NodeChecked(now, node, **asdict(found)))
+        self._checks.check(self.health, node)
 
-    def _welcome_the_repaired(self) -> None:
-        """Somebody says so of a node: it need not wait for its next check."""
-        for one in self.health.aside:
-            node = self.nodes.items.get(one.node)
-            if node is not None and (node.repaired_at or 0.0) > one.since_seconds:
-                self.check(one.node)
+    def _checked(self, node: NodeId, found: Checkup) -> None:
+        self._soon(lambda now: NodeChecked(now, node, **asdict(found)))
 
     def _service_answered(self, service: str, answers: bool) -> None:
         log.info("service_answers" if answers else "service_silent", service=service)
@@ -453,7 +443,7 @@ class Term:
             measure(self.brain.state, self.intake.inventory, self._metrics)
             unfit = sum(bool(self._probes.unfit(node)) for node in self.nodes.items)
             tell_health(self.health, self._metrics, unfit)
-            self._welcome_the_repaired()
+            self._checks.look(self.health)
             tell_waits(self.brain.state, self._metrics, now - told)
             told = now
             self._metrics.api_calls_are(self._api.calls)

@@ -71,11 +71,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class NodeProbe:
-    """What a node says of itself, asked `since` then; nothing before it has `answered`."""
+    """What a node says of itself, asked `since` then; nothing before it has `answered`.
+
+    Where nobody was `reached` nobody can tell, and nothing is held against it.
+    """
 
     since: float
     answered: float | None = None
     unfit: str = ""
+    reached: bool = True
 
 
 @dataclass(frozen=True, slots=True)
