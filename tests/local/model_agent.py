@@ -11,7 +11,7 @@ drain, and every `save` steps, in the folder for checkpoints, where the next inc
 from it; a file `enough` there ends it early. `fail` ends it there with code 3, once; `deaf` never
 drains; `stay` never grows. With `storage`, `cpu`, `gpu` or `network`, seconds of a step, it tells
 what its steps do. In company it says that it is `slowed` so many times, and where it would meet
-others.
+others. With `offers` it says that its program can be run replicated and split by tensors.
 """
 
 import argparse
@@ -237,7 +237,7 @@ class ModelAgent:
             "members": list(self.workers) if "live" in self.knobs else [],
             "plan": "",
             "target_plan": "",
-            "offers": [],
+            "offers": ["data", "tensor"] if "offers" in self.knobs else [],
             "switches": 0,
             "switch_seconds": 0.0,
             "step": self.step,

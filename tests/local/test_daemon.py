@@ -7,11 +7,13 @@ from itertools import count
 import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
+from tests.local.test_elastic import told
 from weft.api.backend import Farewell
 from weft.api.errors import Taken
 from weft.local import executor
 from weft.local.reconcile import next_step as course
 from weft.local.reconcile.step import Look, Step
+from weft.model.capability import Capability
 from weft.model.errors import InfeasibleSpec
 from weft.view.logs import Which
 
@@ -142,6 +144,26 @@ def test_jobs_train_on_while_no_daemon_is_there() -> None:
             lab.wait_for(name, "Succeeded")
         assert lab.entry("on").epoch == 1
         assert not lab.leftovers()
+
+
+def test_a_daemon_knows_what_a_program_offers_before_its_agent_has_spoken() -> None:
+    """Or it would take a job that can follow for one that has to be stopped for another plan."""
+    with a_lab() as lab:
+        lab.start()
+        lab.submit("lm", f"{LONG} live offers")
+        wait_until(lambda: bool(lab.entry("lm").offers), "its offers to be on record", lab.log)
+        lab.kill()
+        assert lab.entry("lm").offers == (Capability.DATA, Capability.TENSOR)
+        agent, heard = lab.entry("lm").agent, len(told(lab, "PlansOffered"))
+        assert agent is not None and heard == 1
+        os.kill(agent.pid, signal.SIGSTOP)
+        try:
+            lab.start()
+            wait_until(lambda: len(told(lab, "PlansOffered")) > heard, "what it offers", lab.log)
+        finally:
+            os.kill(agent.pid, signal.SIGCONT)
+        lab.let_finish("lm")
+        lab.wait_for("lm", "Succeeded")
 
 
 def test_a_job_that_ended_while_no_daemon_was_there_has_ended() -> None:

@@ -16,6 +16,7 @@ from weft.local.reconcile.step import Record, RecordTarget, Void
 from weft.local.record.book import Book
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.store import Store
+from weft.model.capability import Capability
 from weft.model.errors import WorldError
 from weft.model.ids import JobId, PartyId
 from weft.model.state import State
@@ -87,6 +88,14 @@ def test_a_decision_gets_devices_that_nobody_holds(tmp_path: Path) -> None:
     entry = perform(tmp_path, Record(1, an_assignment(0, 1)), an_entry(uid="a"), other)
     assert (entry.state, entry.epoch) == (State.STARTING, 1)
     assert entry.devices == {1, 3}
+
+
+def test_what_an_earlier_start_of_the_program_offered_is_not_that_of_this_one(
+    tmp_path: Path,
+) -> None:
+    before = an_entry(uid="a", epoch=1, offers=(Capability.TENSOR,))
+    entry = perform(tmp_path, Record(2, an_assignment(0)), before)
+    assert (entry.epoch, entry.offers) == (2, ())
 
 
 def test_a_decision_for_which_there_is_no_device_is_not_recorded(tmp_path: Path) -> None:

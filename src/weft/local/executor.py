@@ -207,6 +207,7 @@ class Executor:
             target_serial=0,
             plan=plan,
             target_plan="",
+            offers=(),
             top_seat=max((seat.number for seat in seats), default=0),
             party=action.assignment.party,
             agent=None,

@@ -173,25 +173,29 @@ class StatusWriter:
             self._source.report(event)
 
     def _tell_offers(self, entry: Entry, status: Status) -> None:
+        offers = self._offers(entry, status)
+        if offers and self._offered.get(entry.uid) != (entry.epoch, offers):
+            self._offered[entry.uid] = entry.epoch, offers
+            now = self._source.now()
+            self._source.report(PlansOffered(now, entry.id, entry.epoch, offers))
+
+    def _offers(self, entry: Entry, status: Status) -> tuple[Capability, ...]:
         """As what its program can be run; one that has commands by plan is told nothing new."""
         found, _ = self._source.asked(entry)
-        news = entry.epoch, status.offers
-        if found is None or found.spec.plans is not None or not (status.live and status.offers):
-            return
-        if self._offered.get(entry.uid) != news:
-            self._offered[entry.uid] = news
-            now = self._source.now()
-            self._source.report(PlansOffered(now, entry.id, entry.epoch, status.offers))
+        if found is None or found.spec.plans is not None or not status.live:
+            return ()
+        return status.offers
 
     def _progress(self, entry: Entry) -> dict[str, Any]:
         status = self._source.observe(entry).status
         if status is None:
             return {}
         ranks = _with_ranks(entry, status)
-        if status.progress == entry.progress and ranks == entry.ranks:
+        offers = self._offers(entry, status) or entry.offers
+        if (status.progress, ranks, offers) == (entry.progress, entry.ranks, entry.offers):
             return {}
         past = self._source.past(entry) or entry.past
-        return {"progress": status.progress, "past": past, "ranks": ranks}
+        return {"progress": status.progress, "past": past, "ranks": ranks, "offers": offers}
 
     def _is_due(self, entry: Entry) -> bool:
         """Whether another reason holds than the one written down, or its numbers may be old."""

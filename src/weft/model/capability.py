@@ -4,6 +4,7 @@ The runtime tells it, or the job file does. Without hints about its layers a pro
 replicated, sharded, accumulated and recomputed, and neither split by tensors nor into stages.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +26,11 @@ class Capability(StrEnum):
     OFFLOAD = "offload"
     CONTEXT = "context"
     EXPERT = "expert"
+
+
+def capabilities(names: Collection[object]) -> tuple[Capability, ...]:
+    """Those of them that exist."""
+    return tuple(one for one in Capability if one.value in names)
 
 
 Offers = frozenset[Capability]

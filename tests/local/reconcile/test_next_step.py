@@ -30,6 +30,7 @@ from weft.brain.event import (
     JobSubmitted,
     Past,
     Phase,
+    PlansOffered,
     Verb,
     WorkerLost,
 )
@@ -55,6 +56,7 @@ from weft.local.reconcile.step import (
     Void,
 )
 from weft.local.record.entry import End, Progress
+from weft.model.capability import Capability
 from weft.model.decision import NO_PARTY
 from weft.model.errors import ProtocolError, SpecError
 from weft.model.ids import PartyId
@@ -98,6 +100,14 @@ def test_what_is_on_record_is_what_a_fresh_brain_is_told(state: State, phase: Ph
     assert (report.epoch, report.phase) == (1, phase)
     assert (report.placement is None) == (phase is Phase.ABSENT)
     assert report.next_seat == 1
+
+
+def test_a_fresh_brain_hears_what_the_program_offers_before_its_agent_has_spoken() -> None:
+    """It would take it for one that has to be stopped for another plan."""
+    entry = a_started(offers=(Capability.DATA, Capability.TENSOR))
+    offered = next_step(a_look(entry)).events[2]
+    assert offered == PlansOffered(NOW, entry.id, 1, (Capability.DATA, Capability.TENSOR))
+    assert len(next_step(a_look(a_started())).events) == 2, "who has told nothing offers nothing"
 
 
 def test_a_resize_under_way_is_told_with_both_of_its_sides() -> None:

@@ -19,6 +19,7 @@ from weft.brain.event import Past
 from weft.local.record.entry import Birth, End, Entry, Happening, Progress
 from weft.local.record.store import Store
 from weft.local.record.tables import MIGRATIONS, bring_up_to_date
+from weft.model.capability import Capability, capabilities
 from weft.model.errors import WorldError
 from weft.model.state import State
 
@@ -46,6 +47,7 @@ ENTRIES = st.builds(
     target=SEATS,
     target_serial=COUNTS,
     top_seat=COUNTS,
+    offers=st.sets(st.sampled_from(Capability)).map(capabilities),
     agent=st.none() | st.builds(Birth, COUNTS, COUNTS, st.just("boot")),
     end=st.none() | st.builds(End, st.sampled_from(["finished", "drained"]), COUNTS, st.text()),
     progress=st.builds(Progress, st.none() | COUNTS, st.none() | COUNTS, live=st.booleans()),
@@ -205,6 +207,35 @@ def test_migrations_run_once_and_in_order(tmp_path: Path) -> None:
             assert bring_up_to_date(connection, steps) == len(MIGRATIONS) + 3
     assert ran == [1, 2]
     engine.dispose()
+
+
+def test_a_store_from_before_offers_were_kept_is_taken_over(tmp_path: Path) -> None:
+    store = Store.at(tmp_path / "db")
+    store.add(an_entry(offers=(Capability.TENSOR,)), SUBMITTED)
+    store.close()
+    connection = sqlite3.connect(tmp_path / "db")
+    connection.execute("alter table jobs drop column offers")
+    connection.execute("update settings set value = '5' where key = 'schema'")
+    connection.commit()
+    connection.close()
+    store = Store.at(tmp_path / "db")
+    assert [entry.offers for entry in store.active()] == [()]
+    store.change(an_entry().uid, {"offers": (Capability.DATA,)}, Happening(2.0, "Changed"))
+    assert [entry.offers for entry in store.active()] == [(Capability.DATA,)]
+    store.close()
+
+
+def test_an_offer_that_a_newer_program_knows_is_left_out(tmp_path: Path) -> None:
+    store = Store.at(tmp_path / "db")
+    store.add(an_entry(), SUBMITTED)
+    store.close()
+    connection = sqlite3.connect(tmp_path / "db")
+    connection.execute("""update jobs set offers = '["tensor", "magic"]'""")
+    connection.commit()
+    connection.close()
+    store = Store.at(tmp_path / "db")
+    assert [entry.offers for entry in store.active()] == [(Capability.TENSOR,)]
+    store.close()
 
 
 def test_a_setting_is_settled_once(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from weft.brain.event import (
     JobReported,
     JobSubmitted,
     Phase,
+    PlansOffered,
     Verb,
     WorkerLost,
 )
@@ -119,6 +120,8 @@ def _introduce(look: Look) -> Step:
     events: list[Event] = [JobSubmitted(look.now, replace(look.job, submit_seconds=by_now))]
     if entry.epoch or entry.past != NO_PAST:
         events.append(report(entry, look.now, entry.work_saved))
+    if events[1:] and entry.offers:
+        events.append(PlansOffered(look.now, entry.id, entry.epoch, entry.offers))
     return look.events(*events)
 
 

@@ -19,7 +19,7 @@ from weft.agent.reports.speed import Measured
 from weft.failure.diagnosis import Diagnosis
 from weft.local.reconcile.plans import same
 from weft.local.record.entry import NO_PROGRESS, Progress
-from weft.model.capability import Capability
+from weft.model.capability import Capability, capabilities
 from weft.model.errors import SpecError
 
 EXITED: Final = "exited"
@@ -260,10 +260,7 @@ def _figures(value: object) -> dict[str, float]:
 
 
 def _offers(told: object) -> tuple[Capability, ...]:
-    """Those of them that exist."""
-    if not isinstance(told, list):
-        return ()
-    return tuple(one for one in Capability if one.value in told[:MOST_METRICS])
+    return capabilities(told[:MOST_METRICS]) if isinstance(told, list) else ()
 
 
 def _plan(told: object) -> str:

@@ -13,6 +13,7 @@ from weft.api.backend import Origin
 from weft.brain.event import Past
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.written import read, written
+from weft.model.capability import Capability
 from weft.model.claim import WorkClaim
 from weft.model.ids import JobId, NodeId
 from weft.model.placement import Placement, Seat
@@ -112,7 +113,8 @@ class Entry:
     """One job. `seats` carry their devices; `target` is a resize that is under way.
 
     `top_seat` is the largest number that a seat of this epoch ever had; `ranks` tells under which
-    rank each worker of each epoch trained. `party` names those whom it joined on their slots.
+    rank each worker of each epoch trained. `party` names those whom it joined on their slots, and
+    `offers` is as what its program can be run while it trains, as it has told in this epoch.
     """
 
     uid: str
@@ -133,6 +135,7 @@ class Entry:
     party: str = ""
     plan: str = ""  # as its agent was told, or knows it
     target_plan: str = ""
+    offers: tuple[Capability, ...] = ()
     agent: Birth | None = None
     end: End | None = None
     progress: Progress = NO_PROGRESS

@@ -32,6 +32,7 @@ from weft.local.record.entry import (
 )
 from weft.local.record.tables import EVENTS, JOBS, SETTINGS, USAGE, bring_up_to_date
 from weft.local.record.usage import Usage
+from weft.model.capability import capabilities
 from weft.model.errors import WorldError
 from weft.model.state import State
 
@@ -231,6 +232,7 @@ _PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
     "seats": seats_to_json,
     "target": seats_to_json,
     "reasons": list,
+    "offers": list,
 }
 
 
@@ -268,6 +270,7 @@ def _entry(row: Row[Any]) -> Entry:
         progress=Progress(**found.pop("progress")),
         past=_past(found.pop("past")),
         reasons=tuple(found.pop("reasons")),
+        offers=capabilities(found.pop("offers")),
         **found,
     )
 

@@ -57,6 +57,7 @@ JOBS: Final = Table(
     Column("party", String(200), nullable=False, server_default=""),
     Column("plan", Text, nullable=False, server_default=""),
     Column("target_plan", Text, nullable=False, server_default=""),
+    Column("offers", JSON, nullable=False, server_default="[]"),
     Column("agent", JSON(none_as_null=True)),
     Column("end", JSON(none_as_null=True)),
     Column("progress", JSON, nullable=False),
@@ -131,8 +132,18 @@ def _add_plans(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE jobs ADD COLUMN {column} TEXT DEFAULT '' NOT NULL"))
 
 
+def _add_offers(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE jobs ADD COLUMN offers JSON DEFAULT '[]' NOT NULL"))
+
+
 # The step at index n brings a schema of version n + 1 to n + 2.
-MIGRATIONS: Final[tuple[Migration, ...]] = (USAGE.create, _add_failures, _add_party, _add_plans)
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    USAGE.create,
+    _add_failures,
+    _add_party,
+    _add_plans,
+    _add_offers,
+)
 
 
 def bring_up_to_date(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:
