@@ -9,7 +9,7 @@ import pytest
 from tests.builders import Scene, a_cluster, a_job, a_node, given, seats
 from tests.perf.plans.shapes import BERT, LLAMA7
 from weft.brain.considered import considered
-from weft.brain.event import JobMeasured, Past, Phase
+from weft.brain.event import JobMeasured, Past, PastRecalled, Phase
 from weft.brain.instruction import Preempt, Start
 from weft.brain.round.session import Session
 from weft.brain.state.plan_book import units_per_second
@@ -196,9 +196,12 @@ def test_who_waits_is_not_asked_whether_it_could_be_stopped(
     assert asked == {world.brain.state.slot_of[JobId("runs")]}
 
 
-def begun_anew(past: Past, **parts: object) -> Scene:
+def begun_anew(past: Past, *recalled: PastRecalled) -> Scene:
     """A brain that has just begun finds a model on 4 of 16 GPUs, which has run for long."""
-    world = scene(by("rubick", own_budget=1.0, **parts)).submit(a_model("job", 4))
+    world = scene(by("rubick", own_budget=1.0))
+    for event in recalled:
+        world.send(replace(event, at=world.now))
+    world.submit(a_model("job", 4))
     placement, plan = seats(n0=4), ExecutionPlan(data=4)
     world.report("job", Phase.RUNNING, done=1e6, epoch=1, placement=placement, plan=plan, past=past)
     return world.decide()
@@ -213,6 +216,29 @@ def test_what_jobs_have_had_before_a_brain_began_pays_for_restarts() -> None:
     assert told is not None
     reasons = [one.why for one in told.rejected]
     assert any(re.fullmatch(OVER_BUDGET, why) for why in reasons), reasons
+
+
+def test_what_jobs_had_that_are_over_pays_too_less_their_own_restarts() -> None:
+    rich = PastRecalled(0.0, served_gpu_seconds=1e6)
+    assert begun_anew(Past(), rich).all(Preempt, "job")
+    spent = replace(rich, restarted_gpus=int(1e6 * 0.01 / 30.0) + 1)
+    assert not begun_anew(Past(), spent).all(Preempt, "job")
+    huge = begun_anew(Past(), replace(rich, restarted_gpus=10**9))
+    assert not huge.all(Preempt, "job"), "a long history is no reason to refuse it"
+
+
+def test_a_brain_that_has_seen_a_job_end_knows_better() -> None:
+    world = scene().submit(a_job("over", 4)).decide().wait(100.0).finish("over")
+    book = world.brain.state.plan_book
+    before = book.served_gpu_seconds
+    world.send(PastRecalled(world.now, 1e6, 5))
+    assert (book.served_gpu_seconds, book.paid_gpu_seconds) == (before, 0.0)
+
+
+def test_a_recipe_that_chooses_no_plans_has_no_use_for_it() -> None:
+    world = given(TWO_NODES).with_recipe(RECIPES["fifo"]())
+    world.send(PastRecalled(world.now, 1e6, 5))
+    assert world.brain.state.plan_book.served_gpu_seconds == 0.0
 
 
 def test_restarts_before_a_brain_began_are_not_forgotten() -> None:

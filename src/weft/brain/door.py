@@ -18,6 +18,7 @@ from weft.brain.event import (
     JobSubmitted,
     NodeAdded,
     NodeChanged,
+    PastRecalled,
     QueueChanged,
 )
 from weft.brain.state.brain_state import BrainState
@@ -102,6 +103,11 @@ def _done(event: InstructionDone) -> Iterator[Figure]:
     yield "serial", event.serial
 
 
+def _recalled(event: PastRecalled) -> Iterator[Figure]:
+    yield "served_gpu_seconds", event.served_gpu_seconds
+    yield "restarted", event.restarted_gpus  # over all jobs there ever were, so no number of GPUs
+
+
 def _refused(event: InstructionRefused) -> Iterator[Figure]:
     yield "serial", event.serial
 
@@ -119,6 +125,7 @@ _FIGURES: dict[type, Callable[[Any], Iterator[Figure]]] = {
     JobFailed: _failed,
     InstructionDone: _done,
     InstructionRefused: _refused,
+    PastRecalled: _recalled,
     NodeAdded: _node,
     NodeChanged: _node,
 }

@@ -243,6 +243,19 @@ class ServiceAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class PastRecalled:
+    """What jobs have had that were over before this brain began, for one that knows of none.
+
+    Restarts are paid from all GPU time. `restarted_gpus` are those of the restarts that such jobs
+    had themselves, each GPU as often as it was started anew.
+    """
+
+    at: float
+    served_gpu_seconds: float
+    restarted_gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class HealthRecalled:
     """What a world wrote down of nodes and services, for a brain that knows nothing of them."""
 
@@ -313,6 +326,7 @@ Event = (
     | NodeChecked
     | ServiceAsked
     | HealthRecalled
+    | PastRecalled
     | QueueChanged
     | InstructionDone
     | InstructionRefused

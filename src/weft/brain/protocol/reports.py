@@ -5,7 +5,7 @@ mended, and what runs without anybody having decided it is adopted or ended.
 """
 
 from weft.brain.context import Context
-from weft.brain.event import JobReported, Past, Phase
+from weft.brain.event import JobReported, Past, PastRecalled, Phase
 from weft.brain.instruction import Stop
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.feeding import Feeding
@@ -18,6 +18,7 @@ from weft.model.host import PerGpu
 from weft.model.ids import PartyId
 from weft.model.placement import Placement
 from weft.model.state import State
+from weft.policy.plans.planning import Planning
 
 
 class Reports:
@@ -156,9 +157,20 @@ class Reports:
         spec = state.spec(slot)
         if planning is None or spec.splits is None:
             return
+        seconds, gpus = self._restart_seconds(planning), spec.width.asked_gpus
+        state.plan_book.recall(slot, past.preemptions, gpus, seconds)
+
+    def recalled(self, event: PastRecalled) -> None:
+        """What jobs had that are over pays for restarts, of which theirs have taken a part."""
+        book, planning = self._context.state.plan_book, self._context.recipe.planning
+        if planning is not None:
+            paid = event.restarted_gpus * self._restart_seconds(planning)
+            book.recall_ended(event.served_gpu_seconds, paid)
+
+    def _restart_seconds(self, planning: Planning) -> float:
+        state = self._context.state
         measured = state.start_cost.seconds + state.stop_cost.seconds
-        seconds = max(measured, planning.least_restart_seconds)
-        state.plan_book.recall(slot, past.preemptions, spec.width.asked_gpus, seconds)
+        return max(measured, planning.least_restart_seconds)
 
     def _could_be(self, slot: int, placement: Placement) -> bool:
         """Whether a decision of ours could have said this: seats, on known nodes, and in range."""

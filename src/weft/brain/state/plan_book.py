@@ -153,6 +153,12 @@ class PlanBook:
         for _ in range(restarts):
             self.pay(slot, gpus, seconds)
 
+    def recall_ended(self, served_gpu_seconds: float, paid_gpu_seconds: float) -> None:
+        """The same of jobs that were over by then; one that has seen some end knows better."""
+        if not self.served_gpu_seconds:
+            self.served_gpu_seconds = served_gpu_seconds
+            self.paid_gpu_seconds += paid_gpu_seconds
+
     def close(self, slot: int, job: JobId, served_gpu_seconds: float) -> None:
         self.served_gpu_seconds += served_gpu_seconds
         self._options.pop(slot, None)

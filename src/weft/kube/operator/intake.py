@@ -18,6 +18,7 @@ from weft.kube.devices import (
 )
 from weft.kube.logs import Log
 from weft.kube.operator.decider import Decider
+from weft.kube.operator.ended_jobs import recalled
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.observation.foreign_use import ForeignUse
 from weft.kube.operator.observation.informers import Informers
@@ -90,6 +91,8 @@ class Intake:
         for name in self._nodes.items:
             self.inventory.touch(name)
         self.tell_nodes()
+        if (past := recalled(self._jobs.items.values(), self._decider.now())) is not None:
+            self._decider.deliver(past)
         jobs = sorted(self._jobs.items.values(), key=lambda job: (job.created, job.uid))
         for job in jobs:
             self._meet(job.key)
