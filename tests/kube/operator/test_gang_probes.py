@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.kube.heads import Head, free_port
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
@@ -23,6 +24,7 @@ from weft.kube.operator.gang_probes import GangProbes, Wires, ask
 pytestmark = pytest.mark.enable_socket
 GOOD, BAD = Result(probe="disk", passed=True), Result(probe="disk", passed=False, text="dead")
 OPTIONS: Final = {"gang_probe_gpus": 8, "backoff_seconds": 1.0}
+ELASTIC: Final = "maxmin(hold=0.0, spacing=0.1, min_run=0.0)"
 NODES: Final = 64
 
 
@@ -288,6 +290,35 @@ def test_a_gang_starts_on_nodes_that_pass_now(
             assert held == {"node-1", "node-2"}
             lab.submit("small", 1)
             lab.wait_for("small", "Queued")
+
+
+def test_a_gang_trains_on_beside_a_node_that_fails_now(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """The node was somebody else's until now; the gang would have grown onto it."""
+    cluster.add_nodes(2, gpus=2)
+    lab, port = Lab(cluster), free_port()
+    machines = {"node-0": Probed(), "node-1": Probed()}
+    options = {**OPTIONS, "gang_probe_gpus": 3, "recipe": ELASTIC, "reports_port": port}
+    kubeconfig = install_chart(cluster, {"probes": {"enabled": True}})
+    with listening(*machines.values()) as ports:
+        for node, at in zip(machines, ports, strict=True):
+            add_probe(lab, node, at)
+        with OperatorProcess(kubeconfig, tmp_path, options=options):
+            lab.submit("first", 2)
+            lab.await_workers("first")
+            lab.submit("wide", "1..4")
+            with Head(cluster, lab.namespace, "wide", port):
+                lab.await_workers("wide")
+                (pod,) = lab.pods("first").values()
+                machines[pod["spec"]["nodeName"]].found = (BAD,)
+                lab.cancel("first")
+                wait_until(lambda: "NotResized" in lab.told("wide"), "it to be told")
+                assert lab.told("wide")["NotResized"].endswith("disk: dead")
+                lab.wait_for("wide", "Running")
+                decision = lab.job("wide")["status"]["decision"]
+                assert (decision["epoch"], decision["width"]) == (1, 2)
+                assert len(lab.pods("wide")) == 2, "nobody was started there"
 
 
 def _reason(lab: Lab, name: str) -> str:

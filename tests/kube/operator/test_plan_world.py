@@ -1,5 +1,6 @@
 """Plans on Kubernetes: whoever dies in a change of one, in the end the job computes as decided."""
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -104,6 +105,32 @@ def test_no_pod_leaves_before_the_plan_is_reached_that_does_without_it() -> None
     assert world.alive("short") == set()
     world.settle()
     assert (world.alive("job"), len(world.alive("short"))) == ({0}, 1)
+
+
+def test_a_node_that_fails_its_probe_says_nothing_against_a_plan_over_it() -> None:
+    world = SmallWorld({"n0": 1, "n1": 1}, RECIPE, offers=EVERY)
+    world.rules = replace(world.rules, gang_probe_gpus=2)
+    world.submit("beside", "1")
+    world.submit("job", "1..2", model=MODEL, duration="10h", checkpoint={"path": "/ckpt"})
+    for_a_while(world, 60)
+    (other,) = {*world.nodes} - {*world.placement("job").nodes}
+    world.ill = {other}
+    world.cancel("beside")
+    for_a_while(world, 40)
+    assert (world.alive("job"), world.orders) == ({0}, {})
+    world.ill.clear()
+    for _ in range(3):  # what it answered is forgotten, and the node looked at again
+        for_a_while(world, 30)
+        world.book.touch(other)
+    for_a_while(world, 60)
+    assert [(order.width, order.serial) for order in world.orders["job"]] == [(2, 2)]
+    check(world, 2)
+
+
+def for_a_while(world: SmallWorld, times: int) -> None:
+    for _ in range(times):
+        world.act(2.0)
+        world.kubelets()
 
 
 def test_a_plan_that_is_not_reached_costs_nothing_and_is_not_tried_again() -> None:
