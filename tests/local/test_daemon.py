@@ -166,6 +166,20 @@ def test_a_daemon_knows_what_a_program_offers_before_its_agent_has_spoken() -> N
         lab.wait_for("lm", "Succeeded")
 
 
+def test_a_daemon_knows_what_jobs_have_had_that_are_over() -> None:
+    """Changes of plans are paid from it."""
+    with a_lab() as lab:
+        lab.start()
+        lab.submit("over", "model total=20 step=0.02", gpus=2)
+        lab.wait_for("over", "Succeeded")
+        assert not told(lab, "PastRecalled")
+        lab.kill()
+        lab.start()
+        (recalled,) = told(lab, "PastRecalled")
+        had = lab.entry("over").past.attained_gpu_seconds
+        assert recalled["served_gpu_seconds"] == had > 0.0
+
+
 def test_a_job_that_ended_while_no_daemon_was_there_has_ended() -> None:
     with a_lab() as lab:
         lab.start()

@@ -27,6 +27,7 @@ from weft.brain.event import (
     NodeChecked,
     NodeLost,
     Past,
+    PastRecalled,
     Phase,
     QueueChanged,
     ServiceAsked,
@@ -129,6 +130,7 @@ class Term:
         self.book = Book(store, self._entry_changed)
         self.ledger = Ledger(store.usage())
         self._health = HealthRecord(store, self.book)
+        self._ended = store.ended()
         self.agents = Agents(launcher, self._agent_changed, self.book)
         self.executor = Executor(self, self.book, self.agents, launcher.machine)
         self.foreign_watch = ForeignWatch(
@@ -206,6 +208,8 @@ class Term:
         self._deliver(NodeAdded(self.now(), self.machine.node))
         if self._health.recalled is not WELL:
             self._deliver(HealthRecalled(self.now(), self._health.recalled))
+        if any(self._ended):
+            self._deliver(PastRecalled(self.now(), *self._ended))
         self._forget_parties()
         entries = sorted(self.book, key=lambda entry: entry.end is None)
         for entry in entries:

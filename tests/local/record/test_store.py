@@ -238,6 +238,25 @@ def test_an_offer_that_a_newer_program_knows_is_left_out(tmp_path: Path) -> None
     store.close()
 
 
+def test_what_jobs_had_that_are_over_is_summed(tmp_path: Path) -> None:
+    store = Store.at(tmp_path / "db")
+    assert store.ended() == (0.0, 0)
+    plans, plain = {"model": {"layers": 2}}, {"model": None}
+    for name, state, spec, stops in (
+        ("a", State.SUCCEEDED, plans, 2),
+        ("b", State.FAILED, plain, 3),
+        ("c", State.CANCELLED, {}, 1),
+        ("d", State.RUNNING, plans, 7),
+        ("e", State.SUCCEEDED, plans, 0),
+    ):
+        past = Past(100.5, preemptions=stops)
+        store.add(an_entry(uid=name, name=name, state=state, spec=spec, past=past), SUBMITTED)
+        for gpus in (2, 4, 0):
+            store.change(name, {"message": ""}, Happening(2.0, "Starting", gpus=gpus))
+    assert store.ended() == (402.0, 8)
+    store.close()
+
+
 def test_a_setting_is_settled_once(tmp_path: Path) -> None:
     for offered in ("first", "second"):
         store = Store.at(tmp_path / "db")

@@ -174,6 +174,19 @@ class Store:
                 insert(USAGE), [{"user": user, **asdict(one)} for user, one in users.items()]
             )
 
+    def ended(self) -> tuple[float, int]:
+        """What jobs have had that are over: GPU-seconds, and GPUs that were started anew for others
+        or for a plan, of those whose plan is chosen."""
+        over, past = ~JOBS.c.active, JOBS.c.past
+        widest = select(func.max(EVENTS.c.gpus)).where(EVENTS.c.job == JOBS.c.uid)
+        stops, chosen = past["preemptions"].as_integer(), JOBS.c.spec["model"].as_string()
+        served = select(func.sum(past["attained_gpu_seconds"].as_float())).where(over)
+        restarted = select(func.sum(stops * widest.scalar_subquery()))
+        restarted = restarted.where(over, stops > 0, chosen.is_not(None))
+        with _told(), self._engine.connect() as connection:
+            found = [connection.execute(query).scalar() or 0 for query in (served, restarted)]
+        return float(found[0]), int(found[1])
+
     def setting(self, key: str, otherwise: str) -> str:
         """A value that is settled when it is first asked for."""
         query = select(SETTINGS.c.value).where(SETTINGS.c.key == key)
