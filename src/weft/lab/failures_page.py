@@ -144,9 +144,10 @@ grow, and an event of the job (`NotResized`) says why.
 `weft why JOB` and `weft show JOB` tell of a failed job the class, the line, what was done, what to
 do, and how to see the rank's log. `weft failures` ranks the causes by the GPU time that was lost to
 them (`--by class|queue|owner`, `--everyone`, `--run DIR` for a recorded run); GPU time counts as
-lost where nothing was saved of it. `weft nodes` shows what is held against each node. All have JSON
-twins. On Kubernetes a TrainingJob keeps its last five failures in `status.failures`; metrics are
-`weft_failures_total`, `weft_breakers_open` and `weft_nodes_aside`, and the chart brings alerts.
+lost where nothing was saved of it. `weft nodes` shows what is held against each node, and which of
+its devices are tainted, which are not among its GPUs. All have JSON twins. On Kubernetes a
+TrainingJob keeps its last five failures in `status.failures`; metrics are `weft_failures_total`,
+`weft_breakers_open` and `weft_nodes_aside`, and the chart brings alerts.
 
 ## Who is told
 
