@@ -95,6 +95,7 @@ class SmallWorld:
         self.given_up: list[str] = []
         self.silent = False
         self.ill: set[str] = set()
+        self.probes: dict[str, NodeProbe] = {}
         self._ever: set[str] = set()
         self._recipe = recipe
         self._wake: float | None = None
@@ -243,7 +244,7 @@ class SmallWorld:
         self.index = PodIndex()
         self.foreign_use = ForeignUse(self.index, self._stands_behind)
         self.book = NodeInventory(self.nodes, self.foreign_use)
-        self.probes: dict[str, NodeProbe] = {}
+        self.probes.clear()
         self.book.unfit = lambda node: self.probes[node].unfit if node in self.probes else ""
         for pod in self.pods.values():
             self.index.changed(None, pod)

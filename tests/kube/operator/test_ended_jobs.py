@@ -24,8 +24,8 @@ def test_all_that_are_over_are_counted_and_no_others() -> None:
 
 
 def test_restarts_count_by_gpus_where_plans_are_chosen() -> None:
-    chosen = {"spec": {"model": MODEL}}
-    jobs = [over(1.0, stopped=2, **chosen), over(1.0, stopped=3), over(1.0, **chosen)]
+    chosen = {"model": MODEL}
+    jobs = [over(1.0, stopped=2, spec=chosen), over(1.0, stopped=3), over(1.0, spec=chosen)]
     assert recalled(jobs, NOW) == PastRecalled(NOW, 3.0, restarted_gpus=32)
 
 

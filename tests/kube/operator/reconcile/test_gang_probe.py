@@ -126,8 +126,8 @@ def test_a_node_that_fails_is_not_grown_onto_and_the_job_is_told_why() -> None:
     refused = growing(probed=ill)
     why = "n3: disk: dead"
     assert refused.actions == (RecordSeats(seats(0, 1), 1, cause="NotResized", why=why),)
-    back = {"job": {"decision": {"serial": 1}}, "note": refused.note, "probed": ill}
-    (event,) = growing(**back).events
+    back = {"decision": {"serial": 1}}
+    (event,) = growing(job=back, note=refused.note, probed=ill).events
     assert isinstance(event, InstructionRefused)
     assert (event.why, event.serial, event.untried) == (why, 1, True)
 
@@ -141,5 +141,5 @@ def test_what_happens_to_the_job_meanwhile_is_not_put_off() -> None:
     stray = a_pod(7, gpus=1)
     leaving = growing(None, a_pod(0, gpus=1), a_pod(1, gpus=1), stray, probed=silent)
     assert leaving.actions == (DeletePods((stray,)),)
-    still = {"job": {"spec": {"resources": {"gpus": 2}}}}
-    assert kinds(growing(None, a_pod(0, gpus=1), probed=silent, **still)) == [WorkerLost]
+    still = {"spec": {"resources": {"gpus": 2}}}
+    assert kinds(growing(None, a_pod(0, gpus=1), probed=silent, job=still)) == [WorkerLost]
