@@ -67,13 +67,13 @@ def test_a_store_of_before_gets_the_table(tmp_path: Path) -> None:
         connection.execute(text("DROP TABLE usage"))
         connection.execute(text("ALTER TABLE events DROP COLUMN failure"))
         connection.execute(text("ALTER TABLE jobs DROP COLUMN party"))
-        for column in ("plan", "target_plan"):
+        for column in ("plan", "target_plan", "offers"):
             connection.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
         connection.execute(text("UPDATE settings SET value = '1' WHERE key = 'schema'"))
     store = Store.at(path)
     store.write_usage({"alice": Usage(1.0, 2.0)})
     store.write_usage({"alice": Usage(3.0, 4.0)})
-    assert (store.version, store.usage()) == (5, {"alice": Usage(3.0, 4.0)})
+    assert (store.version, store.usage()) == (6, {"alice": Usage(3.0, 4.0)})
     store.close()
     assert inspect(engine).has_table("usage")
 
