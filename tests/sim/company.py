@@ -151,6 +151,14 @@ def _demand_sound(world: World, party: list[Run], sharing: Sharing | None) -> No
         for n in world.brain.state.node_table.specs
         if n.id == party[0].placement.nodes[0]
     )
-    needs = [one.stages.profile.gpu_memory_bytes for one in requests if one.stages]
+    needs = [_memory_bytes(run.job) for run in party]
     if gib is not None and (None in needs or sum(need or 0 for need in needs) > gib * GIB):
         raise PromiseBroken("I14", f"{[one.id for one in requests]} need {needs} of {gib} GiB")
+
+
+def _memory_bytes(job: Job) -> int | None:
+    """As claimed; of one that claims nothing of it, what it has measured."""
+    claim, real = job.request.stages, job.truth.stages
+    if claim is not None and claim.profile.gpu_memory_bytes is not None:
+        return claim.profile.gpu_memory_bytes
+    return None if real is None else real.gpu_memory_bytes

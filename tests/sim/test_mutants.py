@@ -41,7 +41,7 @@ FOUND_AT: dict[str, int] = {
     "cancel_while_stopping_forgotten": 5,
     "copies_share_what_they_know_of_failures": 4,
     "copy_shares_its_rows": 1,
-    "epoch_not_checked_on_done": 15,
+    "epoch_not_checked_on_done": 26,
     "gpus_do_not_pass_to_a_companion": 13,
     "jobs_on_a_lost_node_not_stopped": 1,
     "jobs_wait_for_kinder_neighbours": 1_063,

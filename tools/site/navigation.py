@@ -17,6 +17,7 @@ KINDS: dict[str, tuple[str, ...]] = {
             "reasons",
             "failures",
             "failures-shown",
+            "company-shown",
             "metrics",
             "api",
             "parity",
