@@ -98,6 +98,16 @@ def test_seats_are_added_beside_its_own_before_a_network_is_between() -> None:
     assert world.nodes("job") == {"n1": 2}
 
 
+def test_a_node_with_fewer_cores_than_gpus_is_used_whole_by_who_books_none() -> None:
+    """Its forecasts count on a core beside each GPU, which is not what it asked for."""
+    world = given(a_cluster(a_node("n0", 4, cpus=1.9))).with_recipe(generous())
+    world.submit(*(a_job(f"other{number}", 1) for number in range(3))).decide()
+    world.submit(a_language_model()).decide()
+    offer(world.wait(10_000.0), *EVERY)
+    seen = [runs_as(world.finish(f"other{number}").decide()) for number in range(3)]
+    assert tuple(seen) == CYCLE[1:4]
+
+
 def test_a_job_that_comes_in_a_switch_gets_what_it_would_have_got_after_it() -> None:
     world = begun(others=1)
     assert runs_as(world)[0] == SHARED[0]

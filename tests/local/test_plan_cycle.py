@@ -9,6 +9,7 @@ each step has the samples that an undisturbed run gives it.
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,7 +35,7 @@ from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.test_elastic import told
 from tests.local.test_plans import PATIENCE, RECIPE, ROOT, SCRIPT, newest, taken, under
 from tests.train.alone import undisturbed_samples
-from tests.train.lines import Line, check_each_once, read_lines
+from tests.train.lines import Line, check_each_once, in_order, read_lines
 from weft.local.agents.launch import AGENT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -79,24 +80,23 @@ def lines_in_the_end(lab: Lab) -> list[Line]:
     """All but those of the last step, which some may have been in."""
     lab.client.cancel("lm")
     lab.wait_for("lm", "Cancelled", seconds=PATIENCE)
-    lab.stop()
-    assert not lab.leftovers()
     lines = read_lines(lab.folder)
     last = max(line["step"] for line in lines if line.get("stepped"))
     return [line for line in lines if line.get("step", line.get("of", last)) < last]
 
 
 def check_samples(lines: list[Line]) -> None:
-    """Every step has had those of a run that nobody disturbs, and no others."""
+    """Every step has had its own, and no others."""
     found = taken(lines)
-    assert found == undisturbed_samples(SCRIPT.name, f"--total={len(found)}", *SHAPE)
+    assert found == in_order(len(found), batch=BATCH, size=SAMPLES)
 
 
-def ways(lines: list[Line]) -> tuple[tuple[int, str], ...]:
-    """Widths and plans, in the order in which it has trained so."""
+def stretches(lines: list[Line]) -> list[tuple[tuple[int, str], float]]:
+    """Width and plan of each time that it has trained so without a change, and the first step."""
     done = [line for line in lines if line.get("stepped")]
     done.sort(key=lambda line: float(line["time"]))
-    return tuple(way for way, _ in groupby((line["width"], line["plan"]) for line in done))
+    found = groupby(done, key=lambda line: (line["width"], line["plan"]))
+    return [(way, float(next(some)["time"])) for way, some in found]
 
 
 def longest_wait(lines: list[Line]) -> float:
@@ -105,26 +105,31 @@ def longest_wait(lines: list[Line]) -> float:
 
 
 def test_five_switches_by_decision(record_property: Callable[[str, object], None]) -> None:
+    causes = []
     with trains(others=3) as lab:
         trains_as(lab, WHOLE)
         for number in range(3):
+            causes.append(time.monotonic())
             lab.client.cancel(f"other{number}")
             trains_as(lab, CYCLE[number + 1])
         lab.kill()
         lab.options = replace(lab.options, slots=MOST_GPUS + 1)
         lab.start()
         comes(lab, "fifth", 1)
-        comes(lab, "pair", 2)
-        trains_as(lab, STAGES)
-        comes(lab, "single", 1)
-        trains_as(lab, WHOLE)
+        for name, slots, way in (("pair", 2, STAGES), ("single", 1, WHOLE)):
+            causes.append(time.monotonic())
+            comes(lab, name, slots)
+            trains_as(lab, way)
         assert lab.entry("lm").epoch == 1, "it was never started anew"
-        resized = [one for one in lab.history("lm") if one.what == "Resized"]
-        assert len(resized) == len(CYCLE) - 1
         lines = lines_in_the_end(lab)
     check_each_once(lines, total=len(taken(lines)), batch=BATCH, size=SAMPLES)
     check_samples(lines)
-    assert ways(lines) == CYCLE
+    some = undisturbed_samples(SCRIPT.name, "--total=100", *SHAPE)
+    assert some == in_order(100, batch=BATCH, size=SAMPLES), "what is its own is what one takes"
+    found = stretches(lines)
+    assert tuple(way for way, _ in found) == CYCLE
+    switches = [began - cause for (_, began), cause in zip(found[1:], causes, strict=True)]
+    record_property("seconds to the first step of each plan", switches)
     record_property("longest wait between two steps", longest_wait(lines))
 
 

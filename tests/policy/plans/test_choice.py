@@ -160,6 +160,14 @@ def paid(bids: Sequence[Bid], chosen: Chosen, seconds: float) -> float:
     return total
 
 
+@BOTH
+def test_gpus_that_a_job_leaves_are_given_once(planning: Planning) -> None:
+    """One that is faster on fewer goes there, and is not stopped for others as well."""
+    long = bid(0, (1, 2.0), (2, 1.0), held=2, work_done=3_600.0, ran_seconds=3_600.0)
+    crowd = [long, *(bid(slot, (1, 1.0)) for slot in range(1, 5))]
+    assert used(choose(crowd, market(2, allowance=500.0), planning)) <= 2
+
+
 @given(crowds())
 @settings(max_examples=30, deadline=None)
 def test_every_choice_is_feasible(crowd: tuple[list[Bid], Market]) -> None:
