@@ -32,10 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     """Two real nodes of two GPUs with the chart installed; the times are told at the end.
 
-    A module's own `VALUES` are values of the chart beside the usual ones. In one that has `DRIVERS`
-    a driver hands out a GPU of each node.
+    A module's own `VALUES` are values of the chart beside the usual ones, and `GPUS` those of a
+    node. In one that has `DRIVERS` a driver hands out a GPU of each node.
     """
     drivers = bool(getattr(request.module, "DRIVERS", False))
+    gpus = getattr(request.module, "GPUS", 1 if drivers else 2)
     if lacking := unmet(drivers=drivers):
         reason = (
             f"not found: {', '.join(lacking)}; run tools/testcluster/build and build_containerd"
@@ -45,7 +46,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         pytest.skip(reason)
     with (
         ControlPlane(real=True) as plane,
-        RealNodes(plane, count=2, gpus=1 if drivers else 2, drivers=drivers) as nodes,
+        RealNodes(plane, count=2, gpus=gpus, drivers=drivers) as nodes,
         Site(plane, nodes, **getattr(request.module, "VALUES", {})) as made,
     ):
         yield made

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.train.cradle import ROOT, begin
 from tests.train.driving import JOBS
-from tests.train.lines import Line, finals, read_lines
+from tests.train.lines import Line, finals, read_lines, samples
 
 MOST_SECONDS = 120.0
 
@@ -50,3 +50,13 @@ def undisturbed(script: str, *options: str) -> Line:
         assert done.code == 0, done.complaints
         (last,) = finals(read_lines(Path(folder)))
         return last
+
+
+@functools.cache
+def undisturbed_samples(script: str, *options: str) -> dict[int, list[int]]:
+    """Of each step of a run in one process, as plain PyTorch."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = run_alone(JOBS / script, *options, folder=Path(folder))
+        assert done.code == 0, done.complaints
+        taken = samples(read_lines(Path(folder)))
+        return {step: sorted(some) for step, some in taken.items()}

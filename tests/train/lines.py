@@ -6,6 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from weft.train.data.order import SampleOrder
+
 Line = dict[str, Any]
 
 
@@ -51,6 +53,12 @@ def samples(lines: Iterable[Line]) -> dict[int, list[int]]:
             for sample in line["took"]
         ]
     return found
+
+
+def in_order(total: int, *, batch: int, size: int, seed: int = 3) -> dict[int, list[int]]:
+    """The samples that the steps of such a job have, whoever computes them."""
+    order = SampleOrder(size, seed)
+    return {step: sorted(order.slice(step * batch, (step + 1) * batch)) for step in range(total)}
 
 
 def check_each_once(lines: Iterable[Line], *, total: int, batch: int = 16, size: int = 160) -> None:

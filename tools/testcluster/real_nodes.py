@@ -115,6 +115,12 @@ class RealNodes:
         self._nodes[name].start_kubelet()
         self._settle(name, began)
 
+    def set_gpus(self, name: str, gpus: int) -> None:
+        """As by a card that is put in or fails; what pods hold of them they keep."""
+        held = {GPU: str(gpus)}
+        body = {"status": {"capacity": held, "allocatable": held}}
+        self._plane.api.must("PATCH", f"/api/v1/nodes/{name}/status", body, MERGE_PATCH)
+
     # ------------------------------------------------------------------ helpers
 
     def _start(self, names: Iterable[str]) -> None:
@@ -136,11 +142,8 @@ class RealNodes:
     def _settle(self, name: str, began: float) -> None:
         """Only then set GPUs: a kubelet takes them from a node that it does not remember."""
         self._wait(name, "ready", lambda: _is_ready(self._get(name), since=began))
-        if self._drivers:
-            return
-        held = {GPU: str(self._gpus)}
-        body = {"status": {"capacity": held, "allocatable": held}}
-        self._plane.api.must("PATCH", f"/api/v1/nodes/{name}/status", body, MERGE_PATCH)
+        if not self._drivers:
+            self.set_gpus(name, self._gpus)
 
     def _get(self, name: str) -> dict[str, Any]:
         answer = self._plane.api.send("GET", f"/api/v1/nodes/{name}")

@@ -113,6 +113,17 @@ def test_a_stopgap_is_begun_with_and_not_grown_to() -> None:
     assert [one.gpus for one in on_envelope(options)] == [16]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "live", "taken"), [(3, True, 3), (4, True, 4), (3, False, 2), (4, False, 4)]
+)
+def test_who_changes_while_it_trains_takes_a_stopgap_too(gpus: int, live: bool, taken: int) -> None:
+    """A third GPU is a tenth of a step's use: not worth a restart, but else it would be idle."""
+    known = {"work_done": 1e5, "ran_seconds": 1e5, "live": live}
+    known |= {"change_seconds": 1.0} if live else {}
+    one = bid(0, (1, 1.0), (2, 1.9), (3, 2.1), (4, 3.3), held=2, **known)
+    assert choose([one], market(gpus), Planning())[0].gpus == taken
+
+
 def test_sia_gives_everybody_something_first() -> None:
     sia = Planning(rule=Rule.GOODPUT, exact=False)
     chosen = choose([bid(n, *ROBERTA) for n in range(4)], market(4), sia)
@@ -147,6 +158,14 @@ def paid(bids: Sequence[Bid], chosen: Chosen, seconds: float) -> float:
         if one.held is not None and now is not one.held:
             total += (one.held if now is None else now).gpus * seconds
     return total
+
+
+@BOTH
+def test_gpus_that_a_job_leaves_are_given_once(planning: Planning) -> None:
+    """One that is faster on fewer goes there, and is not stopped for others as well."""
+    long = bid(0, (1, 2.0), (2, 1.0), held=2, work_done=3_600.0, ran_seconds=3_600.0)
+    crowd = [long, *(bid(slot, (1, 1.0)) for slot in range(1, 5))]
+    assert used(choose(crowd, market(2, allowance=500.0), planning)) <= 2
 
 
 @given(crowds())

@@ -1,9 +1,11 @@
 """The language model of the examples under any plan, in pods; every step leaves lines.
 
 It lies beside a copy of `examples/plans.py`, called `lm.py`. What is told of a step is what
-`tests.train.lines` reads: the samples that each worker took, and whether the step counted.
+`tests.train.lines` reads: the samples that each worker took, and whether the step counted. With
+`--pace` a step takes as long as one under its plan is foretold to take.
 """
 
+import argparse
 import json
 import os
 import time
@@ -22,7 +24,14 @@ from lm import (  # type: ignore[import-not-found]  # beside it on the volume
 import weft
 from weft.train.api import current
 
-SAMPLES, CONTEXT, BATCH, PAUSE_SECONDS = 160, 16, 8, 0.33
+CONTEXT, PAUSE_SECONDS = 16, 0.33
+parser = argparse.ArgumentParser()
+parser.add_argument("--samples", type=int, default=160)
+parser.add_argument("--batch", type=int, default=8)
+parser.add_argument("--heads", type=int, default=4)
+parser.add_argument("--pace", nargs="*", default=[], help="PLAN:SECONDS, a step's least")
+options = parser.parse_args()
+paces = dict(one.rsplit(":", 1) for one in options.pace)
 folder = Path(os.environ["WEFT_CHECKPOINT_PATH"])
 worker = os.environ["WEFT_WORKER"]
 log = (folder / f"steps-{worker}.jsonl").open("a", buffering=1)
@@ -30,6 +39,13 @@ log = (folder / f"steps-{worker}.jsonl").open("a", buffering=1)
 
 def write(**facts: object) -> None:
     log.write(json.dumps({"worker": worker, "time": time.time(), **facts}) + "\n")
+
+
+def keep_pace(since: float) -> None:
+    """As long as a step takes; without a word on that, a pause that workers share."""
+    session, pause = current(), 0.0 if paces else PAUSE_SECONDS
+    least = float(paces.get(str(session.plan), 0.0))
+    time.sleep(max(since + least - time.monotonic(), pause / session.width))
 
 
 def first_of_its_copies() -> bool:
@@ -41,26 +57,27 @@ def first_of_its_copies() -> bool:
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model, opt = weft.prepare(
-    Decoder(16, 2, 4, CONTEXT),
+    Decoder(16, 2, options.heads, CONTEXT),
     lambda parameters: torch.optim.AdamW(parameters, 1e-2),
     block=Block,
     plans={"tensor": by_tensors, "pipeline": by_stages},
     loss=loss_of,
 )
 text = Windows(bytes(range(32, 32 + 80)) * 6, CONTEXT)
-text.bytes = text.bytes[: SAMPLES + CONTEXT]
-for mb in weft.steps(weft.loader(text, BATCH, seed=3), total=20_000):
+text.bytes = text.bytes[: options.samples + CONTEXT]
+ended = time.monotonic()
+for mb in weft.steps(weft.loader(text, options.batch, seed=3), total=20_000):
     session = current()
     idle = mb.warmup or not session.share_weight or not first_of_its_copies()
     epoch = session._turn_epoch
     loss = model(mb.x, mb.y)
     weft.backward(loss)
-    time.sleep(PAUSE_SECONDS / session.width)
-    took = [] if idle else [number % SAMPLES for number in mb.ids]
+    keep_pace(ended)
+    took = [] if idle else [number % options.samples for number in mb.ids]
     write(took=took, of=mb.step, epoch=epoch)
     opt.step()
     opt.zero_grad()
-    stepped = weft.stepped() and not mb.warmup
+    stepped, ended = weft.stepped() and not mb.warmup, time.monotonic()
     write(
         step=session.committed if stepped else mb.step,
         stepped=stepped,

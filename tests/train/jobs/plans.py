@@ -28,15 +28,18 @@ parser.add_argument("--batch", type=int, default=8)
 parser.add_argument("--samples", type=int, default=160)
 parser.add_argument("--width", type=int, default=16)
 parser.add_argument("--layers", type=int, default=2)
+parser.add_argument("--heads", type=int, default=4)
 parser.add_argument("--context", type=int, default=16)
 parser.add_argument("--pause", type=float, default=0.0)
 parser.add_argument("--divided", action="store_true", help="the pause, among all workers")
+parser.add_argument("--pace", nargs="*", default=[], help="PLAN:SECONDS, a step's least")
 parser.add_argument("--sizes", action="store_true", help="say how large the state is")
 parser.add_argument("--digest", action="store_true")
 parser.add_argument("--communication", default="weft")
 parser.add_argument("--fault", nargs="*", default=[], help="hang:PLAN, fail:PLAN, early:PLAN")
 options = parser.parse_args()
 folder = Path(os.environ.get("WEFT_TEST_OUT", "."))
+paces = dict(one.rsplit(":", 1) for one in options.pace)
 log = (folder / f"steps-{worker}.jsonl").open("a", buffering=1)
 
 
@@ -55,6 +58,13 @@ def misbehave(*, warmup: bool) -> None:
         raise ValueError("this plan does not work")
 
 
+def keep_pace(since: float) -> None:
+    """A step takes as long as one under its plan is to take, whoever computes beside it."""
+    least = float(paces.get(str(current().plan), 0.0))
+    if not (folder / "hurry").exists():
+        time.sleep(max(since + least - time.monotonic(), 0.0))
+
+
 def first_of_its_copies() -> bool:
     session = current()
     place = session.rank % session.plan.unit
@@ -63,7 +73,7 @@ def first_of_its_copies() -> bool:
 
 torch.manual_seed(0)
 model, opt = weft.prepare(
-    Decoder(options.width, options.layers, 4, options.context),
+    Decoder(options.width, options.layers, options.heads, options.context),
     lambda parameters: torch.optim.AdamW(parameters, 1e-2),
     block=Block,
     communication=options.communication,
@@ -77,6 +87,7 @@ write(began=os.getpid(), plan=str(current().plan))
 if options.sizes:
     bytes_held = 3 * sum(p.numel() * p.element_size() for p in model.parameters())
     (folder / f"state-{worker}.json").write_text(json.dumps(bytes_held))
+ended = time.monotonic()
 for mb in weft.steps(loader, total=options.total):
     session = current()
     idle = mb.warmup or not session.share_weight or not first_of_its_copies()
@@ -87,11 +98,13 @@ for mb in weft.steps(loader, total=options.total):
     weft.backward(loss)
     if options.pause and not (folder / "hurry").exists():
         time.sleep(options.pause / (session.width if options.divided else 1))
+    if paces and not mb.warmup:
+        keep_pace(ended)
     took = [] if idle else [number % options.samples for number in mb.ids]
     write(took=took, of=mb.step, epoch=epoch)
     opt.step()
     opt.zero_grad()
-    stepped = weft.stepped() and not mb.warmup
+    stepped, ended = weft.stepped() and not mb.warmup, time.monotonic()
     write(
         step=session.committed if stepped else mb.step,
         stepped=stepped,

@@ -8,6 +8,8 @@ and the way back is the job's own.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from weft.brain.round import gates
 from weft.brain.round.bidding import Bidding
 from weft.brain.round.outcome import Granted, Outcome, Stretched
@@ -16,6 +18,7 @@ from weft.brain.round.shrink_step import shrink_steps
 from weft.brain.round.victims import Victim
 from weft.model.placement import Seat
 from weft.model.plan import ExecutionPlan
+from weft.model.snapshot import Bools
 from weft.policy.place.room import Share
 from weft.policy.plans.bids import Bid, Option
 
@@ -74,13 +77,25 @@ class Switching:
         return Stretched(slot, added=added, plan=best.plan)
 
     def _more(self, slot: int, gpus: int) -> tuple[Share, ...] | None:
-        """Seats that are free at this moment: what others are about to leave is not."""
+        """Seats that are free at this moment: what others are about to leave is not.
+
+        On the nodes that it is on, where these suffice: no plan is better for a network between.
+        """
         session, kind = self._session, self._session.kind(slot)
         if gates.quota(session, kind, session.queue(slot), gpus) is not None:
             return None
         room = self._free_now.common(session.room)
-        offer = session.recipe.place(room, session.fabric, kind, gpus, avoid=session.reserved)
-        return None if offer is None else offer.shares
+        for avoid in (self._elsewhere(slot), session.reserved):
+            offer = session.recipe.place(room, session.fabric, kind, gpus, avoid=avoid)
+            if offer is not None:
+                return offer.shares
+        return None
+
+    def _elsewhere(self, slot: int) -> Bools:
+        """Nodes that it is not on, and those that are kept for others."""
+        found: Bools = np.ones(self._session.fabric.count, np.bool_)
+        found[[node for node, _ in self._shares(slot)]] = False
+        return found if self._session.reserved is None else found | self._session.reserved
 
     def _shares(self, slot: int) -> tuple[Share, ...]:
         """GPUs that it has, by the row of their node."""

@@ -99,11 +99,13 @@ def best_plans(
     cores: Sequence[float] = CORES,
     precision: Precision = MIXED,
     among: PlanColumns | None = None,
+    booked: float | None = None,
 ) -> list[Configuration]:
     """The best plan of every allocation, of use or not; those where nothing fits are left out.
 
     Only offload asks for more than the fewest cores, so other plans are looked at once. Without
-    plans `among` which to look, they are all legal ones.
+    plans `among` which to look, they are all legal ones. A job may have `booked` fewer cores than
+    the fewest, which are then not missed on a node that has less.
     """
     fabric = model.fabric
     plans = legal_plans(bounds, tuple(widths)) if among is None else among
@@ -113,8 +115,10 @@ def best_plans(
     rows: Ints = np.arange(len(plans))
     found = []
     for count in sorted(cores):
-        there = count * np.minimum(plans.width, fabric.gpus_per_node) <= fabric.cores_per_node
-        here = rows[there if count == min(cores) else there & plans.offload]
+        fewest = count == min(cores)
+        owed = count if booked is None or not fewest else booked
+        there = owed * np.minimum(plans.width, fabric.gpus_per_node) <= fabric.cores_per_node
+        here = rows[there if fewest else there & plans.offload]
         part = plans.take(here)
         placed = [fabric.filled(gpus) for gpus in part.width.tolist()]
         cases = Cases.laid(part, placed, np.full(len(part), float(count)), fabric)

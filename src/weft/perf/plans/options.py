@@ -162,7 +162,8 @@ def options(asked: Asked, fabric: Fabric) -> PlanOptions:
     peak = peak_memory(plans, claim.shape, claim.batch)
     fits = np.flatnonzero(peak.fits(fabric))
     plans, used = plans.take(fits), peak.total[fits]
-    best = best_plans(model, bounds, (), cores=_cores(asked, offers), among=plans)
+    cores = _cores(asked, offers)
+    best = best_plans(model, bounds, (), cores=cores, among=plans, booked=asked.cores)
     return PlanOptions(asked, model, bounds, plans, used, PlanCurve.of(best).points)
 
 

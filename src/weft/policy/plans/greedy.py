@@ -195,7 +195,7 @@ def _stop_for_others(
         if not waiting or held is None:
             return
         cost = held.gpus * restart
-        if cost > till.allowance:
+        if chosen.get(victim.slot) is not held or cost > till.allowance:
             continue
         trial = replace(till, gpus=till.gpus + held.gpus, room=list(till.room))
         if trial.room:

@@ -112,14 +112,15 @@ class Planning:
     def offered(self, bid: Bid, market: Market) -> tuple[Option, ...]:
         """What it may be given: enough for its promise, and of a running job what pays.
 
-        Who was stopped before does not begin on a stopgap again.
+        Who was stopped before does not begin on a stopgap again. One that is changed while it
+        trains may go to one, and leaves it as easily: else a GPU would stay free beside it.
         """
+        kept = self.keeping_promise(bid)
         if bid.held is None:
-            kept = self.keeping_promise(bid)
             return kept if not bid.restarts else on_envelope(kept)
         if not self.may_change(bid, market.restart_seconds):
             return (bid.held,)
-        others = (one for one in on_envelope(self.keeping_promise(bid)) if one != bid.held)
+        others = (one for one in (kept if bid.live else on_envelope(kept)) if one != bid.held)
         return (bid.held, *(one for one in others if self.pays(bid, one, market)))
 
     def keeping_promise(self, bid: Bid) -> tuple[Option, ...]:
