@@ -37,6 +37,7 @@ from weft.kube.operator.reconcile.step import (
     RecordHeldUp,
     RecordSeats,
     RecordStopping,
+    RecordWait,
     Rules,
     Settle,
 )
@@ -453,6 +454,8 @@ def _patch_of(job: ObservedJob, action: Action, now: float) -> dict[str, Any]:
         return standing_patch(job, told, now)
     if isinstance(action, RecordStopping):
         return standing_patch(job, Standing(State.STOPPING, message=action.why), now)
+    if isinstance(action, RecordWait):
+        return standing_patch(job, Standing(State.QUEUED, reasons=(action.reason,)), now)
     assert isinstance(action, Settle), action
     return standing_patch(job, Standing(action.state, message=action.message), now)
 
