@@ -1,7 +1,6 @@
 """Jobs over several pods go from plan to plan by the operator's orders, and lose no sample."""
 
 import json
-import os
 import signal
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests.kube.operators import wait_until
 from tests.train.lines import check_each_once
-from tests.train.membership.test_plans import STAGES, check_bit_equal, last_taken
+from tests.train.membership.test_plans import STAGES, check_bit_equal
 from tests.train.membership.test_pods import elastic
 from tests.train.pods import Fleet, fleet
 from weft.kube.reports.payload import OrderAnswer, read_weft
@@ -90,52 +89,6 @@ def test_orders_take_a_job_from_plan_to_plan_and_over_pods(tmp_path: Path) -> No
     told = [read_weft(json.dumps(report).encode()) for report in pods.operator.reports]
     offers = {one for report in told for one in report.offers}
     assert {"data", "fsdp2", "tensor", "pipeline"} <= offers
-
-
-BOTH = "shard=2,tensor=2"
-
-
-def leave(pods: Fleet, *seats: int) -> None:
-    """Pods that are not needed any more are asked to go, and do."""
-    going = [pod for pod in pods.pods if pod.seat in seats]
-    for pod in going:
-        pod.signal(signal.SIGTERM)
-    assert [pod.wait() for pod in going] == [DRAINED] * len(seats), pods.tails()
-
-
-def test_deaths_on_the_way_to_shards_of_split_tensors_cost_no_sample(tmp_path: Path) -> None:
-    """A pod that came for it, and then a worker that trains: four pods hold one model after all."""
-    with fleet(tmp_path, *JOB[:-1], **elastic(tmp_path, width=3)) as pods:
-        listens(pods)
-        head, *_ = [pods.pod(seat) for seat in range(3)]
-        head.steady(3)
-        pods.reached(2)
-        reached(pods, "shard=3", 3)
-        trains = int(pods.pods[1].named("spawned")[-1]["pid"])
-        first = order(pods, BOTH, 4)
-        lost = pods.pod(3)
-        head.until(lambda e: e["event"] == "joined" and e["seat"] == 3)
-        lost.signal(signal.SIGKILL)
-        assert not answered(pods, first).reached
-        pods.reached(pods.newest_step + 2)
-        second = order(pods, BOTH, 4)
-        newcomer = pods.pod(4)
-        head.until(lambda e: e["event"] == "joined" and e["seat"] == 4)
-        os.kill(trains, signal.SIGKILL)
-        if not answered(pods, second).reached:
-            reached(pods, BOTH, 4)
-        pods.reached(pods.newest_step + 2)
-        reached(pods, STAGES, 2, 2, newcomer.seat)
-        leave(pods, 2, newcomer.seat)
-        reached(pods, "replicated", 1, 1)
-        leave(pods, 1)
-        (pods.folder / "hurry").touch()
-        assert head.wait(PATIENCE_SECONDS) == 0, pods.tails()
-    taken = last_taken(pods.lines())
-    assert sorted(taken) == list(range(TOTAL))
-    order_ = [sample for step in range(TOTAL) for sample in sorted(taken[step])]
-    for start in range(0, len(order_) - 159, 160):
-        assert sorted(order_[start : start + 160]) == list(range(160))
 
 
 def test_a_plan_that_does_not_work_is_answered_and_the_job_trains_on(tmp_path: Path) -> None:
