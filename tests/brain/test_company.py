@@ -11,6 +11,7 @@ from weft.brain.event import (
     JobMeasured,
     JobSubmitted,
     NodeAdded,
+    Phase,
     Tick,
     Verb,
 )
@@ -197,6 +198,27 @@ def test_a_new_brain_finds_who_takes_turns_with_whom() -> None:
         slot = brain.state.slot_of[JobId("a")]
         assert len(brain.state.seating.company.members(slot)) == 2
         assert sum(brain.state.own_use()) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_gpus_of_a_lead_that_a_new_brain_finds_leaving_are_those_of_who_stays(order: int) -> None:
+    """Else its queue would seem to have them to give away."""
+    there = world([job("a", LOADS), job("b", COMPUTES)])
+    while there.now < 500.0:
+        there.step()
+    brain = Brain(recipe())
+    for node in Cluster.uniform(1, 1).nodes:
+        brain.handle(NodeAdded(500.0, node))
+    for run in there.running()[::order]:
+        found = run.adoptable(500.0)
+        if run.job.id == "a":
+            found = replace(found, phase=Phase.STOPPING)
+        brain.handle(JobSubmitted(500.0, run.job.request))
+        brain.handle(found)
+    state = brain.state
+    assert state.state_of(state.slot_of[JobId("a")]) is State.STOPPING
+    assert state.seating.company.lead(state.slot_of[JobId("a")]) == state.slot_of[JobId("b")]
+    assert sum(state.own_use()) == 1
 
 
 def test_what_is_claimed_wrongly_changes_no_other_job() -> None:

@@ -44,6 +44,9 @@ class Meal:
     target: PerGpu
 
 
+LEAVES = 2
+
+
 class Seating:
     """Rows of seats, by job and by node. Of a party of several (`model.party`) only the lead's
     rows have GPUs; `company` says who that is.
@@ -107,7 +110,8 @@ class Seating:
     ) -> None:
         """Give the job its seats, pledged or held at once; their rows are in the same order.
 
-        With a `lead` it takes turns on GPUs that the lead holds.
+        With a `lead` it takes turns on GPUs that the lead holds; of one that is found leaving, they
+        are its own from now on.
         """
         if lead is not None:
             self.company.join(party, lead)
@@ -119,6 +123,8 @@ class Seating:
             self._put_seat(party, seat, pledged=pledged)
         if pledged:
             self.admitted[party] = False
+        elif lead is not None and self._goes(lead) == LEAVES:
+            self._pass_on(lead, to_whoever_stays=True)
 
     def add_seats(self, party: PartyRow, added: tuple[Seat, ...]) -> None:
         """Further seats, held at once, beside those that the job has."""
@@ -281,9 +287,9 @@ class Seating:
                 del self.of_party[assignment.party]
 
     def _goes(self, party: PartyRow) -> int:
-        """0 for who sits and stays, 1 for who has not begun, 2 for who is leaving."""
+        """0 for who sits and stays, 1 for who has not begun, `LEAVES` for who is leaving."""
         rows, seats = self.seat_rows[party], self.seats
-        return 2 if seats.releasing[rows].any() else int(seats.pledged[rows].any())
+        return LEAVES if seats.releasing[rows].any() else int(seats.pledged[rows].any())
 
     def _put_gpus(self, party: PartyRow, *, held: bool) -> None:
         """Its rows count the GPUs of its seats, or none."""
