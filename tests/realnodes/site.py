@@ -129,6 +129,11 @@ class Site:
     def steps(self, name: str, since: float = 0.0) -> list[Step]:
         return [step for step in steps.read(self._folder / name / "steps.txt") if step.at >= since]
 
+    def witnessed(self, name: str) -> set[int]:
+        """Numbers of steps that others than the first worker have done."""
+        files = (self._folder / name).glob("witness-*.txt")
+        return {step.number for file in files for step in steps.read(file)}
+
     def gpus(self, name: str) -> str:
         """The devices that its container was given, as it wrote them down."""
         file = self._folder / name / "gpus.txt"

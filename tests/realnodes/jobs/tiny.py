@@ -2,6 +2,7 @@
 
 One line for each step that counts, from the worker that is first then: its number, how many train,
 the start they belong to, and when. Whoever reads them knows whether a step was lost or done twice.
+The first may die between a step and its line; the others bear witness that the step was done.
 """
 
 import argparse
@@ -44,6 +45,7 @@ model, opt = weft.prepare(
 loader = weft.loader(Samples(inputs, inputs.sum(1, keepdim=True).sin()), global_batch=12)
 folder = Path(os.environ["WEFT_CHECKPOINT_PATH"])
 log = (folder / "steps.txt").open("a", buffering=1)
+witness = (folder / f"witness-{os.uname().nodename}-{os.getpid()}.txt").open("a", buffering=1)
 (folder / "gpus.txt").write_text(os.environ.get("WEFT_TEST_GPUS", ""))
 
 
@@ -67,3 +69,5 @@ for mb in weft.steps(loader, total=options.steps):
         weft.metric(loss=loss.item())
         if weft.first():
             log.write(line(current()))
+        else:
+            witness.write(line(current()))
