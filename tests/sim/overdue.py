@@ -52,7 +52,7 @@ class Overdue:
     def look(self, world: "RandomWorld") -> None:
         """After an event, be it a round or not: a round must come in time (I17)."""
         recipe, decision = world.brain.recipe, world.brain.decision
-        if decision is not None:
+        if decision is not None and (decision.reservation or not self._still_kept(world)):
             self._kept_for = decision.reservation[0] if decision.reservation else None
         if recipe.waiting.longest_seconds > world.now or is_packed(recipe):
             return
@@ -66,6 +66,13 @@ class Overdue:
                     "I17",
                     f"{job} is overdue and could have had seats for {world.now - since:.0f} s",
                 )
+
+    def _still_kept(self, world: "RandomWorld") -> bool:
+        """A round that gave nothing away may have asked nobody: what was kept before still is."""
+        state, decision = world.brain.state, world.brain.decision
+        holder = None if self._kept_for is None else state.slot_of.get(self._kept_for)
+        waits = holder is not None and state.state_of(holder) is State.QUEUED
+        return waits and decision is not None and not (decision.grants or decision.preemptions)
 
 
 def _late(world: "RandomWorld") -> list[JobId]:

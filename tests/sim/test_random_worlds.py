@@ -46,6 +46,7 @@ ONCE_BROKEN = (
     1_114,  # adopted while it started, and started again under the name of its own party
     700_144,  # a checkpoint came due while its processes stood still
     700_157,
+    55_512_005,  # seats are kept for one who waits, by a round before the last
     702_074_371,  # a lead that a new brain finds leaving, whose company stays
     319_803_313,  # cut short for another plan, and stopped again before it had saved
     9_100_386,  # a packed width that would fit, where the asked one never would
