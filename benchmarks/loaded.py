@@ -149,9 +149,7 @@ class Load:
         seconds = self._random.lognormvariate(math.log(MEDIAN_WORK_SECONDS), WORK_SIGMA)
         return JobRequest(
             id=JobId(f"j{self._count}"),
-            width=Width(max(width // 2, 1), 2 * width, width)
-            if self._elastic
-            else Width.fixed(width),
+            width=self._width(width),
             work=WorkClaim(seconds),
             submit_seconds=self.desk.now,
             queue=queue,

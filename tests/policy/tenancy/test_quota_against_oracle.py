@@ -137,6 +137,19 @@ class TwoModels:
         lent = self.oracle.is_lent(queue, victim)
         self._agree("borrows", self.ledger.borrows(mine, theirs), lent)
         self._agree("borrowers", bool(self.ledger.borrowers(mine)[theirs]), lent)
+        self._ask_for_many(queue)
+
+    def _ask_for_many(self, queue: QueueId) -> None:
+        """Each is asked after those before it that are lent have been given back."""
+        all_held = list(self.oracle.held)
+        some = self.chance.sample(all_held, min(len(all_held), 6))
+        pairs = [(self.rows[job.queue], job.gpus) for job in some]
+        found = list(self.ledger.borrow_in_turn(self.rows[queue], pairs))
+        for job, lends in zip(some, found, strict=True):
+            self._agree("borrows in turn", lends, self.oracle.is_lent(queue, job.queue))
+            if lends:
+                self.oracle.held.remove(job)
+        self.oracle.held = all_held
 
     def _edited(self, queue: Queue) -> Queue:
         what = self.chance.randrange(3)

@@ -4,8 +4,8 @@ The worst-ranked of those who may go, go first, as few as make room for the tigh
 nobody is stopped unless the job that needs the seats is granted them.
 """
 
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress, islice
 
 import numpy as np
 
@@ -58,8 +58,8 @@ class Eviction:
         for step in session.state.quota.paths[queue]:
             if ledger.refusing(queue, width, firm=firm) != step:
                 continue
-            candidates = self._victims.each(self._rights.under(step, queue, width, position))
-            for victim in list(self._rights.lawful_in_turn(queue, candidates)):
+            below = self._rights.under(step, queue, width, position)
+            for victim in map(self._victims.__getitem__, list(self._lawful(queue, below))):
                 if ledger.refusing(queue, width, firm=firm) != step:
                     break
                 if victim not in chosen:
@@ -127,15 +127,30 @@ class Eviction:
             found = self._clear_one_node(mask, kind, width)
             if found is None and slot not in session.overdue:
                 return None
-            if found is not None and list(self._rights.lawful_in_turn(queue, found[1])) == found[1]:
+            if found is not None and self._all_lawful(queue, found[1]):
                 return found
         elif not forced and not self._within_reach(slot, kind, width, mask):
             return None
-        others = (v for v in self._on_nodes_for(kind, width, mask) if v not in forced)
-        if session.divided:
-            lawful = self._rights.lawful_in_turn(queue, chain(forced, others))
-            others = (v for v in lawful if v not in forced)
+        others = self._lawful(queue, mask & self._on_nodes_for(kind, width), forced)
         return self._search(slot, kind, width, forced=forced, others=others)
+
+    def _all_lawful(self, queue: int, victims: list[Victim]) -> bool:
+        pairs = [(victim.queue, victim.width) for victim in victims]
+        return all(self._session.ledger.borrow_in_turn(queue, pairs))
+
+    def _lawful(self, queue: int, mask: Bools, forced: Sequence[Victim] = ()) -> Iterator[int]:
+        """Those of them, by index and worst first, who may go after the `forced` have gone: no
+        lender falls below its own."""
+        victims = self._victims
+        mask = mask & ~np.isin(victims.slots, [victim.slot for victim in forced])
+        indices = np.flatnonzero(mask)
+        if not self._session.divided:
+            return iter(indices.tolist())
+        gone = [(victim.queue, victim.width) for victim in forced]
+        queues, widths = victims.queues[indices].tolist(), victims.widths[indices].tolist()
+        pairs = chain(gone, zip(queues, widths, strict=True))
+        lawful = self._session.ledger.borrow_in_turn(queue, pairs)
+        return compress(indices.tolist(), islice(lawful, len(gone), None))
 
     def _lesser(self, mask: Bools, slot: int) -> Bools:
         """Where who loses least goes, it is one of a lower priority; not so for the overdue."""
@@ -146,7 +161,7 @@ class Eviction:
         lesser: Bools = mask & (priority[self._victims.slots] < priority[slot])
         return lesser
 
-    def _on_nodes_for(self, kind: Kind, width: int, mask: Bools) -> Iterator[Victim]:
+    def _on_nodes_for(self, kind: Kind, width: int) -> Bools:
         """Those with a seat where the kind could sit: nobody else's end would help it, and it would
         only use up what a lender can spare."""
         session = self._session
@@ -154,7 +169,7 @@ class Eviction:
         if width:
             tiers = session.fabric.site(kind).tiers
             serves = np.logical_or.reduce([tier.capacity > 0 for tier in tiers])
-        return (v for v in self._victims.each(mask) if any(serves[node] for node, *_ in v.seats))
+        return self._victims.sitting_on(serves)
 
     def _sits_on_one_node(self, kind: Kind, width: int) -> bool:
         """One GPU type, GPUs only, and one node is the place to be."""
@@ -179,46 +194,53 @@ class Eviction:
 
     def _within_reach(self, slot: int, kind: Kind, width: int, mask: Bools) -> bool:
         """A quick no, before a long search: not even with all of them gone."""
-        session = self._session
-        if session.state.counts_host:
-            return True
-        reach = np.where(session.fabric.usable, self._victims.reach(mask, session.room.gpus), 0)
-        trial = Room(reach, session.room.cpus, session.room.memory_gib)
-        offer = session.recipe.place(trial, session.fabric, kind, width, avoid=session.reserved)
-        return offer is not None and self._good_enough(slot, offer)
+        trial = self._victims.room_without(mask, self._session.room)
+        return self._offer_in(trial, slot, kind, width) is not None
 
     def _search(
-        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], others: Iterator[Victim]
+        self, slot: int, kind: Kind, width: int, *, forced: list[Victim], others: Iterator[int]
     ) -> Found | None:
         """The fewest of the others, worst first, whose seats make an offer good enough.
 
         More and more are released, twice as many each time; then the shortest list that does
         is found between the last two.
         """
-        released = list(forced)
-        low, high, step = len(forced) - 1, len(forced), 1
-        offer = self._offer_without(slot, kind, width, released)
+        room = self._session.room.copy()
+        for victim in forced:
+            room.give(victim.seats)
+
+        def offer_without(gone: list[int]) -> Offer | None:
+            trial = self._victims.room_without(self._victims.these(gone), room)
+            return self._offer_in(trial, slot, kind, width)
+
+        released: list[int] = []
+        low, high, step = -1, 0, 1
+        offer = offer_without(released)
         while offer is None:
             released += islice(others, step)
             if len(released) == high:
                 return None
             low, high, step = high, len(released), step * 2
-            offer = self._offer_without(slot, kind, width, released)
+            offer = offer_without(released)
         while high - low > 1:
             middle = (low + high) // 2
-            fewer = self._offer_without(slot, kind, width, released[:middle])
+            fewer = offer_without(released[:middle])
             low, high, offer = (middle, high, offer) if fewer is None else (low, middle, fewer)
-        return offer, self._needed(offer, kind, forced, released[len(forced) : high])
+        return offer, self._needed(offer, kind, forced, self._on_its_nodes(offer, released[:high]))
 
-    def _offer_without(self, slot: int, kind: Kind, width: int, gone: list[Victim]) -> Offer | None:
-        """A placement that the job would take if these were gone."""
+    def _on_its_nodes(self, offer: Offer, released: list[int]) -> list[Victim]:
+        """Those of them who sit where the offer is."""
+        nodes = np.zeros(len(self._session.room.gpus), bool)
+        nodes[[node for node, _ in offer.shares]] = True
+        there = self._victims.sitting_on(nodes)
+        return [self._victims[index] for index in released if there[index]]
+
+    def _offer_in(self, room: Room, slot: int, kind: Kind, width: int) -> Offer | None:
+        """A placement there that the job would take."""
         session = self._session
-        trial = session.room.copy()
-        for victim in gone:
-            trial.give(victim.seats)
-        if int(trial.gpus.sum()) < width:
+        if int(room.gpus.sum()) < width:
             return None
-        offer = session.recipe.place(trial, session.fabric, kind, width, avoid=session.reserved)
+        offer = session.recipe.place(room, session.fabric, kind, width, avoid=session.reserved)
         return offer if offer is not None and self._good_enough(slot, offer) else None
 
     def _good_enough(self, slot: int, offer: Offer) -> bool:
@@ -228,9 +250,8 @@ class Eviction:
         self, offer: Offer, kind: Kind, forced: list[Victim], released: list[Victim]
     ) -> list[Victim]:
         """Leave out those without whom the offer stands as well, who would go last first."""
-        nodes = {node for node, _ in offer.shares}
-        kept = [v for v in released if any(node in nodes for node, *_ in v.seats)]
-        for victim in reversed(tuple(kept)):
+        kept = released
+        for victim in reversed(released):
             fewer = [other for other in kept if other is not victim]
             if self._stands(offer, kind, forced + fewer):
                 kept = fewer

@@ -7,13 +7,10 @@ recipe. And a queue within its guarantee may reclaim what it has lent, whatever 
 for a whole queue of victims is the same, so it is asked by queue and not by job.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 
 from weft.brain.round.session import Session
-from weft.brain.round.victims import Victim, Victims
+from weft.brain.round.victims import Victims
 from weft.model.snapshot import Bools
 from weft.policy.recipe import Yielding
 
@@ -40,8 +37,9 @@ class Rights:
         if not self._session.divided:
             return by_rank
         victims, lent = self._victims, self._lent_to(queue, width)
-        yields = self._yield_to(queue, late=late)
-        mask: Bools = (by_rank & yields[victims.queues]) | (victims.left & lent[victims.queues])
+        mask: Bools = by_rank & self._yield_to(queue, late=late)[victims.queues]
+        if lent is not self._nobody:
+            mask |= victims.left & lent[victims.queues]
         return mask
 
     def under(self, refusing: int, queue: int, width: int, position: int) -> Bools:
@@ -49,17 +47,6 @@ class Rights:
         below = np.array([refusing in path for path in self._session.state.quota.paths])
         mask: Bools = self.against(queue, width, position) & below[self._victims.queues]
         return mask
-
-    def lawful_in_turn(self, queue: int, victims: Iterable[Victim]) -> Iterator[Victim]:
-        """Those of them who may go, each after the ones before it have gone: no lender falls below
-        its own."""
-        ledger = self._session.ledger
-        given: Counter[int] = Counter()
-        for victim in victims:
-            if ledger.borrows(queue, victim.queue, given):
-                yield victim
-                for step in ledger.table.paths[victim.queue]:
-                    given[step] += victim.width
 
     def changed(self) -> None:
         """Something was granted: the queues' use is another."""

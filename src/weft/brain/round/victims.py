@@ -6,16 +6,20 @@ A mask over the candidates says who is meant.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from weft.brain.state.brain_state import BrainState
-from weft.model.snapshot import Bools, Ints, Snapshot
+from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.model.state import State
+from weft.policy.place.room import Room
 
 NEVER = 1 << 40
+LOOKS, MANY_MORE = (64, 1024), 8
+"""Among how many seats a node to clear is looked for before all, where all are many times more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,42 @@ class Victim:
     width: int
     queue: int
     seats: tuple[tuple[int, int, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seats:
+    """Seats of all candidates on nodes that can be used, worst rank first; and their order by node
+    and then by rank."""
+
+    turns: Ints
+    nodes: Ints
+    gpus: Ints
+    cpus: Floats
+    memory_gib: Floats
+    by_node: Ints
+
+    @classmethod
+    def of(cls, state: BrainState, slots: Ints, on_offer: Collection[int]) -> Self:
+        """A companion's seats come with its lead's, and hold no GPUs."""
+        seats, count, company = state.seats, state.seat_count, state.seating.company
+        turn_of = np.full(state.size + 1, NEVER)
+        turn_of[slots] = np.arange(len(slots))
+        for lead in company.leads():
+            turn_of[list(company.companions(lead))] = turn_of[lead]
+        turns = turn_of[seats.slot[:count]]
+        turns[list(on_offer)] = NEVER
+        turns[~usable(state)[seats.node[:count]]] = NEVER
+        some = np.flatnonzero(turns < NEVER)
+        some = some[np.lexsort((seats.node[some], turns[some]))]
+        nodes = seats.node[some]
+        return cls(
+            turns=turns[some],
+            nodes=nodes,
+            gpus=seats.gpus[some],
+            cpus=seats.cpus[some],
+            memory_gib=seats.memory_gib[some],
+            by_node=nodes.argsort(kind="stable"),
+        )
 
 
 def by_party(state: BrainState, ordered: Ints, at: Ints) -> tuple[Ints, Ints]:
@@ -75,7 +115,7 @@ class Victims:
         self._negated: list[int] = (-self._positions).tolist()
         self._index_of: dict[int, int] | None = None
         self._seen: dict[int, Victim] = {}
-        self._by_node: tuple[Ints, Ints, Ints] | None = None
+        self._held: _Seats | None = None
         self.left: Bools = np.ones(len(slots), bool)
         self._on_offer = on_offer
         self.widths: Ints = state.jobs.width[self.slots] - self._offered_by()
@@ -100,27 +140,43 @@ class Victims:
         """The node that these can clear for `width`, and those of them who sit there.
 
         Each node's seats are given back worst rank first; the node that has enough after the
-        worst-ranked prefix wins.
+        worst-ranked prefix wins. Mostly that is a short one.
         """
-        nodes, turns, gpus = self._seats_of(mask)
-        if not len(nodes):
-            return None
-        enough = free[nodes] + _running_sums(nodes, gpus) >= width
-        if not enough.any():
-            return None
-        turn = int(turns[enough].min())
-        node = int(nodes[enough][turns[enough].argmin()])
-        on_node = turns[(nodes == node) & (turns <= turn)]
-        return node, [self[index] for index in dict.fromkeys(on_node.tolist())]
+        seats = self._seats
+        meant = np.flatnonzero(mask[seats.turns])
+        for most in LOOKS:
+            if MANY_MORE * most > len(meant):
+                break
+            # Nobody's seats are cut in two.
+            some = meant[seats.turns[meant] <= seats.turns[meant[most]]]
+            some = some[seats.nodes[some].argsort(kind="stable")]
+            if (found := self._cleared(some, free, width)) is not None:
+                return found
+        return self._cleared(seats.by_node[mask[seats.turns[seats.by_node]]], free, width)
 
-    def reach(self, mask: Bools, free: Ints) -> Ints:
-        """Free GPUs by node if all these were gone."""
-        nodes, _, gpus = self._seats_of(mask)
-        return free + np.bincount(nodes, gpus, minlength=len(free)).astype(np.int64)
+    def room_without(self, mask: Bools, room: Room) -> Room:
+        """What is free if all these were gone."""
+        seats, count = self._seats, len(room.gpus)
+        meant = np.flatnonzero(mask[seats.turns])
+        nodes = seats.nodes[meant]
+        gpus = room.gpus + np.bincount(nodes, seats.gpus[meant], count).astype(np.int64)
+        if not self._state.counts_host:
+            return Room(gpus, room.cpus, room.memory_gib)
+        cpus = room.cpus + np.bincount(nodes, seats.cpus[meant], count)
+        memory_gib = room.memory_gib + np.bincount(nodes, seats.memory_gib[meant], count)
+        return Room(gpus, cpus, memory_gib)
 
-    def each(self, mask: Bools) -> Iterator[Victim]:
-        """Worst first, and only as many as are asked for."""
-        return map(self.__getitem__, np.flatnonzero(mask).tolist())
+    def sitting_on(self, nodes: Bools) -> Bools:
+        """Those with a seat on one of these."""
+        found = np.zeros(len(self.slots), bool)
+        found[self._seats.turns[nodes[self._seats.nodes]]] = True
+        return found
+
+    def these(self, indices: Iterable[int]) -> Bools:
+        """As a mask."""
+        mask = np.zeros(len(self.slots), bool)
+        mask[list(indices)] = True
+        return mask
 
     def remove(self, victims: list[Victim]) -> None:
         if self._index_of is None:
@@ -141,27 +197,37 @@ class Victims:
         offered: Ints = by_slot.astype(np.int64)[self.slots]
         return offered
 
-    def _seats_of(self, mask: Bools) -> tuple[Ints, Ints, Ints]:
-        """Node, index and GPUs of their seats, by node and then by index."""
-        if self._by_node is None:
-            seats, rows = self._state.seats, self._state.seat_count
-            turn_of = np.full(self._state.size + 1, NEVER)
-            turn_of[self.slots] = np.arange(len(self.slots))
-            turns = turn_of[seats.slot[:rows]]
-            turns[list(self._on_offer)] = NEVER
-            some = np.flatnonzero(turns < NEVER)
-            some = some[np.lexsort((turns[some], seats.node[some]))]
-            self._by_node = seats.node[some], turns[some], seats.gpus[some]
-        nodes, turns, gpus = self._by_node
-        meant = mask[turns]
-        return nodes[meant], turns[meant], gpus[meant]
+    def _cleared(self, meant: Ints, free: Ints, width: int) -> tuple[int, list[Victim]] | None:
+        """The same among these seats, which come by node and then by rank."""
+        nodes, turns = self._seats.nodes[meant], self._seats.turns[meant]
+        if not len(nodes):
+            return None
+        enough = free[nodes] + _running_sums(nodes, self._seats.gpus[meant]) >= width
+        if not enough.any():
+            return None
+        turn = int(turns[enough].min())
+        node = int(nodes[enough][turns[enough].argmin()])
+        on_node = turns[(nodes == node) & (turns <= turn)]
+        return node, [self[index] for index in dict.fromkeys(on_node.tolist())]
+
+    @property
+    def _seats(self) -> _Seats:
+        """Made when first asked for: in many rounds nobody has to go."""
+        if self._held is None:
+            self._held = _Seats.of(self._state, self.slots, self._on_offer)
+        return self._held
+
+
+def usable(state: BrainState) -> Bools:
+    """Nodes whose seats are there for others once they are left."""
+    return state.fabric.usable
 
 
 def seated(
     state: BrainState, slot: int, position: int = 0, on_offer: Collection[int] = ()
 ) -> Victim:
     """The job in that slot, with its seats on nodes that can be used, but for those on offer."""
-    nodes, usable, placement = state.node_row, state.fabric.usable, state.placement(slot)
+    nodes, there, placement = state.node_row, usable(state), state.placement(slot)
     own = [
         seat
         for seat, row in zip(placement.seats, state.seating.seat_rows[slot], strict=True)
@@ -170,13 +236,13 @@ def seated(
     seats = tuple(
         (nodes[seat.node], seat.gpus, seat.cpus, seat.memory_gib)
         for seat in own
-        if usable[nodes[seat.node]]
+        if there[nodes[seat.node]]
     )
     for companion in state.seating.company.companions(slot):
         seats += tuple(
             (nodes[seat.node], 0, seat.cpus, seat.memory_gib)
             for seat in state.placement(companion).seats
-            if usable[nodes[seat.node]]
+            if there[nodes[seat.node]]
         )
     width = sum(seat.gpus for seat in own)
     return Victim(slot, position, width, int(state.jobs.queue[slot]), seats)

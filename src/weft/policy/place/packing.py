@@ -173,7 +173,8 @@ def _spread(fabric: Fabric, kind: Kind, offered: Ints, width: int) -> list[Share
 
 def _pack_all(offered: Ints, width: int, max_nodes: int | None) -> list[Share]:
     """Fewest nodes of the whole cluster that hold `width`."""
-    nodes = np.argsort(-offered, kind="stable")
+    nodes = np.flatnonzero(offered)
+    nodes = nodes[np.argsort(-offered[nodes], kind="stable")]
     gpus = offered[nodes]
     reached = np.cumsum(gpus)
     last = int(np.searchsorted(reached, width))

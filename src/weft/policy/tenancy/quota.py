@@ -10,10 +10,8 @@ Rules, for a queue and every ancestor of it:
 Usage is given in from what is held; the ledger changes it only for the length of one round.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 
@@ -22,7 +20,6 @@ from weft.model.queue import QueueTree
 from weft.model.snapshot import Bools, Ints
 
 NO_LIMIT = 1 << 60
-NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +139,30 @@ class QuotaLedger:
             for step in self.table.paths[queue]
         )
 
-    def borrows(self, queue: int, victim: int, given: Mapping[int, int] = NOTHING) -> bool:
-        """Whether every queue of the victim below the common ancestor is over its guarantee,
-        without what each has `given` already."""
+    def borrows(self, queue: int, victim: int) -> bool:
+        """Whether every queue of the victim below the common ancestor is over its guarantee."""
         mine, guaranteed = self.table.paths[queue], self.table.guaranteed
         return all(
-            self.used[step] - given.get(step, 0) > guaranteed[step]
+            self.used[step] > guaranteed[step]
             for step in self.table.paths[victim]
             if step not in mine
         )
+
+    def borrow_in_turn(self, queue: int, victims: Iterable[tuple[int, int]]) -> Iterator[bool]:
+        """`borrows` of each (queue, GPUs), after those before it that do have given theirs back."""
+        mine, paths = set(self.table.paths[queue]), self.table.paths
+        over = [used - own for used, own in zip(self.used, self.table.guaranteed, strict=True)]
+        steps: dict[int, list[int]] = {}
+        for victim, gpus in victims:
+            if victim not in steps:
+                steps[victim] = [step for step in paths[victim] if step not in mine]
+            lends = True
+            for step in steps[victim]:
+                lends = lends and over[step] > 0
+            yield lends
+            if lends:
+                for step in steps[victim]:
+                    over[step] -= gpus
 
     def borrowers(self, queue: int) -> Bools:
         """`borrows`, for every queue as the victim."""
