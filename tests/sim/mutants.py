@@ -40,7 +40,6 @@ from weft.brain.protocol.reports import Reports
 from weft.brain.protocol.rounds import Rounds
 from weft.brain.round import gates
 from weft.brain.round import turns as turns_module
-from weft.brain.round import victims as victims_module
 from weft.brain.round.eviction import Eviction
 from weft.brain.round.outcome import Granted, Outcome
 from weft.brain.round.resizing import Stretch
@@ -60,7 +59,7 @@ from weft.model.ids import JobId
 from weft.model.kind import Kind
 from weft.model.placement import Placement, Seat
 from weft.model.request import JobRequest
-from weft.model.snapshot import Bools, Floats, Ints, SeatColumns, Snapshot
+from weft.model.snapshot import Bools, Floats, Ints, NodeColumns, SeatColumns, Snapshot
 from weft.model.state import State
 from weft.policy.order.ranking import Ranking
 from weft.policy.place.fabric import Fabric
@@ -607,17 +606,13 @@ def min_run_ignored() -> Iterator[None]:
 
 @mutant
 def seats_on_cordoned_nodes_offered() -> Iterator[None]:
-    def all_seats(state: BrainState, slot: int, position: int = 0, on_offer: object = ()) -> Victim:
-        assignment = state.seating.assignments[slot]
-        assert assignment is not None
-        rows = state.node_row
-        seats = tuple(
-            (rows[s.node], s.gpus, s.cpus, s.memory_gib) for s in assignment.placement.seats
-        )
-        queue = int(state.jobs.queue[slot])
-        return Victim(slot, position, assignment.width, queue, seats)
+    begin = Fabric.__init__
 
-    with patch.object(victims_module, "seated", all_seats):
+    def blind(self: Fabric, nodes: NodeColumns, *args: Any, **options: Any) -> None:
+        begin(self, nodes, *args, **options)
+        self.usable = nodes.present
+
+    with patch.object(Fabric, "__init__", blind):
         yield
 
 

@@ -61,7 +61,6 @@ FOUND_AT: dict[str, int] = {
     "runs_found_after_a_crash_are_ignored": 3,
     "seats_are_kept_without_end": 1_003,
     "seats_being_left_count_as_free": 1,
-    "seats_on_cordoned_nodes_offered": 107,
     "sizing_ignores_the_quota_tree": 21,
     "stop_not_repeated_when_it_was_lost": 5,
     "stopping_runs_found_after_a_crash_hold_nothing": 24,
