@@ -8,6 +8,7 @@ from tests.builders import (
     Scene,
     a_cluster,
     a_job,
+    a_node,
     a_queue,
     given,
     is_now,
@@ -241,6 +242,21 @@ def test_a_lost_node_costs_a_live_job_its_seats_there_and_no_more() -> None:
     scene.lose({"n0": "n1", "n1": "n0"}[head]).expect("wide", runs)
     assert scene.nodes("wide") == {head: 2}
     assert not scene.all(Stop)
+
+
+def test_a_node_that_shrinks_costs_a_live_job_its_seats_there_and_no_more() -> None:
+    scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
+    scene.change(a_node("n1", 1)).expect("wide", runs)
+    assert scene.nodes("wide") == {"n0": 2}
+    assert not scene.all(Stop)
+
+
+def test_a_job_that_does_not_leave_a_node_that_shrank_is_stopped() -> None:
+    scene = a_scene(nodes=2, gpus=2).submit(a_job("wide", 4, width=(1, 4))).decide().live("wide")
+    scene.stay_silent().change(a_node("n1", 1)).expect("wide", is_now(State.RESIZING))
+    scene.refuse("wide", RESIZE, serial=scene.last(Resize, "wide").serial)
+    scene.expect("wide", is_now(State.STOPPING))
+    assert scene.last(Stop, "wide").why == "node n1 has fewer GPUs"
 
 
 def test_a_lost_node_with_the_head_costs_no_more() -> None:

@@ -57,11 +57,7 @@ class Tally:
 def main(arguments: list[str]) -> int:
     asked = _parser().parse_args(arguments)
     tally = played_from(new_seed() if asked.first is None else asked.first, asked)
-    if asked.output == "json":
-        told = {**asdict(tally), "injected": tally.injected, "missing": tally.missing}
-        sys.stdout.write(json.dumps(told, indent=2) + "\n")
-    else:
-        sys.stdout.write(_text(tally))
+    sys.stdout.write(as_json(tally) if asked.output == "json" else as_text(tally))
     if tally.broken:
         return 1
     return 0 if tally.is_enough(asked.events, asked.faults) else 2
@@ -80,7 +76,17 @@ def played_from(first: int, asked: argparse.Namespace) -> Tally:
     return tally
 
 
-def _text(tally: Tally) -> str:
+def as_json(tally: Tally) -> str:
+    told = {
+        **asdict(tally),
+        "faults": dict(tally.faults),  # `asdict` counts the pairs of a counter
+        "injected": tally.injected,
+        "missing": tally.missing,
+    }
+    return json.dumps(told, indent=2) + "\n"
+
+
+def as_text(tally: Tally) -> str:
     lines = [
         f"{tally.worlds:,} worlds from seed {tally.first}: {tally.events:,} events, "
         f"{tally.injected:,} faults, {len(tally.broken)} broken promises",

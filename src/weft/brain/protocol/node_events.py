@@ -6,7 +6,7 @@ from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.holding import Holding
 from weft.brain.protocol.pace import Pace
-from weft.brain.protocol.resize import Resizes, left_of
+from weft.brain.protocol.resize import Resizes, has_fewer_gpus, left_of
 from weft.brain.state.waits import PENDING
 from weft.model.state import State
 from weft.policy.host.shares import fair_of
@@ -104,15 +104,20 @@ class Nodes:
         slots, name = state.seating.parties_on(row), state.node_ids[row]
         self._withdraw(row)
         for slot in slots:
-            left = left_of(state, slot, {name})
-            if left is not None:
-                self._resizes.ask(slot, left)
-            elif state.state_of(slot) in SITTING:
+            if not self._shrinks(slot, name) and state.state_of(slot) in SITTING:
                 self._holding.keep(slot, self._holding.seats(slot))
                 self._dispatch.stop(slot, after=State.QUEUED, why=f"node {name} lost")
 
+    def _shrinks(self, slot: int, node: str) -> bool:
+        """Whether it can train on without the node; then it is asked to."""
+        left = left_of(self._context.state, slot, {node})
+        if left is not None:
+            self._resizes.ask(slot, left)
+        return left is not None
+
     def _relieve(self, row: int) -> None:
-        """Stop as few as it takes: those that have not begun first, then the latest started."""
+        """As few as it takes go: those that have not begun first, then the latest started. Who can
+        train on without the node shrinks, the others stop."""
         state, seating = self._context.state, self._context.state.seating
         jobs = state.jobs
         over = seating.staying_on(row) - int(state.nodes.gpus[row])
@@ -126,13 +131,14 @@ class Nodes:
             for slot in seating.parties_on(row)
             if state.state_of(slot) in SITTING
         ]
-        why = f"node {state.node_ids[row]} has fewer GPUs"
+        name = state.node_ids[row]
         for *_, slot in sorted(seated):
             if over <= 0:
                 return
             gpus = seating.gpus_staying(slot, row)
-            if gpus:
-                over -= gpus
-                for member in reversed(seating.company.members(slot)):
-                    if state.state_of(member) in SITTING:
-                        self._dispatch.stop(member, after=State.QUEUED, why=why)
+            over -= gpus
+            if not gpus or self._shrinks(slot, name):
+                continue
+            for member in reversed(seating.company.members(slot)):
+                if state.state_of(member) in SITTING:
+                    self._dispatch.stop(member, after=State.QUEUED, why=has_fewer_gpus(name))

@@ -116,6 +116,16 @@ class Resizes:
         if kept:
             self._admission.withdraw_pledges(list(seating.admitted))
         self._admission.freed(nodes)
+        self._stop_if_crowded(slot)
+
+    def _stop_if_crowded(self, slot: int) -> None:
+        """It was to leave a node that has fewer GPUs now, and did not: then it cannot stay."""
+        state = self._context.state
+        for row in sorted(set(state.nodes_of(slot))):
+            if state.seating.staying_on(row) > int(state.nodes.gpus[row]):
+                why = has_fewer_gpus(state.node_ids[row])
+                self._dispatch.stop(slot, after=State.QUEUED, why=why)
+                return
 
 
 def begin(
@@ -167,6 +177,11 @@ def settle_on(state: BrainState, slot: int, numbers: Collection[int], at: float)
     if state.state_of(slot) is State.RESIZING:
         state.move(slot, State.RUNNING)
     return nodes
+
+
+def has_fewer_gpus(node: str) -> str:
+    """Why a job cannot stay there."""
+    return f"node {node} has fewer GPUs"
 
 
 def left_of(state: BrainState, slot: int, gone_nodes: Collection[str]) -> Placement | None:
