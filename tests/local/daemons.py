@@ -123,6 +123,7 @@ class Lab:
 
     def wait_for(self, name: str, *states: str, seconds: float = PATIENCE_SECONDS) -> None:
         wait_until(lambda: self._state(name) in states, f"{name} to be {states}", self.log, seconds)
+        self._check_slots()
 
     def entry(self, name: str, user: str = "") -> Entry:
         """What is on record, read beside the daemon."""
@@ -171,6 +172,16 @@ class Lab:
                 yield store
             finally:
                 store.close()
+
+    def _check_slots(self) -> None:
+        """Whatever a test is about: nobody has a slot of another's who takes no turns with it."""
+        with self._store() as store:
+            entries = store.active()
+        holders: dict[int, Entry] = {}
+        for entry in entries:
+            for slot in entry.devices:
+                other = holders.setdefault(slot, entry)
+                assert entry.party_name == other.party_name, f"{entry.id} sits on {other.id}"
 
     def _state(self, name: str) -> str:
         try:

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.failure.test_retry import diagnosis
 from tests.local.builders import NOW, a_machine, a_started, an_assignment, an_entry, seats
+from weft.failure.classes import FailureClass
+from weft.failure.diagnosis import Diagnosis
 from weft.failure.interval import Advice
-from weft.local.executor import Executor
+from weft.local.executor import Executor, _how
 from weft.local.reconcile.step import Record, RecordTarget, Void
 from weft.local.record.book import Book
-from weft.local.record.entry import Entry, Happening
+from weft.local.record.entry import End, Entry, Happening
 from weft.local.record.store import Store
 from weft.model.capability import Capability
 from weft.model.errors import WorldError
@@ -63,8 +66,20 @@ def perform(  # the others stand beside it on record
     unfit: str = "",
 ) -> Entry:
     """What the first entry has become."""
+    found, *_ = performed(folder, {0: action}, *entries, company=company, unfit=unfit)
+    return found
 
-    async def scene() -> Entry:
+
+def performed(
+    folder: Path,
+    actions: dict[int, Any],
+    *entries: Entry,
+    company: tuple[str, ...] = (),
+    unfit: str = "",
+) -> list[Entry]:
+    """What all of them have become after these actions, all at once, on some of them."""
+
+    async def scene() -> list[Entry]:
         store = Store.at(folder / "db")
         for entry in entries:
             store.add(entry, SUBMITTED)
@@ -73,12 +88,14 @@ def perform(  # the others stand beside it on record
         context = Context(*company)
         context.unfit = unfit
         executor = Executor(context, book, agents, a_machine(slots=4))
-        await executor._perform(entries[0], action)
-        found = store.get(entries[0].uid)
-        assert found is not None
+        await asyncio.gather(
+            *(executor._perform(entries[index], action) for index, action in actions.items())
+        )
+        found = [store.get(entry.uid) for entry in entries]
         await book.close()
         store.close()
-        return found
+        assert None not in found
+        return [entry for entry in found if entry is not None]
 
     return asyncio.run(scene())
 
@@ -124,17 +141,39 @@ def test_who_joins_others_gets_their_devices_and_the_name_of_the_party(tmp_path:
     assert lead.party_name == f"{lead.id}/1"
 
 
-def test_who_joins_somebody_without_devices_waits_for_them(tmp_path: Path) -> None:
-    """Both were decided at once, and the other is not on record yet: nothing is refused."""
+def test_the_first_of_a_party_takes_what_is_free(tmp_path: Path) -> None:
+    """Both were decided at once, and nobody is on record yet: if all waited, all would for ever."""
     lead = an_entry(uid="b", name="lead")
-    with pytest.raises(WorldError, match="no slot yet"):
-        perform(tmp_path, joined(0), an_entry(uid="a"), lead, company=(str(lead.id),))
+    entry = perform(tmp_path, joined(0), an_entry(uid="a"), lead, company=(str(lead.id),))
+    assert entry.state is State.STARTING
+    assert entry.devices == {0}
+
+
+@pytest.mark.parametrize(("together", "slots"), [(True, [{0}, {0}]), (False, [{0}, {1}])])
+def test_several_that_are_recorded_at_once(
+    tmp_path: Path, together: bool, slots: list[set[int]]
+) -> None:
+    entries = (an_entry(uid="a", name="a"), an_entry(uid="b", name="b"))
+    company = tuple(str(entry.id) for entry in entries) if together else ()
+    found = performed(tmp_path, {0: joined(0), 1: joined(0)}, *entries, company=company)
+    assert [entry.devices for entry in found] == slots
 
 
 def test_who_joins_fewer_devices_than_it_needs_is_refused(tmp_path: Path) -> None:
     lead = a_started(State.RUNNING, 1, uid="b", name="lead")
     entry = perform(tmp_path, joined(0, 1), an_entry(uid="a"), lead, company=(str(lead.id),))
     assert entry.state is State.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (None, "user error: it failed"),
+        (diagnosis(FailureClass.SERVICE), "service: it failed: the line"),
+    ],
+)
+def test_an_end_is_told_by_what_was_at_fault(found: Diagnosis | None, told: str) -> None:
+    assert _how(End("user error", 4, "it failed", diagnosis=found)) == told
 
 
 def test_a_newer_target_lets_go_of_nothing_that_an_older_one_took(tmp_path: Path) -> None:

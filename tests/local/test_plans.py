@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.language_model import BATCH, MODEL
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.mortal_agent import FILE, MOMENTS
 from tests.local.test_crash import _Relief
@@ -31,17 +32,6 @@ RECIPE: Final = "rubick(spacing=0.1, budget=1.0, gate=0.5)"
 PATIENCE: Final = 90.0
 TOTAL: Final = 200
 ENOUGH: Final = 120  # where it goes to one plan and stays
-BATCH: Final = 8
-# Of a model whose steps take about as long on the GPUs that forecasts know as these do here, and
-# which is better split than replicated.
-MODEL: Final = {
-    "parameters": 3 * 10**9,
-    "layers": 2,
-    "hidden": 2048,
-    "sequence": 128,
-    "heads": 4,
-    "batch": BATCH,
-}
 SPLIT: Final = "tensor=2"
 STAGES: Final = "pipeline=2,micro_batches=8"
 

@@ -21,6 +21,7 @@ def test_a_job_that_failed_goes_on_where_it_was() -> None:
         lab.wait_for("job", "Succeeded")
         again = lab.entry("job")
         assert (again.uid, again.epoch, again.past.failures) == (failed.uid, failed.epoch + 1, 0)
+        assert again.started_at is not None and again.started_at >= again.submitted_at
         assert "Retried" in [one.what for one in lab.history("job")]
         first = [line.text for line in lab.client.logs("job", Which(epoch=1))]
         second = [line.text for line in lab.client.logs("job", Which())]

@@ -90,6 +90,8 @@ class Executor:
         self._again: set[str] = set()
         self._later = Delays(self.touch)
         self._backoff: dict[str, float] = {}
+        self._binding = asyncio.Lock()
+        """Held from looking for free devices until they are on record: many jobs start at once."""
         self._closed = False
 
     def touch(self, uid: str) -> None:
@@ -181,11 +183,14 @@ class Executor:
         if action.assignment.width > 1 and (why := await self._context.unfit_for_gangs()):
             self._note(entry, refusal=(action.epoch, why))
             return
+        async with self._binding:
+            await self._bind(entry, action)
+
+    async def _bind(self, entry: Entry, action: Record) -> None:
+        """On the slots of those whom it joins; the first of a party on free ones, as one alone."""
         company = self._context.company(entry)
-        free = (
-            shared_devices(self._book, company)
-            if company
-            else free_devices(self._context.slots(), self._book)
+        free = shared_devices(self._book, company) or free_devices(
+            self._context.slots(), self._book
         )
         try:
             seats = bind(action.assignment.placement.numbered().seats, free)
@@ -231,6 +236,10 @@ class Executor:
         crash.passing("running")
 
     async def _record_target(self, entry: Entry, action: RecordTarget) -> None:
+        async with self._binding:
+            await self._bind_target(entry, action)
+
+    async def _bind_target(self, entry: Entry, action: RecordTarget) -> None:
         free = free_devices(self._context.slots(), self._book)
         wanted, held = action.target.seats, entry.held
         crash.passing("before-target")
@@ -320,7 +329,7 @@ class Executor:
         await self._change(
             entry,
             replace(
-                self._happening("Ended", f"{end.outcome}: {_why(end)}", entry.epoch, ()),
+                self._happening("Ended", _how(end), entry.epoch, ()),
                 warning=bool(end.exit_code) and end.outcome != "drained",
                 failure=None if end.diagnosis is None else end.to_json(),
             ),
@@ -382,6 +391,11 @@ class Executor:
 
     def _note(self, entry: Entry, **changes: Any) -> None:
         self._notes[entry.uid] = replace(self._notes.get(entry.uid, NOTHING), **changes)
+
+
+def _how(end: End) -> str:
+    """What was at fault, where that was found out; else what the agent made of it."""
+    return f"{end.outcome if end.diagnosis is None else end.diagnosis.kind}: {_why(end)}"
 
 
 def _why(end: End | None) -> str:

@@ -335,6 +335,7 @@ def _as_new(entry: Entry, now: float) -> dict[str, Any]:
         "past": replace(entry.past, failures=0, refusals=0),
         "submitted_at": now,
         "waiting_since": now,
+        "started_at": None,
         "ended_at": None,
         "stopping_since": None,
     }

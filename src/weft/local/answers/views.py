@@ -101,7 +101,8 @@ def failure_of(entry: Entry, brain: Brain) -> FailureLine | None:
         namespace=entry.owner.user,
         job=entry.name,
         queue=DEFAULT_QUEUE,
-        epoch=entry.epoch,
+        # While it is tried again, what failed is the start before.
+        epoch=entry.epoch if end is not None else max(entry.epoch - 1, 1),
         at=_moment(entry.ended_at),
         did=_did(entry, found),
         lost_gpu_seconds=end.lost_gpu_seconds if end else 0.0,

@@ -21,14 +21,8 @@ def free_devices(slots: Sequence[int], entries: Iterable[Entry]) -> list[int]:
 
 
 def shared_devices(entries: Iterable[Entry], company: Collection[JobId]) -> list[int]:
-    """Those of the jobs that another one joins; raises as long as none of them has any."""
-    held = {device for entry in entries if entry.id in company for device in entry.devices}
-    if not held:
-        raise WorldError(
-            f"{', '.join(sorted(company))} has no slot yet that could be shared",
-            hint="it is started at this moment; this is tried again",
-        )
-    return sorted(held)
+    """Those of the jobs that another one joins; none as long as none of them has any."""
+    return sorted({device for entry in entries if entry.id in company for device in entry.devices})
 
 
 def bind(seats: Iterable[Seat], free: Sequence[int]) -> tuple[Seat, ...]:
