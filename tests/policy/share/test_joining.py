@@ -110,3 +110,13 @@ def test_a_party_that_does_less_than_one_alone_is_not_joined_though_it_gains() -
     assert parties.best(reads, anywhere(1)) is None
     refusal = parties.refusal(reads, anywhere(1))
     assert refusal is not None and refusal.guard is Guard.GAIN
+
+
+def test_a_cap_of_one_is_no_company_even_where_it_costs_nothing() -> None:
+    loads = StageProfile(iteration_seconds=1.0, storage_seconds=0.5, gpu_seconds=0.5)
+    assert foretold([loads, loads]).slowdowns == (1.0, 1.0)
+    parties = Parties([[guest(loads, 1.0)]], [UNBOUNDED], Limits())
+    assert parties.best(guest(loads), anywhere(1)) is None
+    refusal = parties.refusal(guest(loads), anywhere(1))
+    assert refusal is not None
+    assert refusal.guard is Guard.SLOWDOWN

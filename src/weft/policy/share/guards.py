@@ -9,7 +9,7 @@ from enum import Enum
 
 import numpy as np
 
-from weft.model.snapshot import Bools, Ints
+from weft.model.snapshot import Bools, Floats, Ints
 from weft.perf.interleaving.cycle import MOST_MEMBERS
 from weft.perf.interleaving.group import DECIDING, CycleModel, GroupForecasts, foretold_all
 from weft.policy.share.candidates import Candidates
@@ -105,9 +105,16 @@ def _broken(
         (Guard.MEMORY, total > limits.usable_gib),
         (Guard.CORES, jobs.cores[rows].sum(axis=1) > limits.cores_per_gpu),
         (Guard.HOST_MEMORY, jobs.host_gib[rows].sum(axis=1) > limits.host_gib_per_gpu),
-        (Guard.SLOWDOWN, (forecast.slowdowns > jobs.cap[rows]).any(axis=1)),
+        (Guard.SLOWDOWN, beyond_cap(forecast.slowdowns, jobs.cap[rows])),
         (Guard.GAIN, forecast.aggregate < limits.least_gain),
     ]
+
+
+def beyond_cap(slowdowns: Floats, caps: Floats) -> Bools:
+    """By party: whether a member would be. A cap of 1 is no company, not even one without cost."""
+    beyond = (slowdowns > caps) | (caps <= 1.0)
+    found: Bools = np.logical_or.reduce(beyond, axis=1)
+    return found
 
 
 def _strangers(tenants: Ints, open_to: Bools) -> Bools:

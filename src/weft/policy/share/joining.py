@@ -14,7 +14,7 @@ import numpy as np
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.stages import StageProfile
 from weft.perf.interleaving.group import GroupForecast, columns_of, foretold, foretold_all
-from weft.policy.share.guards import CONTEXT_GIB, ORDER, RESERVE, Guard, Limits
+from weft.policy.share.guards import CONTEXT_GIB, ORDER, RESERVE, Guard, Limits, beyond_cap
 
 NOTHING = -np.inf
 
@@ -132,7 +132,7 @@ class Parties:
         broken = {
             Guard.MEMORY_UNKNOWN: counted & np.isnan(memory).any(axis=1),
             Guard.MEMORY: counted & (np.nan_to_num(memory).sum(axis=1) > there),
-            Guard.SLOWDOWN: (slowdowns > caps).any(axis=1),
+            Guard.SLOWDOWN: beyond_cap(slowdowns, caps),
             Guard.GAIN: after < self._limits.least_gain * np.maximum(before, 1.0),
         }
         found = np.zeros(len(rows), np.int64)
