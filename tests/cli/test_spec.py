@@ -57,6 +57,17 @@ def test_all_faults_of_a_file_are_told_at_once(weft: Weft, tmp_path: Path) -> No
     assert all(fault["hint"] for fault in line["faults"])
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("train.yaml", "train"), ("My Job.yaml", "no name (submit it with --name)")],
+)
+def test_check_names_a_job_as_submit_would(
+    weft: Weft, tmp_path: Path, file: str, name: str
+) -> None:
+    (tmp_path / file).write_text("run: x\n")
+    assert weft("spec", "check", tmp_path / file).out == f"{tmp_path / file}: {name}, 1 GPU\n"
+
+
 def test_check_reads_standard_input(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"run: x\n")))
     assert weft("spec", "check", "-").out == "-: no name, 1 GPU\n"

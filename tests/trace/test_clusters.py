@@ -61,6 +61,12 @@ class TestShortForm:
         with pytest.raises(SpecError, match="has no nodes"):
             read_cluster("0x8")
 
+    @pytest.mark.parametrize("text", ["99999999999x8", "8x99999999999"])
+    def test_one_that_would_fill_this_machine_is_refused_at_once(self, text: str) -> None:
+        with pytest.raises(SpecError, match="is larger than any cluster") as caught:
+            read_cluster(text)
+        assert "at most 100,000 nodes" in caught.value.hint
+
     def test_it_loads_neither_pydantic_nor_yaml(self) -> None:
         code = (
             "import sys; from weft.trace.clusters import read_cluster; read_cluster('2x8');"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.cli.numbers import Finite
 from weft.model.errors import SpecError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ Command = Callable[..., int | None]  # its exit status, if it chooses one
 Decorator = Callable[[Command], Command]
 
 GENERATED_JOBS = 1000
+MOST_GENERATED_JOBS = 1_000_000
 GENERATED_LOAD = 0.9
 
 FORMAT = click.option("--format", help="Format of WORKLOAD.  [default: recognised]")
@@ -49,17 +51,17 @@ DURATION = click.option(
 )
 JOBS = click.option(
     "--jobs",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST_GENERATED_JOBS),
     help=f"Jobs to generate without WORKLOAD.  [default: {GENERATED_JOBS}]",
 )
 LOAD = click.option(
     "--load",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0.0001, 10_000),
     help=f"Their work over the cluster's capacity.  [default: {GENERATED_LOAD}]",
 )
 DAYS = click.option(
     "--days",
-    type=click.FloatRange(0, min_open=True),
+    type=Finite(0, 100_000, min_open=True),
     help="Spread them over so many days instead.",
 )
 CLUSTER = click.option(
@@ -76,7 +78,7 @@ COSTS = click.option(
 )
 COST_SCALE = click.option(
     "--cost-scale",
-    type=click.FloatRange(0),
+    type=Finite(0, 10_000),
     default=1.0,
     show_default=True,
     help="Stretch the costs by this factor.",
@@ -93,7 +95,9 @@ OUT = click.option(
     help="Leave tables, numbers and report.html in this folder.",
 )
 FORCE = click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
-SEED = click.option("--seed", type=int, default=0, show_default=True, help="Seed of all chance.")
+SEED = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all chance."
+)
 
 
 def output_option(*choices: str) -> Decorator:

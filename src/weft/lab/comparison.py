@@ -4,11 +4,13 @@ Every recipe sees the same workload and the same chances for a seed, so differen
 by pair and their intervals are much narrower than those of the recipes themselves.
 """
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 import numpy as np
 
@@ -159,7 +161,8 @@ def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
         yield from map(run_trial, planned)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(run_trial, experiment) for experiment in planned]
+        with _interrupts_held_back():
+            futures = [pool.submit(run_trial, experiment) for experiment in planned]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -170,7 +173,19 @@ def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
             ) from None
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                worker.kill()  # whoever has pressed Ctrl-C does not wait for the end of a trial
             raise
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes begun meanwhile never mind Ctrl-C: it is for this one to end them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _row(recipe: str, trials: Sequence[Trial], first: str) -> Row:

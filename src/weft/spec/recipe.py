@@ -12,6 +12,7 @@ the file it names is the user's own.
 
 import ast
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -143,12 +144,19 @@ def _literal(name: str, node: ast.expr) -> object:
     if isinstance(node, ast.Name) and node.id.lower() in WORDS:
         return WORDS[node.id.lower()]
     try:
-        return ast.literal_eval(node)
+        value: object = ast.literal_eval(node)
     except ValueError:
-        raise SpecError(
-            f"parameter {name}={ast.unparse(node)} is not a plain value",
-            hint="write a number, True, False, None or a tuple of numbers",
-        ) from None
+        raise _not_plain(name, node) from None
+    if isinstance(value, float) and math.isinf(value):
+        raise _not_plain(name, node)
+    return value
+
+
+def _not_plain(name: str, node: ast.expr) -> SpecError:
+    return SpecError(
+        f"parameter {name}={ast.unparse(node)} is not a plain value",
+        hint="write a number, True, False, None or a tuple of numbers",
+    )
 
 
 def _check(values: Mapping[str, object], knobs: tuple[Parameter, ...], text: str) -> None:

@@ -29,7 +29,7 @@ from weft.model.cluster import Cluster, Gpu, Links, Node, Pool
 from weft.model.errors import SpecError, UnknownName
 from weft.model.ids import ANY_GPU, DEFAULT_POOL, GpuType, NodeId, PoolId, QueueId, RackId
 from weft.model.queue import Queue, QueueTree
-from weft.trace.clusters import ClusterSetup, short_form
+from weft.trace.clusters import MOST_NODE_GPUS, MOST_NODES, ClusterSetup, short_form
 
 UNKNOWN_KEY = "unknown_key"
 
@@ -69,9 +69,9 @@ def _expand(nodes: object) -> object:
 class NodeGroup(Strict):
     """Equal machines: so many, or these names."""
 
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = None
     names: list[str] | None = None
-    gpus: Count
+    gpus: Annotated[Count, Field(le=MOST_NODE_GPUS)]
     gpu_type: str | None = None
     gpu_memory_gib: Amount | None = None
     cpus: Amount | None = None

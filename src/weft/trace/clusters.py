@@ -11,6 +11,10 @@ from weft.model.cluster import Cluster
 from weft.model.errors import SpecError
 from weft.model.queue import QueueTree
 
+MOST_NODES = 100_000
+MOST_NODE_GPUS = 10_000
+"""More than any cluster has. A slip of the keyboard is not to fill this machine's memory."""
+
 SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)")
 
 
@@ -50,4 +54,7 @@ def short_form(text: str) -> tuple[int, int] | None:
     nodes, gpus = int(found[1]), int(found[2])
     if nodes < 1:
         raise SpecError(f"'{text}' has no nodes", hint="write at least one, such as 1x8")
+    if nodes > MOST_NODES or gpus > MOST_NODE_GPUS:
+        most = f"at most {MOST_NODES:,d} nodes of {MOST_NODE_GPUS:,d} GPUs"
+        raise SpecError(f"'{text}' is larger than any cluster", hint=f"write {most}")
     return nodes, gpus

@@ -32,7 +32,13 @@ def read_job(file: str, overrides: Iterable[str] = ()) -> "JobFile":
 
 def name_for(file: str, job: "JobFile", given: str | None) -> str:
     """The name given, else the one in the file, else the file's own."""
-    name = given or job.name or ("" if file == STDIN else Path(file).name.partition(".")[0])
+    name = given or job.name
+    return checked_name(name) if name else name_of_file(file)
+
+
+def name_of_file(file: str) -> str:
+    """The name of a job that has none itself."""
+    name = "" if file == STDIN else Path(file).name.partition(".")[0]
     if not name:
         raise SpecError("the job has no name", hint="give it one with --name")
     return checked_name(name)

@@ -10,6 +10,7 @@ import click
 from weft.cli.completion.candidates import jobs_in
 from weft.cli.jobs.job_words import several
 from weft.cli.jobs.plan_words import plan_lines
+from weft.cli.numbers import Finite
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import new_table, print_json, stdout
 from weft.cli.worlds.place import Place, place_options
@@ -33,7 +34,7 @@ SHOWN_EPISODES = 20
     type=click.Path(path_type=Path),
     help="Ask a recorded run instead: its folder, as simulate --out leaves it.",
 )
-@click.option("--at", type=float, help="Second of the run to ask at.  [default: its last wait]")
+@click.option("--at", type=Finite(0), help="Second of the run to ask at.  [default: its last wait]")
 @place_options
 @output_option()
 def why(*, job: str, folder: Path | None, at: float | None, place: Place, output: str) -> None:

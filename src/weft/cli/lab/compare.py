@@ -181,10 +181,10 @@ def _leave(folder: Path, comparison: "Comparison") -> None:
 
 
 def _numbers(seeds: str) -> list[int]:
-    try:
-        return [int(seed) for seed in seeds.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"'{seeds}' are no whole numbers", param_hint="--seeds") from None
+    found = [seed.strip() for seed in seeds.split(",")]
+    if not all(map(str.isdecimal, found)):
+        raise click.BadParameter(f"'{seeds}' are no whole numbers from 0 on", param_hint="--seeds")
+    return [int(seed) for seed in found]
 
 
 def _unit(metric: "Metric", rows: "tuple[Row, ...]") -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from weft.cli.numbers import Finite
 from weft.model.errors import SpecError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -98,7 +99,7 @@ def _only(allowed: tuple[str, ...]) -> Callable[..., None]:
 @click.option(
     "--every",
     metavar="SECONDS",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=300.0,
     show_default=True,
     help="Between two of them; 0: only when it is stopped.",
@@ -125,7 +126,7 @@ def _only(allowed: tuple[str, ...]) -> Callable[..., None]:
 @click.option(
     "--grace",
     metavar="SECONDS",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=30.0,
     show_default=True,
     help="To stop in, after Ctrl-C or SIGTERM.",

@@ -15,7 +15,9 @@ import click
 from weft.api.client import Client
 from weft.api.errors import NoAnswer
 from weft.cli.completion.candidates import recipes as recipe_names
+from weft.cli.exit_status import Exit
 from weft.cli.local.status import standing_of, tell
+from weft.cli.numbers import Finite
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import say
 from weft.cli.worlds.contexts import answers, own_folder, own_socket, read_settings
@@ -54,18 +56,16 @@ PATHS: Final = frozenset({"folder", "journal", "notify", "failure_rules"})
 @click.option("--foreground", is_flag=True, help="Stay here until Ctrl-C, as a service does.")
 @click.option(
     "--keep-days",
-    type=click.FloatRange(0),
+    type=Finite(0),
     help="How long logs and checkpoints outlive their job.  [default: 30]",
 )
+@click.option("--keep-gib", type=Finite(0), help="How much of them at most.  [default: 50]")
 @click.option(
-    "--keep-gib", type=click.FloatRange(0), help="How much of them at most.  [default: 50]"
-)
-@click.option(
-    "--log-gib", type=click.FloatRange(0.001), help="What one job may print, at most.  [default: 1]"
+    "--log-gib", type=Finite(0.001), help="What one job may print, at most.  [default: 1]"
 )
 @click.option(
     "--floor-gib",
-    type=click.FloatRange(0),
+    type=Finite(0),
     help="Start nothing while less is free on its disk.  [default: 1]",
 )
 @click.option(
@@ -75,7 +75,7 @@ PATHS: Final = frozenset({"folder", "journal", "notify", "failure_rules"})
 )
 @click.option(
     "--protect-hours",
-    type=click.FloatRange(0),
+    type=Finite(0),
     help="How long a job keeps its slots that may not be interrupted.  [default: 24]",
 )
 @click.option(
@@ -95,12 +95,12 @@ PATHS: Final = frozenset({"folder", "journal", "notify", "failure_rules"})
 )
 @click.option(
     "--gang-probe-hours",
-    type=click.FloatRange(0),
+    type=Finite(0),
     help="Probe the machine before a gang starts, once in so many; 0: never.  [default: 1]",
 )
 @click.option(
     "--trial-minutes",
-    type=click.FloatRange(0),
+    type=Finite(0),
     help="Try a new gang that waits on one slot, for so long; 0: do not.  [default: 0]",
 )
 @click.option(
@@ -218,7 +218,7 @@ def _wait(daemon: "subprocess.Popen[bytes]", path: Path, log: Path, begun: int) 
     while time.monotonic() < deadline:
         status = daemon.poll()
         if status is not None:
-            raise WorldError(
+            raise (SpecError if status == Exit.USAGE else WorldError)(
                 f"the daemon ended with status {status}:\n{_end_of(log, begun)}",
                 hint=f"the whole log is {log}",
             )

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from weft.cli.numbers import Finite
 from weft.cli.worlds.cluster import kube_extra
 
 PORT = click.IntRange(0, 65_535)
@@ -90,21 +91,21 @@ def _labels(
 )
 @click.option(
     "--backoff-seconds",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=60.0,
     show_default=True,
     help="First pause before a failed job is tried again.",
 )
 @click.option(
     "--fence-seconds",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=60.0,
     show_default=True,
     help="How long a node is out of reach before its pods are given up, where they can do no harm.",
 )
 @click.option(
     "--keep-days",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=30.0,
     show_default=True,
     help="How long jobs that are over and name no ttl are kept; 0 for ever.",
@@ -161,7 +162,7 @@ def _labels(
 @click.option("--taint-nodes", is_flag=True, help="Taint nodes that are set aside, for others.")
 @click.option(
     "--trial-minutes",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=0.0,
     show_default=True,
     help="How long a gang that waits is tried on one GPU; 0: not at all.",

@@ -6,7 +6,7 @@ import click
 
 from weft.cli.completion.candidates import files
 from weft.cli.exit_status import Exit
-from weft.cli.jobs.job_source import read_job
+from weft.cli.jobs.job_source import STDIN, name_of_file, read_job
 from weft.cli.jobs.job_words import asked
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import harmless, print_json, tell
@@ -32,9 +32,18 @@ def check(files: tuple[str, ...], output: str) -> None:
         if line["faults"]:
             continue
         if output != "json":
-            click.echo(harmless(f"{line['file']}: {line['name'] or 'no name'}, {line['asks_for']}"))
+            name = line["name"] or _own_name(line["file"])
+            click.echo(harmless(f"{line['file']}: {name}, {line['asks_for']}"))
     if any(line["error"] is not None for line in found):
         raise click.exceptions.Exit(Exit.USAGE)
+
+
+def _own_name(file: str) -> str:
+    """What a job without a name would be called."""
+    try:
+        return name_of_file(file)
+    except SpecError:
+        return "no name" if file == STDIN else "no name (submit it with --name)"
 
 
 def _checked(file: str) -> dict[str, Any]:

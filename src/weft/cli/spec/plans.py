@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.cli.numbers import Finite
 from weft.cli.options import output_option
 from weft.cli.terminal.screen import new_table, print_json, stdout
 
@@ -41,7 +42,9 @@ class Line:
 @click.option(
     "--node", type=click.IntRange(1, 16), default=8, show_default=True, help="GPUs of a node."
 )
-@click.option("--memory", type=float, default=80.0, show_default=True, help="GiB of a GPU.")
+@click.option(
+    "--memory", type=Finite(0, min_open=True), default=80.0, show_default=True, help="GiB of a GPU."
+)
 @output_option()
 def plans(*, model: Path, gpus: int | None, node: int, memory: float, output: str) -> None:
     """Show the best plan of MODEL on each number of GPUs, with its time and memory.
