@@ -45,6 +45,16 @@ def test_at_the_end_its_waits_are_those_of_the_record(
     assert answer.history[-1].state == "SUCCEEDED"
 
 
+def test_one_that_never_waited_for_a_round_is_asked_for_at_its_end(
+    run_folder: Path, outcome: Outcome
+) -> None:
+    done = (line for line in outcome.record.jobs.values() if line.ended is not None)
+    line = min(done, key=lambda line: (sum(line.waits_seconds), line.ended))
+    answer = why(journal_in(run_folder), line.id)
+    assert (answer.state, answer.at) == ("SUCCEEDED", line.ended)
+    assert line.ended is not None and line.ended < outcome.record.end
+
+
 def test_by_default_the_whole_wait_is_told_and_not_only_up_to_the_last_round(
     run_folder: Path, outcome: Outcome, longest_waiting: str
 ) -> None:

@@ -179,6 +179,8 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
         episode = _episode(brain, job)
         if episode is None or (at is not None and entry.event.at > at and episodes):
             continue
+        if episodes and episode.state == episodes[-1].state and State[episode.state].final:
+            continue  # it is over; what comes later is others' doing
         _append(episodes, episode)
         asked = entry.number
         if brain.decision is not None and episode.state == State.QUEUED.name:
