@@ -97,13 +97,5 @@ def _misjudged(job: Job, chance: np.random.Generator) -> Job:
 
 
 def _off(stages: StageProfile, chance: np.random.Generator) -> StageProfile:
-    factors = chance.uniform(1.0 - OFF, 1.0 + OFF, 6).tolist()
-    return StageProfile(
-        iteration_seconds=stages.iteration_seconds * factors[0],
-        storage_seconds=stages.storage_seconds * factors[1],
-        cpu_seconds=stages.cpu_seconds * factors[2],
-        gpu_seconds=stages.gpu_seconds * factors[3],
-        network_seconds=stages.network_seconds * factors[4],
-        loading_seconds=stages.loading_seconds * factors[5],
-        gpu_memory_bytes=stages.gpu_memory_bytes,
-    )
+    factors = iter(chance.uniform(1.0 - OFF, 1.0 + OFF, 6).tolist())
+    return stages.timed(lambda seconds: seconds * next(factors))

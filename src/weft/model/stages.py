@@ -7,6 +7,7 @@ spans two slots of a cycle where the others have one.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft.model.errors import SpecError
@@ -61,13 +62,17 @@ class StageProfile:
 
     def scaled(self, times: float) -> "StageProfile":
         """So many times as long, in the same memory."""
+        return self.timed(lambda seconds: seconds * times)
+
+    def timed(self, change: Callable[[float], float]) -> "StageProfile":
+        """With each of its times changed, that of the iteration first, in the same memory."""
         return StageProfile(
-            iteration_seconds=self.iteration_seconds * times,
-            storage_seconds=self.storage_seconds * times,
-            cpu_seconds=self.cpu_seconds * times,
-            gpu_seconds=self.gpu_seconds * times,
-            network_seconds=self.network_seconds * times,
-            loading_seconds=self.loading_seconds * times,
+            iteration_seconds=change(self.iteration_seconds),
+            storage_seconds=change(self.storage_seconds),
+            cpu_seconds=change(self.cpu_seconds),
+            gpu_seconds=change(self.gpu_seconds),
+            network_seconds=change(self.network_seconds),
+            loading_seconds=change(self.loading_seconds),
             gpu_memory_bytes=self.gpu_memory_bytes,
         )
 

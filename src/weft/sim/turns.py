@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from weft.brain.event import Phase
 from weft.model.ids import JobId
-from weft.model.stages import BUSY, StageProfile
+from weft.model.stages import BUSY
 from weft.perf.interleaving.group import CycleModel, foretold
 from weft.sim.ground import Ground
 from weft.sim.neighbours import Neighbours
@@ -23,7 +23,6 @@ class Turns:
         self._runs = runs
         self._cycles = cycles
         self._neighbours = Neighbours(runs)
-        self._known: dict[tuple[StageProfile, ...], tuple[float, ...]] = {}
 
     def speed(self, run: Run) -> float:
         """Work per second where it sits, beside its neighbours and whoever takes turns with it."""
@@ -44,11 +43,8 @@ class Turns:
         return [*self.others(run), *self._neighbours.minding(run)]
 
     def _slowdown(self, run: Run, others: list[Run]) -> float:
-        profiles = tuple(one.job.truth.stages or BUSY for one in (run, *others))
-        found = self._known.get(profiles)
-        if found is None:
-            found = self._known[profiles] = foretold(profiles, self._cycles).slowdowns
-        return found[0]
+        profiles = [one.job.truth.stages or BUSY for one in (run, *others)]
+        return foretold(profiles, self._cycles).slowdowns[0]
 
 
 def _trains(run: Run) -> bool:

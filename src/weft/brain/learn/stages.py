@@ -89,15 +89,8 @@ def _believe(state: BrainState, slot: int, profile: StageProfile) -> None:
 def _rounded(profile: StageProfile) -> StageProfile:
     """Two digits, so that runs of one program are of one kind; memory up to whole 64 MiB."""
     held, block = profile.gpu_memory_bytes, 1 << 26
-    return StageProfile(
-        iteration_seconds=_digits(profile.iteration_seconds),
-        storage_seconds=_digits(profile.storage_seconds),
-        cpu_seconds=_digits(profile.cpu_seconds),
-        gpu_seconds=_digits(profile.gpu_seconds),
-        network_seconds=_digits(profile.network_seconds),
-        loading_seconds=_digits(profile.loading_seconds),
-        gpu_memory_bytes=None if held is None else -(-held // block) * block,
-    )
+    whole = None if held is None else -(-held // block) * block
+    return replace(profile.timed(_digits), gpu_memory_bytes=whole)
 
 
 def _digits(seconds: float) -> float:

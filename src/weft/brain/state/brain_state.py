@@ -260,7 +260,8 @@ class BrainState:
         self.closed[spec.id] = Closed(
             state=state,
             at=at,
-            waits_seconds=tuple(self.waits.booked[slot, 1:].tolist()),
+            # `or`: nearly all are zero, and may be one and the same number
+            waits_seconds=tuple(spent or 0.0 for spent in self.waits.booked[slot, 1:].tolist()),
             attained_gpu_seconds=float(jobs.attained_gpu_seconds[slot]),
             preemptions=int(jobs.preemptions[slot]),
             failures=int(jobs.failures[slot]),

@@ -66,15 +66,10 @@ class Turns:
         self.changed: dict[int, float] = {}
         self.looked: dict[int, Looked] = {}
         self.refused: dict[int, Refused] = {}
-        self._known: dict[tuple[StageProfile, ...], GroupForecast] = {}
 
     def forecast(self, claims: Sequence[StageClaim | None]) -> GroupForecast:
         """By stages alone; members in the order in which they are given."""
-        profiles = tuple(BUSY if claim is None else claim.profile for claim in claims)
-        found = self._known.get(profiles)
-        if found is None:
-            found = self._known[profiles] = foretold(profiles)
-        return found
+        return foretold([BUSY if claim is None else claim.profile for claim in claims])
 
     def of(self, claims: Sequence[StageClaim | None], member: int) -> Turn:
         """Of one of several who take turns."""

@@ -80,12 +80,9 @@ def everybody_alone(jobs: Candidates, free_gpus: int, limits: Limits) -> Groupin
 
 def grouped(jobs: Candidates, rows: Iterable[Sequence[int]], limits: Limits) -> Iterator[Group]:
     """Groups of these rows with their forecasts, in the order in which they come."""
-    known: dict[tuple[int, ...], GroupForecast] = {}
     for one in rows:
-        profiles = tuple(int(jobs.profile[row]) for row in one)
-        if profiles not in known:
-            known[profiles] = foretold([jobs.profiles[row] for row in profiles], limits.cycles)
-        yield Group(tuple(one), known[profiles])
+        profiles = [jobs.profiles[int(jobs.profile[row])] for row in one]
+        yield Group(tuple(one), foretold(profiles, limits.cycles))
 
 
 def demand_valid(jobs: Candidates, grouping: Grouping, free_gpus: int) -> Grouping:

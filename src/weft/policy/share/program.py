@@ -9,6 +9,7 @@ output whatever it is told.
 
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import count
 from math import inf
 
 import numpy as np
@@ -79,7 +80,8 @@ def whole_numbers(worth: Floats, uses: Floats, there: Ints | Floats) -> Ints:
         return np.zeros(0, np.int64)
     first = Program.of(worth, uses, there)
     best, value = first.least, -1.0
-    waiting, number = [(-inf, 0, first)], 0
+    order = count(0, -1)  # of two that promise alike the later one, which is the likelier
+    waiting = [(-inf, next(order), first)]
     for _ in range(MOST_BRANCHES):
         if not waiting or -waiting[0][0] * GOOD_ENOUGH <= value:
             break
@@ -91,8 +93,7 @@ def whole_numbers(worth: Floats, uses: Floats, there: Ints | Floats) -> Ints:
         if float(worth @ found) > value:
             best, value = found, float(worth @ found)
         for branch in _branches(program, parts):
-            number += 1
-            heappush(waiting, (-promised, -number, branch))
+            heappush(waiting, (-promised, next(order), branch))
     if (uses @ best > first.there + ROUNDING).any():
         raise InvariantBreach("the choice of groups uses more than there is")
     return best
