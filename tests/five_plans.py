@@ -8,19 +8,13 @@ come and go, and a GPU more or less, take it through all of them by decisions al
 
 from typing import Final
 
+from tests import language_model
 from weft.spec.model_claims import ModelClaims
 
 BATCH: Final = 12
 SAMPLES: Final = 240
 MOST_GPUS: Final = 4
-MODEL: Final = {
-    "parameters": 3 * 10**9,
-    "layers": 2,
-    "hidden": 2048,
-    "sequence": 112,
-    "heads": 2,
-    "batch": BATCH,
-}
+MODEL: Final = {**language_model.MODEL, "sequence": 112, "heads": 2, "batch": BATCH}
 CLAIMS: Final = ModelClaims.model_validate(MODEL)
 WHOLE: Final = (1, "replicated")
 SPLIT: Final = (2, "tensor=2")

@@ -20,6 +20,7 @@ from tests import five_plans
 from tests.five_plans import BOTH, CYCLE, SPLIT, STAGES, WHOLE
 from tests.kube.installed import NAMESPACE
 from tests.kube.operators import wait_until
+from tests.language_model import BATCH, MODEL
 from tests.realnodes.site import CLAIM, MOUNT, Site
 from tests.train.lines import Line, check_each_once, in_order, read_lines, samples
 
@@ -28,14 +29,6 @@ SCRIPT: Final = Path(__file__).parent / "jobs" / "plans.py"
 
 GPUS: Final = 4
 VALUES: Final = {"recipe": "rubick(spacing=0.5, budget=1.0, gate=0.5)"}
-MODEL: Final = {
-    "parameters": 3 * 10**9,
-    "layers": 2,
-    "hidden": 2048,
-    "sequence": 128,
-    "heads": 4,
-    "batch": 8,
-}
 Way = tuple[int, str]
 """GPUs, and the plan on them."""
 
@@ -85,7 +78,7 @@ def test_another_plan_is_another_command_that_counts_on(site: Site) -> None:
 
 
 LIVE, FIVE = "lm", "five"
-BATCH, SAMPLES = 8, 160
+SAMPLES: Final = 160
 
 
 @pytest.mark.timeout(300)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.kube.heads import Head, free_port
 from tests.kube.installed import install_chart
-from tests.kube.operator.test_plan_world import MODEL
 from tests.kube.operators import Lab, OperatorProcess, Relief, wait_until
+from tests.language_model import MODEL
 from tools.testcluster import ControlPlane
 
 RECIPE: Final = "rubick(spacing=0.1, budget=1.0, gate=0.5)"

@@ -6,20 +6,13 @@ from typing import Final
 import pytest
 
 from tests.kube.operator.small_world import SmallWorld
+from tests.language_model import MODEL
 from weft.kube.reports.payload import OrderAnswer
 from weft.model.capability import Capability
 from weft.model.ids import JobId
 from weft.model.plan import AS_WRITTEN, ExecutionPlan
 
 RECIPE: Final = "rubick(spacing=0.5, budget=1.0, gate=0.5)"
-MODEL: Final = {
-    "parameters": 3 * 10**9,
-    "layers": 2,
-    "hidden": 2048,
-    "sequence": 128,
-    "heads": 4,
-    "batch": 8,
-}
 COMMANDS: Final = {"data": "train --dp {data}", "tensor": "train --tp {tensor}"}
 MOMENTS: Final = 11  # writes from the first of the stop to the last of the start
 SWITCHING: Final = 18  # the same of a switch to two GPUs and of one back

@@ -160,8 +160,7 @@ def _finish(look: Look, crew: _Crew) -> Step:
 
 def _record_order(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     """A resize that the brain has ordered and nobody has written down."""
-    order = look.belief.resizing
-    if order is None or job.serial >= order.serial:
+    if (order := _new_order(look, job)) is None:
         return None
     if why := _not_to_be(look, job, crew, order):
         return not_begun(look, job, crew.seats, order, why)
@@ -174,6 +173,12 @@ def _record_order(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     joining = added | (job.joining & order.target.numbers)
     why = f"from {crew.seats.width} to {order.target.width} GPUs"
     return look.actions(RecordSeats(order.target, order.serial, joining, cause="Resizing", why=why))
+
+
+def _new_order(look: Look, job: ObservedJob) -> Resizing | None:
+    """One that is not on record yet."""
+    order = look.belief.resizing
+    return None if order is None or job.serial >= order.serial else order
 
 
 def _not_to_be(look: Look, job: ObservedJob, crew: _Crew, order: Resizing) -> str:
@@ -303,8 +308,7 @@ def _under_way(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
 
 def _asking(look: Look, job: ObservedJob, crew: _Crew) -> Step | None:
     """Nodes that it is to grow onto have not all said how they are."""
-    order = look.belief.resizing
-    if order is None or job.serial >= order.serial:
+    if _new_order(look, job) is None:
         return None
     return asked_first(look, grown_onto(look, crew.seats))
 
