@@ -22,6 +22,7 @@ SETTINGS = (
     "/proc/sys/kernel/panic",
     "/proc/sys/kernel/keys/root_maxkeys",
 )
+OWN_INTERFACE = "interface weft-host"
 KILLED = """
 import os, signal
 from tools.testcluster import ControlPlane
@@ -37,6 +38,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_nothing_is_left_of_a_cluster_that_was_stopped(real_programs: None) -> None:
+    # The kernel takes a moment to remove what belonged to the cluster of the test before.
+    until(lambda: OWN_INTERFACE not in _traces(), seconds=20, what=f"{OWN_INTERFACE} gone")
     before, settings = _traces(), _settings()
     with ControlPlane(real=True) as plane, RealNodes(plane, count=2) as nodes:
         plane.add_namespace(TEAM)
@@ -46,7 +49,7 @@ def test_nothing_is_left_of_a_cluster_that_was_stopped(real_programs: None) -> N
         folder = plane.layout.folder
         assert len(_processes(folder)) > 10
     assert not _processes(folder)
-    assert during - before >= {"interface weft-host", "cgroup memory", "disk node-0"}
+    assert during - before >= {OWN_INTERFACE, "cgroup memory", "disk node-0"}
     until(lambda: _traces() <= before, seconds=20, what=f"{_traces() - before} gone")
     assert not folder.exists()
     assert _settings() == settings
