@@ -65,7 +65,9 @@ SUITES = {
         True,
         ("time", "memory", "cliffs", "base", "decision", "switch"),
     ),
-    "replay": Suite("benchmarks.replay", "the Philly list on two clusters", True),
+    "replay": Suite(
+        "benchmarks.replay", "the Philly list on two clusters", True, ("clusters", "speed")
+    ),
     "round": Suite("benchmarks.round", "what one round costs, and how that grows", False),
     "runtime": Suite("benchmarks.runtime", "training that is resized", False, tuple("abcdefg")),
 }

@@ -1,24 +1,23 @@
 """Replay: all 82,247 jobs of the Philly list, (a) on Philly's own nodes, (b) on 52 × 8 GPUs.
 
-Every run has a process of its own, on one core, with the invariants on. Nobody may be lost or run
+Those are the part `clusters`; the part `speed` is what a replay costs (`benchmarks.speed`). Every
+run has a process of its own, on one core, with the invariants on. Nobody may be lost or run
 twice, no waiting second may go without a cause, and the result may not depend on the hash seed.
 Times are bars only for the whole list; what must be right must be right on a prefix as well. The
 bare loop (`bare_las`) runs in the same process as the replay it is held against, and the ratio is
 one of processor seconds, so that a busy machine slows neither side alone.
 """
 
-import gzip
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.apart import apart
-from benchmarks.replay_one import Outcome, Spec
+from benchmarks import speed
+from benchmarks.replay_one import Outcome, Spec, in_a_process, prefix
 from benchmarks.row import Row, at_least, at_most, below_peer, broken, exactly, told
 from weft.policy.place.patience import PATIENT
 
@@ -27,7 +26,6 @@ SHORT_JOBS = 4_000
 RECIPES = ("fifo", "backfill", "srtf", "las")
 LOCALITY_JOBS = 30_000
 LOCALITY_LOAD = 0.8
-LONGEST_RUN_SECONDS = 1_800.0
 
 WALL_BARS_SECONDS = {"a": 30.0, "b": 60.0}
 # On (a) hardly anybody ever waits, so the bare loop has nothing to rank: there the ratio is told.
@@ -49,13 +47,20 @@ class Plan:
     seed: int = 0
 
 
-def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
+def rows(traces: Path, *, short: bool = False, only: tuple[str, ...] = ()) -> Iterator[Row]:
+    """One part after the other."""
+    parts = {"clusters": _clusters, "speed": speed.rows}
+    for part in only or tuple(parts):
+        yield from parts[part](traces, short=short)
+
+
+def _clusters(traces: Path, *, short: bool = False) -> Iterator[Row]:
     """Run everything, then judge it."""
     with TemporaryDirectory() as scratch:
         listing = traces / "jobs" / "philly_pollux.csv.gz"
         count = ALL_JOBS
         if short:
-            listing, count = _prefix(listing, Path(scratch), SHORT_JOBS), SHORT_JOBS
+            listing, count = prefix(listing, Path(scratch), SHORT_JOBS), SHORT_JOBS
         plans = _plans(str(listing), str(traces / "jobs" / "nodes_philly.csv"))
         outcomes: dict[str, Outcome] = {}
         # Two at a time only where no time is judged.
@@ -91,23 +96,8 @@ def _plans(listing: str, nodes: str) -> list[Plan]:
 
 
 def _run(plan: Plan) -> Outcome | str:
-    """The outcome of one replay in its own process, or the last words of one that failed."""
     print(f"  {plan.name} …", file=sys.stderr, flush=True)
-    found = apart(
-        "benchmarks.replay_one",
-        asdict(plan.spec),
-        at_most_seconds=LONGEST_RUN_SECONDS,
-        environment={"PYTHONHASHSEED": str(plan.seed)},
-    )
-    return found if isinstance(found, str) else Outcome(**found)
-
-
-def _prefix(listing: Path, folder: Path, count: int) -> Path:
-    """The first jobs as a file of their own, so that a short run does not read them all."""
-    shorter = folder / listing.name
-    with gzip.open(listing, "rt") as lines, gzip.open(shorter, "wt", compresslevel=1) as out:
-        out.writelines(islice(lines, count + 1))
-    return shorter
+    return in_a_process(plan.spec, seed=plan.seed)
 
 
 # --- verdicts -------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from weft.spec.recipe import make_recipe
 NODES, NODE_GPUS = 52, 8
 RECIPE = "afs-l"
 BESIDE = ("afs-l(spacing=60)", "srtf")
-AIM_SECONDS = 300.0
+AIM_PROCESSOR_SECONDS = 150.0
 SHORT_JOBS = 3_000
 LONGEST_RUN_SECONDS = 3_600.0
 KIB_PER_MIB = 1024.0
@@ -64,11 +64,12 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
 
 def _told(name: str, outcome: Outcome, *, judged: bool) -> Iterator[Row]:
     yield exactly(f"{name} finished", outcome.finished, "jobs", outcome.jobs)
-    wall, cpu, peer = outcome.wall_seconds, outcome.cpu_seconds, "processor, s"
+    wall, cpu, peer = outcome.wall_seconds, outcome.cpu_seconds, "by the clock, s"
     if judged:
-        yield aims_at(f"{name} time", wall, "s", AIM_SECONDS, peer=peer, peer_value=cpu)
+        aim = AIM_PROCESSOR_SECONDS
+        yield aims_at(f"{name} processor time", cpu, "s", aim, peer=peer, peer_value=wall)
     else:
-        yield told(f"{name} time", wall, "s", peer=peer, peer_value=cpu)
+        yield told(f"{name} processor time", cpu, "s", peer=peer, peer_value=wall)
     each = 1e3 * outcome.brain_cpu_seconds / max(outcome.rounds, 1)
     yield told(f"{name} rounds", outcome.rounds, "", peer="brain, ms each", peer_value=each)
     yield told(

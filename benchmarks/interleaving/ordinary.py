@@ -6,6 +6,7 @@ brain is not told. The bar is that company never does harm: not to the average, 
 that restarts for its sake take little of the GPUs' time.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -64,12 +65,15 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     pairs = PAIRS[:2] if short else PAIRS
     recipes = [recipe for pair in pairs for recipe in pair] + ([] if short else list(BESIDE))
     tasks = [(traces, name, recipe, short) for name in names for recipe in recipes]
+    ran = dict[tuple[str, str], Ran]()
     with ProcessPoolExecutor(2) as pool:
-        ran = dict(zip(((t[1], t[2]) for t in tasks), pool.map(_run, tasks), strict=True))
+        for (_, name, recipe, _), found in zip(tasks, pool.map(_run, tasks), strict=True):
+            print(f"  {recipe} on {name}: {found.mean_seconds:,.0f} s", file=sys.stderr, flush=True)
+            ran[name, recipe] = found
     for name in names:
         for apart, together in pairs:
-            found = _compared(name, apart, together, ran[name, apart], ran[name, together])
-            yield from list(found)[:2] if short else found
+            told = _compared(name, apart, together, ran[name, apart], ran[name, together])
+            yield from list(told)[:2] if short else told
         for recipe in () if short else BESIDE:
             yield _told(name, recipe, ran[name, recipe])
 

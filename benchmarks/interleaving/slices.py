@@ -4,6 +4,7 @@ Two more slices of Philly's months, and three whose jobs all come at once. The s
 5,755 jobs, of which hundreds are there at any time: it takes the longest by far, and comes last.
 """
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -25,4 +26,6 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
     tasks = [(traces, *task, None) for task in TASKS]
     with ProcessPoolExecutor(2) as pool:
         for (mode, trace), jcts in zip(TASKS, pool.map(jcts_of, tasks), strict=True):
-            yield row_of(mode, trace, jcts, whole=True)
+            row = row_of(mode, trace, jcts, whole=True)
+            print(f"  {row.name}: {row.value} s", file=sys.stderr, flush=True)
+            yield row
