@@ -52,7 +52,8 @@ CURES = {
     Retry.STOP: "none; one more try where it came after an hour of running",
     Retry.CHANGE: "one try with what the job offers to change, otherwise as `stop`",
     Retry.CONFIRM: "one try, on other nodes if there are some; the same again is final",
-    Retry.BACK_OFF: "after 60 s, twice as long each time up to 30 min, five in a day",
+    Retry.BACK_OFF: "after 60 s (10 s on one machine), twice as long each time up to 30 min, "
+    "five in a day",
     Retry.MOVE: "at once, without the node at fault; not charged to the job, ten in a day",
     Retry.ROLL_BACK: "from the checkpoint before the last one, twice in a day",
     Retry.REQUEUE: "it has not failed: it goes on where it stood",

@@ -34,8 +34,17 @@ CAUSES = {
 }
 
 
+LOCAL = """\
+## Of one machine alone
+
+The daemon of [one machine](local.md#when-things-break) has three reasons of its own:
+`Capacity.Disk` (its disk is nearly full), `Capacity.Foreign` (processes that are no job's use free
+GPUs) and `Health.Probe` (a probe of the machine fails).
+"""
+
+
 def page() -> str:
-    return "\n".join([ABOUT, *_sections()])
+    return "\n".join([ABOUT, *_sections(), LOCAL])
 
 
 def _sections() -> Iterator[str]:
