@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.model.errors import SpecError
 from weft.model.snapshot import Floats, Ints
-from weft.policy.share.program import SOLVERS, whole_numbers
+from weft.policy.share.program import SOLVERS, Effort, whole_numbers
 
 EXACT_UP_TO = 400
 FEW_KINDS = 60
@@ -24,6 +24,9 @@ MOST_AT_ONCE = 2_000
 """Nodes of many kinds are matched in blocks of so many, as they are ranked."""
 
 EDGES_PER_NODE = 12
+EXACT = Effort(enough=0.9999, branches=400)
+"""Pairs of kinds are few enough to look until nothing is left to be had."""
+
 WEIGHT_STEPS = 1_000_000
 """Weights become whole numbers for the matcher, which compares them exactly."""
 
@@ -82,7 +85,8 @@ def by_kinds(table: Floats, kind: Ints) -> Pairs:
     uses = np.zeros((len(table), len(first)))
     np.add.at(uses, (first, np.arange(len(first))), 1.0)
     np.add.at(uses, (second, np.arange(len(first))), 1.0)
-    often = whole_numbers(table[first, second], uses, np.bincount(kind, minlength=len(table)))
+    there = np.bincount(kind, minlength=len(table))
+    often = whole_numbers(table[first, second], uses, there, EXACT)
     return list(_drawn(kind, first, second, often))
 
 

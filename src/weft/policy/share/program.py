@@ -19,9 +19,18 @@ from weft.model.snapshot import Bools, Floats, Ints
 
 SOLVERS = "in Weft's checkout: pip install '.[solvers]'"
 ROUNDING = 1e-6
-MOST_BRANCHES = 40
-GOOD_ENOUGH = 0.998
-"""An answer is taken that has so much of what the relaxed program promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """When a search ends: an answer has `enough` of what the relaxed program promises, or so many
+    `branches` were looked at."""
+
+    enough: float
+    branches: int
+
+
+QUICK = Effort(enough=0.998, branches=40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,9 @@ class Program:
         return part
 
 
-def whole_numbers(worth: Floats, uses: Floats, there: Ints | Floats) -> Ints:
+def whole_numbers(
+    worth: Floats, uses: Floats, there: Ints | Floats, effort: Effort = QUICK
+) -> Ints:
     """How often each column is taken: the worth is greatest, and no row is used up.
 
     What promises most is looked at first: a search that goes deep first spends all its branches
@@ -82,12 +93,12 @@ def whole_numbers(worth: Floats, uses: Floats, there: Ints | Floats) -> Ints:
     best, value = first.least, -1.0
     order = count(0, -1)  # of two that promise alike the later one, which is the likelier
     waiting = [(-inf, next(order), first)]
-    for _ in range(MOST_BRANCHES):
-        if not waiting or -waiting[0][0] * GOOD_ENOUGH <= value:
+    for _ in range(effort.branches):
+        if not waiting or -waiting[0][0] * effort.enough <= value:
             break
         program = heappop(waiting)[-1]
         parts = program.relaxed()
-        if parts is None or (promised := float(worth @ parts)) * GOOD_ENOUGH <= value:
+        if parts is None or (promised := float(worth @ parts)) * effort.enough <= value:
             continue
         found = _completed(program, parts)
         if float(worth @ found) > value:
