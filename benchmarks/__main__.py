@@ -55,7 +55,10 @@ SUITES = {
         "benchmarks.interleaving",
         "jobs in company",
         True,
-        ("decision", "quality", "replay", "slices", "ordinary", "noise", "colocation", "real"),
+        (
+            *("decision", "quality", "replay", "slices", "ordinary", "long", "noise"),
+            *("colocation", "real"),
+        ),
     ),
     "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),

@@ -2,9 +2,9 @@
 
 How long a choice of groups takes (decision) and how near its value comes to the best there is
 (quality); Muri's own schedulers by its own rules (replay, slices), and the same traces as a
-cluster has them, with company and without (ordinary), with Muri's stage times of eight models; the
-same with stages told wrong (noise), and parties drawn by chance whose memory must fit (colocation).
-And real processes that take turns on this machine (real).
+cluster has them, with company and without (ordinary, long), with Muri's stage times of eight
+models; the same with stages told wrong (noise), and parties drawn by chance whose memory must fit
+(colocation). And real processes that take turns on this machine (real).
 """
 
 import importlib
@@ -19,6 +19,7 @@ PARTS = {
     "replay": "benchmarks.interleaving.replay",
     "slices": "benchmarks.interleaving.slices",
     "ordinary": "benchmarks.interleaving.ordinary",
+    "long": "benchmarks.interleaving.long",
     "noise": "benchmarks.interleaving.noise",
     "colocation": "benchmarks.interleaving.colocation",
     "real": "benchmarks.interleaving.real",
