@@ -5,8 +5,9 @@ but what they are: a cause before what confirms one, and that before what others
 What the platform did on purpose goes before everything, for then nothing has failed; then what the
 kernel says, if it said so shortly before the program's first error; then the program's own words.
 Exit statuses decide only where nobody else speaks. A line after which the same rank went on
-training was survived, and counts for least; of two errors of which one came up while the other was
-being handled, the later one ended the program.
+training was survived, and counts for least, as does what the program itself calls a warning; of two
+errors of which one came up while the other was being handled, the later one ended the program, and
+an exception that was reported ended it rather than what had merely been printed before.
 """
 
 import re
@@ -21,6 +22,7 @@ from weft.failure.lines import Line, Stream, shown
 from weft.failure.observed import Observed
 from weft.failure.rule import Role, Rule
 from weft.failure.rulebook import RuleBook
+from weft.failure.tracebacks import tracebacks_in
 from weft.model.ids import NodeId
 
 BEFORE_SECONDS: Final = 300.0
@@ -34,6 +36,7 @@ _PROGRESS = re.compile(
     r"(?i:\b(?:step|epoch|iter|iteration)s?)[ :=#/\[]{1,3}\d|\bit/s\b|\bs/it\b|\d{1,9}/\d{1,9} \["
 )
 _HANDLING = re.compile(r"During handling of the above exception")
+_MILD = re.compile(r".{0,80}?(?<!NCCL )\b(?:WARNING|WARN|INFO|DEBUG)\b")
 
 Weight = tuple[bool, int, bool, float, int]
 
@@ -132,12 +135,16 @@ def _signs(lines: Sequence[Line], found: Sequence[tuple[int, Rule]]) -> list[_Si
     named = {number for number, _ in found}
     went_on = _last(_PROGRESS, lines, named)
     handling = _last(_HANDLING, lines, named)
+    reports = tracebacks_in(lines if named else ())
     signs = []
     for number, rule in found:
         line = lines[number]
         told = line.stream is Stream.APP
-        survived = told and number < went_on.get(line.rank, -1)
-        handled = told and number < handling.get(line.rank, -1)
+        mild = number in reports.quoted or _MILD.match(line.text) is not None
+        survived = told and (mild or number < went_on.get(line.rank, -1))
+        handled = told and (
+            number < handling.get(line.rank, -1) or reports.goes_before(number, line.rank)
+        )
         when = float("inf") if line.at_seconds is None else line.at_seconds
         weight = (survived, _standing(line, rule, first), handled, when, number)
         signs.append(_Sign(number, line, rule, weight))
