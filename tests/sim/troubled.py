@@ -150,6 +150,9 @@ class FailureWatch:
     open: set[str] = field(default_factory=set)
     aside: frozenset[NodeId] = frozenset()
     ordered: set[tuple[JobId, int, int]] = field(default_factory=set)
+    promised: dict[JobId, frozenset[NodeId]] = field(default_factory=dict)
+    """Jobs whose seats others still leave, and what they kept off when they were promised them."""
+
     service: dict[JobId, str] = field(default_factory=dict)
     ran: float = 0.0
     written: Health | None = None
@@ -188,10 +191,12 @@ class FailureWatch:
                 self._started(world, instruction)
             elif isinstance(instruction, Resize):
                 self._takes_no_seat_aside(world, instruction)
+        self._promises(world)
 
     def forget_brain(self, world: "RandomWorld") -> None:
         """What was written down is handed to the next one."""
         self.written = world.health
+        self.promised = {}
 
     def clock_set(self, now: float, seconds: float) -> None:
         """Who struck when, by the clock of the next brain."""
@@ -273,12 +278,23 @@ class FailureWatch:
         if service in self.open and self._is_new(world, start):
             raise PromiseBroken("F2", f"{start.job} is started into {service}, which is out")
         self._takes_no_seat_aside(world, start)
-        state = world.brain.state
-        away = state.kinds[int(state.jobs.kind[state.slot_of[start.job]])].avoid
+        away = self.promised.get(start.job)
+        if away is None:
+            away = _kept_off(world, world.brain.state.slot_of[start.job])
         if away:
             self.seen[Trouble.KEPT_OFF] += 1
         if away & set(start.assignment.placement.nodes) and self._is_new(world, start):
             raise PromiseBroken("F4", f"{start.job} is started on {away}, which failed it")
+
+    def _promises(self, world: "RandomWorld") -> None:
+        """Seats that others still leave stay promised, though a better node comes meanwhile."""
+        state, before = world.brain.state, self.promised
+        self.promised = {}
+        for slot in state.seating.admitted:
+            job = state.spec(slot).id
+            away = self.promised[job] = before.get(job, _kept_off(world, slot))
+            if job not in before and away & set(state.placement(slot).nodes):
+                raise PromiseBroken("F4", f"{job} is promised seats on {away}, which failed it")
 
     # --- nodes --------------------------------------------------------------------------------
 
@@ -324,3 +340,9 @@ class FailureWatch:
         most = max(int(0.05 * len(pool)), 1 if len(pool) > 1 else 0)
         if len(after & pool) > most:
             raise PromiseBroken("F3", f"{sorted(after & pool)} of {len(pool)} nodes are set aside")
+
+
+def _kept_off(world: "RandomWorld", slot: int) -> frozenset[NodeId]:
+    """Nodes that failed the job and that it would rather not come back to, as things are now."""
+    state = world.brain.state
+    return state.kinds[int(state.jobs.kind[slot])].avoid
