@@ -7,6 +7,7 @@ from weft.brain.brain import Brain
 from weft.brain.event import JobFailed, Verb
 from weft.brain.journal import Journal
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.waited import calm_since, waited
 from weft.model.decision import NO_PARTY
 from weft.model.ids import JobId, NodeId, PartyId, TenantId
 from weft.model.job import Job
@@ -148,9 +149,12 @@ class Record:
         self.journal_hash = journal.digest
         self.curve_scores = brain.learning.curve_scores
         self.work_scores = brain.learning.work_scores
+        calm = calm_since(brain.state, at)
         for job, line in (*self.jobs.items(), *self.trials.items()):
             closed = brain.state.closed.get(job)
             if closed is None:
+                if job in brain.state.slot_of:
+                    line.waits_seconds = tuple(waited(brain.state, job, calm))
                 continue
             line.ended = closed.at
             line.outcome = closed.state.name.lower()

@@ -6,9 +6,10 @@ import pytest
 
 from tests.brain.test_neighbours import learnt
 from weft.cli.jobs.why import neighbour_lines
-from weft.lab.experiment import Outcome
+from weft.lab.experiment import Experiment, Outcome
 from weft.lab.journals.why import Course, Episode, answer, why
-from weft.lab.run_dir import journal_in
+from weft.lab.run_dir import journal_in, run_into
+from weft.lab.workloads.source import FromFile
 from weft.model.errors import UnknownName
 from weft.model.ids import JobId
 
@@ -113,3 +114,19 @@ def test_a_neighbour_that_slows_it_is_named() -> None:
     assert [one.job for one in told.neighbours] == ["noise"]
     (line,) = neighbour_lines(told.neighbours)
     assert line.startswith("Beside noise on n") and line.endswith(" % slower.")
+
+
+def test_a_wait_without_an_end_is_told_up_to_the_last_end_of_another(tmp_path: Path) -> None:
+    """The brain looks at it for days, in a world in which nothing happens any more."""
+    cluster, jobs = tmp_path / "cluster.yaml", tmp_path / "jobs.csv"
+    cluster.write_text(
+        "pools: [{name: p, nodes: {count: 1, gpus: 4}}]\nqueues: [{name: q, limit: 2}]\n"
+    )
+    jobs.write_text("job_id,submit_seconds,gpus,duration_seconds,queue\na,0,2,100,q\nb,0,3,100,q\n")
+    asked = Experiment(source=FromFile(path=str(jobs)), cluster=str(cluster), recipe="fifo")
+    found = run_into(tmp_path / "run", asked, command=[])
+    ended, lines = found.record.jobs[JobId("a")].ended, found.record.jobs
+    assert sum(lines[JobId("b")].waits_seconds) == ended
+    assert found.summary.waits_seconds["quota"] == ended
+    answer = why(journal_in(tmp_path / "run"), "b")
+    assert (answer.waited_seconds, answer.waits_seconds["quota"]) == (ended, ended)

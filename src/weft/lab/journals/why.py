@@ -16,6 +16,7 @@ from weft.brain.considered import considered
 from weft.brain.event import JobSubmitted
 from weft.brain.state.brain_state import BrainState
 from weft.brain.state.closed import Closed
+from weft.brain.state.waited import calm_since, waited
 from weft.brain.state.waits import REASONS
 from weft.failure.classes import FailureClass
 from weft.lab.journals.journal_file import JournalFile
@@ -189,7 +190,7 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
         raise UnknownName(f"no job '{job}' in this run", hint=_near(brain.state, job))
     record = asked if at is not None else last_wait or asked
     failed = _failed(brain.state, job, at)
-    return Course(spec, tuple(episodes), record, brain.now, failed)
+    return Course(spec, tuple(episodes), record, calm_since(brain.state, brain.now), failed)
 
 
 def answer(brain: Brain, course: Course, at: float | None) -> Answer:
@@ -200,7 +201,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
     now = brain.now if at is None else max(at, brain.now)
     ended = course.wait_ended(now) if at is None and reasons else None
     until = now if at is not None else ended or course.end
-    waits = _waits(state, spec.id, until, waiting=bool(reasons))
+    waits = waited(state, spec.id, max(until, now))
     return Answer(
         job=spec.id,
         at=now,
@@ -238,18 +239,6 @@ def _append(episodes: list[Episode], episode: Episode) -> None:
     if episodes and episodes[-1].begin == episode.begin:
         episodes.pop()
     episodes.append(episode)
-
-
-def _waits(state: BrainState, job: JobId, now: float, *, waiting: bool) -> list[float]:
-    """Seconds by cause, with those of the wait that still goes on."""
-    slot = state.slot_of.get(job)
-    if slot is None:
-        return list(state.closed[job].waits_seconds)
-    waits: list[float] = state.waits.booked[slot, 1:].tolist()
-    if waiting:
-        cause = REASONS[int(state.jobs.reason[slot]) - 1].cause
-        waits[CAUSES.index(cause)] += now - float(state.jobs.waiting_since[slot])
-    return waits
 
 
 def _rebuilt(journal: Path, record: int) -> Brain:
