@@ -38,6 +38,26 @@ def test_a_gang_wider_than_a_node_waits_for_no_better_place() -> None:
     scene.expect("gang", is_now(State.RUNNING))
 
 
+def test_a_gang_wider_than_a_rack_waits_for_no_better_place() -> None:
+    recipe = backfill(reserve=False)
+    scene = given(a_cluster(nodes=4, gpus=8, racks=4)).with_recipe(recipe)
+    scene.submit(a_job("gang", 32, seconds=1e5, locality=Locality())).decide()
+    scene.expect("gang", is_now(State.RUNNING))
+
+
+def test_a_gang_waits_for_fewer_racks_and_says_how_many() -> None:
+    scene = given(a_cluster(nodes=8, gpus=8, racks=4)).with_recipe(backfill(reserve=False))
+    scene.submit(*jobs(8, "one", 8, seconds=1e6)).decide()
+    by_node = {node: f"one{i}" for i in range(8) for node in scene.nodes(f"one{i}")}
+    for node in ("n1", "n3", "n5"):
+        scene.finish(by_node[node])
+    scene.submit(a_job("gang", 24, seconds=1e4, locality=PER_RACK)).decide()
+    told = {"nodes": 3, "racks": 3, "fewest": 3, "fewest_racks": 2}
+    scene.expect("gang", waits_because(ReasonCode.LOCALITY_WAIT, **told))
+    assert scene.reasons("gang")[0].numbers["slowdown"] == pytest.approx(1.158 / 1.1, abs=1e-3)
+    scene.finish(by_node["n0"]).decide().expect("gang", is_now(State.RUNNING))
+
+
 def test_a_job_waits_for_one_node_and_says_for_how_long() -> None:
     scene = two_broken_nodes().submit(a_job("six", 6, seconds=1000.0, locality=PER_NODE)).decide()
     scene.expect(

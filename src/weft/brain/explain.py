@@ -156,6 +156,10 @@ class Verdict:
     def fewest_nodes(self) -> int:
         return self._session.fabric.fewest_nodes(self._kind, self._need) or 1
 
+    @property
+    def fewest_racks(self) -> int:
+        return self._session.fabric.fewest_racks(self._kind, self._need) or 1
+
     @cached_property
     def largest_ever(self) -> int:
         """The widest gang of this kind that could ever be placed."""
@@ -284,11 +288,16 @@ class Examination:
         return {}
 
     def _locality_numbers(self) -> Numbers:
-        session, offer, fewest = self._session, self._verdict.offer, self._verdict.fewest_nodes
+        session, offer = self._session, self._verdict.offer
+        nodes, racks = self._verdict.fewest_nodes, self._verdict.fewest_racks
+        tightest: Numbers = {"fewest": nodes, "fewest_racks": racks}
         if offer is None:
-            return {"nodes": fewest, "slowdown": 1.0, "fewest": fewest, "bound": 0.0}
-        bound = session.recipe.patience.bound_seconds(
-            offer.slowdown, session.remaining_seconds(self._slot)
-        )
-        nodes = len(offer.shares)
-        return {"nodes": nodes, "slowdown": offer.slowdown, "fewest": fewest, "bound": bound}
+            return {"nodes": nodes, "racks": racks, "slowdown": 1.0, "bound": 0.0} | tightest
+        return {
+            "nodes": len(offer.shares),
+            "racks": offer.racks,
+            "slowdown": offer.avoidable,
+            "bound": session.recipe.patience.bound_seconds(
+                offer.avoidable, session.remaining_seconds(self._slot)
+            ),
+        } | tightest

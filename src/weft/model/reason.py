@@ -89,8 +89,8 @@ class ReasonCode(Enum):
     LOCALITY_WAIT = (
         "Locality.Waiting",
         Cause.LOCALITY,
-        "It fits now on {nodes} nodes at {slowdown:.2f} times the run time; it waits for "
-        "{fewest}, at most {bound:.0f} s.",
+        "It fits now on {nodes} nodes in {racks} racks at {slowdown:.2f} times the run time; it "
+        "waits for {fewest} in {fewest_racks}, at most {bound:.0f} s.",
         "set the locality cost to 0 to start spread at once",
     )
     CONSTRAINT_TYPE = (

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from weft.model.reason import Reason
 
-ONE: Final = re.compile(r"(?<![\d.])\b1 ((?:suitable )?(?:GPU|node|job|failure|slot))s\b( are)?")
+ONE: Final = re.compile(
+    r"(?<![\d.])\b1 ((?:suitable )?(?:GPU|node|rack|job|failure|slot))s\b( are)?"
+)
 ONE_OF: Final = re.compile(r"(?<![\d.])\b(1 of \d+ (?:suitable )?GPUs) are\b")
 CLAUSES: Final = re.compile(r", (?:or )?")
 FOR_NONE: Final = re.compile(r"\bat most 0\b|\(0\)")

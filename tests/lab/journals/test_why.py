@@ -124,9 +124,11 @@ def test_a_wait_without_an_end_is_told_up_to_the_last_end_of_another(tmp_path: P
     )
     jobs.write_text("job_id,submit_seconds,gpus,duration_seconds,queue\na,0,2,100,q\nb,0,3,100,q\n")
     asked = Experiment(source=FromFile(path=str(jobs)), cluster=str(cluster), recipe="fifo")
-    found = run_into(tmp_path / "run", asked, command=[])
+    run = tmp_path / "run"
+    run.mkdir()
+    found = run_into(run, asked, command=[])
     ended, lines = found.record.jobs[JobId("a")].ended, found.record.jobs
     assert sum(lines[JobId("b")].waits_seconds) == ended
     assert found.summary.waits_seconds["quota"] == ended
-    answer = why(journal_in(tmp_path / "run"), "b")
+    answer = why(journal_in(run), "b")
     assert (answer.waited_seconds, answer.waits_seconds["quota"]) == (ended, ended)

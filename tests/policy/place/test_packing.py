@@ -129,7 +129,7 @@ def assert_valid(world: World, kind: Kind, width: int, offer: Offer) -> None:
     assert all(world.accepts(node, kind) and not node.cordoned for node in used)
     assert len(rows) <= (kind.max_nodes or len(rows))
     assert offer.racks == world.racks(rows)
-    assert offer.slowdown >= 1.0
+    assert offer.slowdown >= offer.least >= 1.0
 
 
 # --- best fit -----------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_all_rules_stay_off_avoided_nodes(place: Place) -> None:
 
 
 @given(nodes, kinds, st.integers(1, 12))
-def test_the_fewest_nodes_that_could_hold_a_width_when_all_is_empty(
+def test_the_fewest_nodes_and_racks_that_could_hold_a_width_when_all_is_empty(
     cluster: Cluster, kind: Kind, width: int
 ) -> None:
     world = World(cluster)
@@ -377,8 +377,9 @@ def test_the_fewest_nodes_that_could_hold_a_width_when_all_is_empty(
             demand=kind.demand,
         )
     )
-    possible = [len(rows) for rows in world.sets(unbounded, width)]
-    assert world.fabric.fewest_nodes(kind, width) == min(possible, default=0)
+    possible = list(world.sets(unbounded, width))
+    assert world.fabric.fewest_nodes(kind, width) == min(map(len, possible), default=0)
+    assert world.fabric.fewest_racks(kind, width) == min(map(world.racks, possible), default=0)
 
 
 @given(nodes, kinds)

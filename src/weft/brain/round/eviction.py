@@ -244,7 +244,7 @@ class Eviction:
         return offer if offer is not None and self._good_enough(slot, offer) else None
 
     def _good_enough(self, slot: int, offer: Offer) -> bool:
-        return offer.slowdown <= 1.0 or self._session.patience_left_seconds(slot, offer) <= 0
+        return offer.avoidable <= 1.0 or self._session.patience_left_seconds(slot, offer) <= 0
 
     def _needed(
         self, offer: Offer, kind: Kind, forced: list[Victim], released: list[Victim]

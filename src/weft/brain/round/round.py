@@ -392,7 +392,7 @@ class Round:
         if resizing is None or not resizing.compact or width == least:
             return dict.fromkeys((width, least))
         offer = self._free_offer(slot, key, kind, width)
-        if offer is None or offer.slowdown > 1.0:
+        if offer is None or offer.avoidable > 1.0:
             narrower = one_node_width(self._session, slot, offer, width=width, least=least)
             if narrower is not None:
                 return dict.fromkeys((narrower, width, least))
@@ -437,7 +437,7 @@ class Round:
 
     def _accepts(self, slot: int, offer: Offer) -> bool:
         """Whether the job takes this placement now, or waits for a tighter one."""
-        if offer.slowdown <= 1.0:
+        if offer.avoidable <= 1.0:
             return True
         left = self._session.patience_left_seconds(slot, offer)
         if left > 0:

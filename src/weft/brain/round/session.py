@@ -213,7 +213,7 @@ class Session:
         if slot in self.overdue:
             return 0.0
         jobs = self.snapshot.jobs
-        bound = self.recipe.patience.bound_seconds(offer.slowdown, self.remaining_seconds(slot))
+        bound = self.recipe.patience.bound_seconds(offer.avoidable, self.remaining_seconds(slot))
         waited = float(jobs.locality_waited[slot])
         if jobs.reason[slot] == PATIENT_ROW:
             waited += self.now - float(jobs.waiting_since[slot])

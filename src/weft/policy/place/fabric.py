@@ -71,6 +71,7 @@ class Fabric:
         self._type_codes = {name: code for code, name in enumerate(gpu_types)}
         self._sites: dict[Kind, Site] = {}
         self._fewest: dict[tuple[Kind, int], int] = {}
+        self._fewest_racks: dict[tuple[Kind, int], int] = {}
 
     def site(self, kind: Kind) -> Site:
         found = self._sites.get(kind)
@@ -84,6 +85,14 @@ class Fabric:
         found = self._fewest.get(key)
         if found is None:
             found = self._fewest[key] = self._count_fewest(kind, width)
+        return found
+
+    def fewest_racks(self, kind: Kind, width: int) -> int:
+        """Fewest racks whose nodes could hold `width`, 0 where nothing could."""
+        key = (kind, width)
+        found = self._fewest_racks.get(key)
+        if found is None:
+            found = self._fewest_racks[key] = self._count_fewest(kind, width, racks=True)
         return found
 
     def suiting(self, kind: Kind) -> Bools | None:
@@ -140,14 +149,18 @@ class Fabric:
             best = max(best, int(inside[: kind.max_nodes].sum()))
         return best
 
-    def _count_fewest(self, kind: Kind, width: int) -> int:
+    def _count_fewest(self, kind: Kind, width: int, *, racks: bool = False) -> int:
         fewest = 0
         for tier in self.site(kind).tiers:
             for pool in np.unique(self.nodes.pool):
-                sums = np.cumsum(np.sort(tier.capacity[self.nodes.pool == pool])[::-1])
-                nodes = int(np.searchsorted(sums, width)) + 1
-                if nodes <= len(sums) and (fewest == 0 or nodes < fewest):
-                    fewest = nodes
+                here = self.nodes.pool == pool
+                held = tier.capacity[here]
+                if racks:
+                    held = np.bincount(self.nodes.rack[here], held)
+                sums = np.cumsum(np.sort(held)[::-1])
+                count = int(np.searchsorted(sums, width)) + 1
+                if count <= len(sums) and (fewest == 0 or count < fewest):
+                    fewest = count
         return fewest
 
 

@@ -21,12 +21,21 @@ NOWHERE = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A placement that is possible now, and how much slower than the tightest it would be."""
+    """A placement that is possible now, and how much slower it is than one on one node would be.
+
+    What `least` says no placement of that width can do without: nobody waits for less.
+    """
 
     shares: tuple[Share, ...]
     racks: int
     slowdown: float
     speed: float
+    least: float = 1.0
+
+    @property
+    def avoidable(self) -> float:
+        """How much slower it is than the tightest that there could be."""
+        return self.slowdown / self.least
 
 
 class Place(Protocol):
@@ -221,7 +230,10 @@ def _offer(fabric: Fabric, kind: Kind, width: int, shares: list[Share], tier: Ti
     if len(shares) == 1:
         return Offer(tuple(shares), 1, 1.0, tier.speed)
     racks = len({int(fabric.nodes.rack[node]) for node, _ in shares})
-    slowdown = kind.locality.slowdown(
-        nodes=len(shares), fewest_nodes=fabric.fewest_nodes(kind, width) or 1, racks=racks
-    )
-    return Offer(tuple(shares), racks, slowdown, tier.speed)
+    fewest = fabric.fewest_nodes(kind, width) or 1
+    slowdown = kind.locality.slowdown(nodes=len(shares), fewest_nodes=fewest, racks=racks)
+    least = 1.0
+    if racks > 1:
+        tightest = min(fabric.fewest_racks(kind, width) or 1, racks)
+        least = kind.locality.slowdown(nodes=fewest, fewest_nodes=fewest, racks=tightest)
+    return Offer(tuple(shares), racks, slowdown, tier.speed, least)
