@@ -107,6 +107,38 @@ def test_durations_by_model_fill_what_the_file_leaves_out(file: Write) -> None:
     assert [job.work.amount for job in jobs] == [500.0, 60.0]
 
 
+@pytest.mark.parametrize(
+    ("column", "cell", "problem"),
+    [
+        ("gpus", "99999999999999999999", "is more than 100,000 GPUs"),
+        ("submit_seconds", "1e300", "is more than 10,000,000,000 seconds"),
+        ("duration_seconds", "1e300", "is more than 10,000,000,000 seconds"),
+        ("priority", "99999999999999999999", "is more than 1,000,000,000"),
+        ("max_nodes", "99999999999999999999", "is more than 1,000,000,000"),
+        ("max_retries", "99999999999999999999", "is more than 1,000,000,000"),
+        ("cpus_per_gpu", "1e300", "is more than 1,000,000,000,000,000"),
+        ("stages", "iteration:1|gpu:1|memory:1e300", "is more than 100,000 GiB"),
+    ],
+)
+def test_a_number_that_cannot_be_is_a_fault_of_its_row(
+    file: Write, column: str, cell: str, problem: str
+) -> None:
+    row = {"job_id": "j", "submit_seconds": "3", "duration_seconds": "60", "gpus": "4"}
+    row[column] = cell
+    path = file(f"{','.join(row)},model", f"{','.join(row.values())},bert")
+    (fault,) = read(path, on_fault="skip").faults
+    assert (fault.row, fault.column, fault.value) == (2, column, cell)
+    assert problem in fault.problem and fault.remedy
+
+
+def test_a_length_of_centuries_is_a_fault_of_its_row(file: Write) -> None:
+    path = file("job_id,submit_seconds,gpus,samples,curve", "j,0,1,1e15,1:0.5", "k,0,1,10,1:1")
+    workload = read(path, on_fault="skip")
+    assert [job.id for job in workload.jobs] == ["k"]
+    (fault,) = workload.faults
+    assert (fault.row, fault.value) == (2, "j") and "takes 2e+15 seconds" in fault.problem
+
+
 def test_a_file_of_a_later_schema_is_refused(file: Write) -> None:
     with pytest.raises(TraceFault, match="newer than this Weft"):
         read(file(f"{LEAST},schema_version", "j,0,60,1,2"))

@@ -22,6 +22,7 @@ from weft.trace.store import write
 from weft.trace.workload import Recorded, Workload
 
 amounts = st.floats(min_value=0, max_value=1e12)
+times = st.floats(min_value=0, max_value=1e10)
 names = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff"),
     min_size=1,
@@ -44,11 +45,11 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
     return Job.told(
         id=JobId(name),
         width=draw(widths()),
-        work=Work(draw(amounts), unit),
+        work=Work(draw(times), unit),
         tell_work=draw(st.booleans()),
         tell_curve=curve is None or draw(st.booleans()),
         saves_on_demand=draw(st.booleans()),
-        submit_seconds=draw(amounts),
+        submit_seconds=draw(times),
         tenant=TenantId(draw(names)),
         queue=QueueId(draw(names)),
         priority=draw(st.integers(-100, 100)),

@@ -19,6 +19,7 @@ from weft.model.ids import GpuType
 from weft.model.plan import ExecutionPlan, Sharding
 from weft.model.request import GpuSpeed, Width
 from weft.model.stages import StageProfile
+from weft.trace.bounds import LEAST_SPEED, MOST_GPU_GIB, MOST_GPUS, MOST_SPEED
 
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 DEGREES = (
@@ -106,7 +107,7 @@ def read_stages(cell: str) -> StageProfile:
     if "iteration_seconds" not in told:
         raise ValueError("does not say how long an iteration takes alone")
     try:
-        held = None if memory is None else round(memory * GIB)
+        held = None if memory is None else _bytes(memory)
         return StageProfile(**told, gpu_memory_bytes=held)
     except SpecError as error:
         raise ValueError(str(error)) from error
@@ -140,6 +141,8 @@ def _whole(text: str) -> int:
         raise ValueError("is not a number of GPUs")
     if not number.is_integer():
         raise ValueError("asks for part of a GPU")
+    if number > MOST_GPUS:
+        raise ValueError(f"is more than {MOST_GPUS:,d} GPUs")
     return int(number)
 
 
@@ -150,6 +153,8 @@ def _positive(text: str) -> float:
         raise ValueError(f"'{text}' is not a speed") from None
     if not 0 < number < math.inf:
         raise ValueError(f"'{text}' is not a speed above 0")
+    if not LEAST_SPEED <= number <= MOST_SPEED:
+        raise ValueError(f"'{text}' is not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}")
     return number
 
 
@@ -161,6 +166,12 @@ def _seconds(text: str) -> float:
     if not 0 <= number < math.inf:
         raise ValueError(f"'{text}' is not a number of 0 or more")
     return number
+
+
+def _bytes(gib: float) -> int:
+    if gib > MOST_GPU_GIB:
+        raise ValueError(f"a memory of {gib:g} GiB is more than {MOST_GPU_GIB:,.0f} GiB")
+    return round(gib * GIB)
 
 
 def _gpu_speed(part: str) -> GpuSpeed:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from weft.trace.bounds import MOST_AMOUNT, MOST_COUNT
 from weft.trace.faults import FaultLog
 from weft.trace.sheet import Sheet
 from weft.trace.times import is_date, read_moment, read_span
@@ -56,10 +57,10 @@ class Reading:
         missing: str | None = None,
         remedy: str = "write a finite number",
     ) -> list[float | None]:
-        """Finite numbers of at least `least`, divided by `per` (1000 where the file counts ms)."""
+        """Numbers of at least `least`, divided by `per` (1000 where the file counts ms)."""
 
         def number(cell: str) -> float:
-            return _number(cell, least) / per
+            return _number(cell, least, MOST_AMOUNT) / per
 
         return self.parsed(column, number, missing=missing, remedy=remedy)
 
@@ -72,7 +73,7 @@ class Reading:
         remedy: str = "write a whole number",
     ) -> list[int | None]:
         def whole(cell: str) -> int:
-            value = _number(cell, least)
+            value = _number(cell, least, MOST_COUNT)
             if not value.is_integer():
                 raise ValueError("is not a whole number")
             return int(value)
@@ -146,7 +147,7 @@ def _dated(cell: str) -> float:
     return read_moment(cell)
 
 
-def _number(cell: str, least: float) -> float:
+def _number(cell: str, least: float, most: float) -> float:
     try:
         value = float(cell)
     except ValueError:
@@ -155,4 +156,6 @@ def _number(cell: str, least: float) -> float:
         raise ValueError("is not a finite number")
     if value < least:
         raise ValueError("is negative" if least == 0 else f"is less than {least:g}")
+    if value > most:
+        raise ValueError(f"is more than {most:,.0f}")
     return value

@@ -3,6 +3,8 @@
 import re
 from datetime import UTC, datetime
 
+from weft.trace.bounds import MOST_SECONDS
+
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 LONG = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m"}
 LONG |= {"minute": "m", "minutes": "m", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"}
@@ -14,19 +16,13 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]|$)")
 
 def read_span(cell: str) -> float:
     """Seconds of `5400`, `90 min`, `1h30m`, `01:30:00` or Slurm's `1-02:03:04`."""
-    text = cell.strip().lower()
-    if clock := CLOCK.fullmatch(text):
-        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
-        return days * 86_400 + hours * 3600 + minutes * 60 + seconds
-    if (text and PART.fullmatch(text)) or (text and not PART.sub("", text)):
-        return sum(float(amount) * _unit(unit) for amount, unit in PART.findall(text))
-    return _plain(text)
+    return _bounded(_span(cell))
 
 
 def read_moment(cell: str) -> float:
     """Seconds since 1970 of a date, or the number as it stands."""
     if not DATE.match(cell.strip()):
-        return _plain(cell)
+        return _bounded(_plain(cell))
     try:
         moment = datetime.fromisoformat(cell.strip())
     except ValueError:
@@ -36,6 +32,16 @@ def read_moment(cell: str) -> float:
 
 def is_date(cell: str) -> bool:
     return DATE.match(cell.strip()) is not None
+
+
+def _span(cell: str) -> float:
+    text = cell.strip().lower()
+    if clock := CLOCK.fullmatch(text):
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        return days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    if (text and PART.fullmatch(text)) or (text and not PART.sub("", text)):
+        return sum(float(amount) * _unit(unit) for amount, unit in PART.findall(text))
+    return _plain(text)
 
 
 def _unit(unit: str) -> float:
@@ -55,3 +61,9 @@ def _plain(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise ValueError("is negative" if value < 0 else "is not a finite number")
     return value
+
+
+def _bounded(seconds: float) -> float:
+    if seconds > MOST_SECONDS:
+        raise ValueError(f"is more than {MOST_SECONDS:,.0f} seconds")
+    return seconds

@@ -13,10 +13,12 @@ from weft.model.ids import DEFAULT_TENANT, JobId, TenantId
 from weft.model.job import Job
 from weft.model.request import Width, WorkUnit
 from weft.model.truth import Work
+from weft.trace.bounds import MOST_SECONDS
 from weft.trace.faults import InputFault, OnFault
 from weft.trace.reading import Reading
 
 DURATION_REMEDY = "write it, or give --duration MODEL=SECONDS for its model"
+TIMES_REMEDY = "check the unit of its times, its samples and its curve"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,7 @@ def _jobs(reading: Reading, columns: JobColumns) -> dict[int, Job]:
             continue
         given = {key: cells[index] for key, cells in more.items() if cells[index] is not None}
         try:
-            jobs[index] = Job.told(
+            job = Job.told(
                 id=JobId(name),
                 width=width,
                 work=work,
@@ -141,11 +143,25 @@ def _jobs(reading: Reading, columns: JobColumns) -> dict[int, Job]:
         except SpecError as error:
             reading.log.error(index, "", name, problem=str(error), remedy=error.hint)
             continue
+        if _beyond_time(reading, index, job):
+            continue
+        jobs[index] = job
         if width.max_gpus == 0:
             reading.log.warn(
                 index, "gpus", "0", problem="asks for CPUs only", remedy="leave it out if unwanted"
             )
     return jobs
+
+
+def _beyond_time(reading: Reading, index: int, job: Job) -> bool:
+    """Whether it comes or lasts too long for any clock, whatever its format counts in."""
+    times = {"comes after": job.submit_seconds, "takes": job.truth.seconds_as_asked}
+    for verb, seconds in times.items():
+        if seconds > MOST_SECONDS:
+            problem = f"{verb} {seconds:g} seconds, and {MOST_SECONDS:,.0f} are the most"
+            reading.log.error(index, "", job.id, problem=problem, remedy=TIMES_REMEDY)
+            return True
+    return False
 
 
 def _check_ids(reading: Reading, ids: Sequence[str]) -> None:
