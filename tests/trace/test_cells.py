@@ -48,10 +48,13 @@ def test_curves(points: dict[int, float]) -> None:
     assert cells.read_curve(cells.write_curve(curve)) == curve
 
 
-seconds = st.floats(0.0, 1e4, allow_nan=False)
+seconds = st.floats(0.0, 1.5, allow_nan=False)
 
 
-@given(st.lists(seconds, min_size=5, max_size=5), st.none() | st.integers(0, 2**37))
+@given(
+    st.lists(seconds, min_size=5, max_size=5).filter(lambda stages: sum(stages) > 0),
+    st.none() | st.integers(0, 2**37),
+)
 def test_stages(stages: list[float], memory: int | None) -> None:
     storage, cpu, gpu, network, loading = stages
     profile = StageProfile(
@@ -69,6 +72,10 @@ def test_stages(stages: list[float], memory: int | None) -> None:
 @given(st.lists(plans, min_size=1, max_size=3).map(tuple))
 def test_plans(chosen: tuple[ExecutionPlan, ...]) -> None:
     assert cells.read_plans(cells.write_plans(chosen)) == chosen
+
+
+def test_loading_for_two_resources_may_be_longer_than_the_iteration() -> None:
+    assert cells.read_stages("iteration:0.107|loading:0.117|gpu:0.068").loading_seconds == 0.117
 
 
 def test_a_gpu_type_alone_has_speed_one() -> None:
@@ -103,6 +110,10 @@ def test_flags(cell: str, flag: bool) -> None:
         (cells.read_stages, "iteration:1|disk:2", "'disk' is no stage"),
         (cells.read_stages, "iteration:1|gpu:-2", "not a number of 0 or more"),
         (cells.read_stages, "iteration:1e9", "cannot be"),
+        (cells.read_stages, "iteration:9|storage:5|storage:7", "'storage' is given twice"),
+        (cells.read_stages, "iteration:1|gpu:9", "'gpu' is longer than the iteration of 1 s"),
+        (cells.read_stages, "iteration:1|storage:0|gpu:0", "no stage that takes time"),
+        (cells.read_stages, "iteration:1|memory:8", "no stage that takes time"),
         (cells.read_curve, "4:1|2:1", "rising widths"),
         (cells.read_plans, "data=x", "no plan word 'data=x'"),
         (cells.read_plans, "zero", "no plan word 'zero'"),

@@ -82,11 +82,12 @@ class StageClaims(Strict):
 
     @model_validator(mode="after")
     def _within_the_step(self) -> "StageClaims":
-        for name in STAGES:
-            if self.step_seconds is not None and getattr(self, name) > self.step_seconds:
-                raise wrong(
-                    f"{name} is longer than the step of {self.step_seconds:g} s",
-                    hint="a resource is busy for a step at most; raise step_seconds",
-                    field=name,
-                )
+        profile = self.profile
+        if profile.overlong:
+            name = f"{profile.overlong}_seconds"
+            raise wrong(
+                f"{name} is longer than the step of {profile.iteration_seconds:g} s",
+                hint="a resource is busy for a step at most; raise step_seconds",
+                field=name,
+            )
         return self

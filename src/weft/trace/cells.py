@@ -102,13 +102,15 @@ def read_stages(cell: str) -> StageProfile:
         name, _, number = part.strip().partition(":")
         if name not in STAGE_FIELDS:
             raise ValueError(f"'{name}' is no stage; there are {', '.join(STAGE_FIELDS)}")
+        if STAGE_FIELDS[name] in told:
+            raise ValueError(f"'{name}' is given twice")
         told[STAGE_FIELDS[name]] = _seconds(number)
     memory = told.pop(STAGE_MEMORY, None)
     if "iteration_seconds" not in told:
         raise ValueError("does not say how long an iteration takes alone")
     try:
         held = None if memory is None else _bytes(memory)
-        return StageProfile(**told, gpu_memory_bytes=held)
+        return _meant(StageProfile(**told, gpu_memory_bytes=held))
     except SpecError as error:
         raise ValueError(str(error)) from error
 
@@ -166,6 +168,16 @@ def _seconds(text: str) -> float:
     if not 0 <= number < math.inf:
         raise ValueError(f"'{text}' is not a number of 0 or more")
     return number
+
+
+def _meant(profile: StageProfile) -> StageProfile:
+    """As it is, unless it is what a job file may not say either."""
+    if not profile.busy_seconds:
+        raise ValueError("tells of no stage that takes time")
+    if profile.overlong:
+        alone = f"the iteration of {profile.iteration_seconds:g} s"
+        raise ValueError(f"'{profile.overlong}' is longer than {alone}")
+    return profile
 
 
 def _bytes(gib: float) -> int:
