@@ -191,6 +191,10 @@ class TestSpec:
             ("pools: [{name: a, nodes: 1x8}, {name: a, nodes: 1x8}]", "a pool is listed twice"),
             ("nodes: 4x8\nqueues: [{name: a}, {name: a}]", "a queue is listed twice"),
             (
+                "nodes: 1x4\nqueues: [{name: a, guaranteed: 100, limit: 2}]",
+                "queues.0: guaranteed 100 is above limit 2",
+            ),
+            (
                 "nodes: 4x8\n"
                 "queues: [{name: a, guaranteed: 4, queues: [{name: b, guaranteed: 8}]}]",
                 "queue a is guaranteed 4 GPUs and its children 8",
@@ -201,6 +205,12 @@ class TestSpec:
         with pytest.raises(SpecError, match=message) as caught:
             parse_spec(text)
         assert caught.value.hint
+
+    def test_a_guarantee_may_be_the_limit_and_above_that_of_the_parent(self) -> None:
+        """As queues of a cluster: what is above may be set by others, and holds all the same."""
+        below = "queues: [{name: b, guaranteed: 8, limit: 8}]"
+        tree = parse_spec(f"nodes: 4x8\nqueues: [{{name: a, limit: 4, {below}}}]").queues
+        assert tree.get(QueueId("b")).guaranteed_gpus == 8
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         with pytest.raises(SpecError, match="cannot be read"):

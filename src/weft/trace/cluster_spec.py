@@ -32,6 +32,7 @@ from weft.model.queue import Queue, QueueTree
 from weft.trace.clusters import MOST_NODE_GPUS, MOST_NODES, ClusterSetup, short_form
 
 UNKNOWN_KEY = "unknown_key"
+ABOVE_LIMIT = "above_limit"
 
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -119,6 +120,16 @@ class QueueSpec(Strict):
     max_slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
     queues: list["QueueSpec"] = []
 
+    @model_validator(mode="after")
+    def _in_order(self) -> "QueueSpec":
+        if self.guaranteed is not None and self.limit is not None and self.guaranteed > self.limit:
+            raise PydanticCustomError(
+                ABOVE_LIMIT,
+                "guaranteed {guaranteed} is above limit {limit}",
+                {"guaranteed": self.guaranteed, "limit": self.limit},
+            )
+        return self
+
 
 class ClusterSpec(Strict):
     """The whole file: pools, or nodes of the one pool; queues if they are divided."""
@@ -184,6 +195,8 @@ def _hint(detail: ErrorDetails) -> str:
         return "add the key"
     if detail["type"] == "short_form":
         return "write 52x8, or {count: 52, gpus: 8}"
+    if detail["type"] == ABOVE_LIMIT:
+        return "raise the limit, or promise less"
     return f"it is {detail['input']!r} now"
 
 
