@@ -146,6 +146,7 @@ def test_a_step_without_a_length_is_as_long_as_its_stages() -> None:
         ("stages: {gpu_seconds: 90000}", "gpu_seconds"),
         ("stages: {gpu_seconds: 2, step_seconds: 1}", "longer than the step of 1 s"),
         ("stages: {gpu_seconds: 1, gpu_memory: 9}", "gpu_memory"),
+        ("stages: {gpu_seconds: 1, gpu_memory: 900TB}", "gpu_memory"),
         ("stages: {gpu: 1}", "gpu"),
         ("shareable: 1", "shareable"),
         ("shareable: true\nresources: {gpus: 0, cpus: 1}", "none to share"),

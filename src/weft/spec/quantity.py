@@ -25,6 +25,10 @@ MEMORY_PATTERN: Final = (
     rf"|[1-9][0-9]?{_PART}(TB|TiB|Ti))$"
 )
 
+MEMORY_WORDS: Final = (
+    "a number from 1 with MB, GB, TB (powers of 1000) or MiB, GiB, TiB (of 1024), less than 100TB"
+)
+
 _TIME: Final = "([1-9][0-9]{0,2}d)?([1-9][0-9]{0,3}h)?([1-9][0-9]{0,4}m)?([1-9][0-9]{0,6}s)?"
 DURATION_PATTERN: Final = f"^{_TIME}$"
 DURATION_OR_ZERO_PATTERN: Final = f"^(0s|{_TIME})$"

@@ -13,7 +13,14 @@ from pydantic import (
 
 from weft.model.errors import SpecError
 from weft.spec.pod_fields import MAX_DEVICES, Devices, listed_once
-from weft.spec.quantity import GPUS_PATTERN, MAX_GPUS, MEMORY_PATTERN, Range, gpu_range
+from weft.spec.quantity import (
+    GPUS_PATTERN,
+    MAX_GPUS,
+    MEMORY_PATTERN,
+    MEMORY_WORDS,
+    Range,
+    gpu_range,
+)
 from weft.spec.strict import Strict, told
 from weft.spec.strict import wrong as _wrong
 
@@ -85,7 +92,7 @@ class Resources(Strict):
     memory_per_gpu: Memory | None = told(
         None,
         "Main memory for each GPU.",
-        allowed="a number from 1 with MB, GB, TB (powers of 1000) or MiB, GiB, TiB (of 1024)",
+        allowed=MEMORY_WORDS,
         example="64GB",
     )
     devices_per_gpu: Devices | None = told(
@@ -104,7 +111,7 @@ class Resources(Strict):
     memory: Memory | None = told(
         None,
         "Main memory of a job without GPUs.",
-        allowed="a number from 1 with MB, GB, TB (powers of 1000) or MiB, GiB, TiB (of 1024)",
+        allowed=MEMORY_WORDS,
         example="100GB",
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from pydantic import Field, model_validator
 
 from weft.model.stages import MOST_SECONDS, StageProfile
-from weft.spec.quantity import MEMORY_PATTERN, memory_gib
+from weft.spec.quantity import MEMORY_PATTERN, MEMORY_WORDS, memory_gib
 from weft.spec.strict import Strict, told, wrong
 
 DAY: Final = int(MOST_SECONDS)
@@ -48,7 +48,7 @@ class StageClaims(Strict):
         None,
         "What the job holds of each GPU's memory at its peak. Where that of the GPUs is known, a "
         "job that does not say it runs alone until it is measured.",
-        allowed="a number from 1 with MB, GB, TB (powers of 1000) or MiB, GiB, TiB (of 1024)",
+        allowed=MEMORY_WORDS,
         example="9GB",
     )
 
