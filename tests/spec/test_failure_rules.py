@@ -72,7 +72,7 @@ rules:
         ("kind: user", "kind: user\n    streams: [kernels]", "none of them"),
         ("kind: user", "kind: user\n    pattern: x", "there is no such field"),
         ("name: mine", "name: my rule", "no usable name"),
-        ("name: mine", "name: cuda_oom", "two rules are called"),
+        ("name: mine", "name: cuda_oom", "a built-in rule is called cuda_oom"),
         ("name: mine", "name: 7", "is not text"),
         (ONE, "rules: []", "neither rules nor services"),
         (ONE, "rules: 7", "is not a list"),

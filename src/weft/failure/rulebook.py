@@ -79,6 +79,12 @@ class RuleBook:
     def with_rules(self, rules: Iterable[Rule]) -> "RuleBook":
         """With others in front, which may take over what was named otherwise so far."""
         own = tuple(rules)
+        for rule in own:
+            if rule.name in self.by_name:
+                raise SpecError(
+                    f"a built-in rule is called {rule.name}",
+                    hint="call yours otherwise: it is tried first all the same",
+                )
         book = RuleBook([*own, *self.rules])
         book.check(own)
         return book
