@@ -38,9 +38,9 @@ def named_troubles(name: str, jobs: Sequence[Job], cluster: Cluster, seed: int) 
     """What is wrong in a world of these jobs and nodes."""
     if not name:
         return NO_TROUBLES
-    kind, _, times = name.partition("*")
+    kind, star, times = name.partition("*")
     try:
-        scale = float(times or 1.0)
+        scale = float(times) if star else 1.0
     except ValueError:
         scale = -1.0
     if kind != "philly" or not 0.0 <= scale <= MOST_TIMES:
