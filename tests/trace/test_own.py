@@ -115,6 +115,8 @@ def test_durations_by_model_fill_what_the_file_leaves_out(file: Write) -> None:
         ("duration_seconds", "1e300", "is more than 10,000,000,000 seconds"),
         ("priority", "99999999999999999999", "is more than 1,000,000,000"),
         ("max_nodes", "99999999999999999999", "is more than 1,000,000,000"),
+        ("max_nodes", "0", "is less than 1"),
+        ("plans", "data=0", "has 'data=0', which is not from 1"),
         ("max_retries", "99999999999999999999", "is more than 1,000,000,000"),
         ("cpus_per_gpu", "1e300", "is more than 1,000,000,000,000,000"),
         ("stages", "iteration:1|gpu:1|memory:1e300", "is more than 100,000 GiB"),

@@ -202,12 +202,19 @@ def _plan(part: str) -> ExecutionPlan:
         if key in SWITCHES and not value:
             plan[key] = True
         elif key in DEGREES and value.isascii() and value.isdigit():
-            plan[key] = int(value)
+            plan[key] = _degree(word, value)
         elif key == "sharding" and value in tuple(Sharding):
             plan[key] = Sharding(value)
         else:
             raise ValueError(f"has no plan word '{word}'")
     return ExecutionPlan(**plan)  # type: ignore[arg-type]  # the branches above fit key and type
+
+
+def _degree(word: str, value: str) -> int:
+    """What follows from the width is left out, not written as 0."""
+    if len(value) > len(str(MOST_GPUS)) or not 1 <= int(value) <= MOST_GPUS:
+        raise ValueError(f"has '{word}', which is not from 1 to {MOST_GPUS:,d}")
+    return int(value)
 
 
 def _plan_text(plan: ExecutionPlan) -> str:

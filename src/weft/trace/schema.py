@@ -85,7 +85,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("memory_gib", Kind.NUMBER, "request.memory_gib", "host memory of a job without GPUs"),
     Column("memory_gib_per_gpu", Kind.NUMBER, "request.memory_gib_per_gpu", "beside each GPU"),
     Column("gpu_types", Kind.CODED, "request.gpu_types", "with speeds, V100|A100:1.8; empty: any"),
-    Column("max_nodes", Kind.WHOLE, "request.max_nodes", "most nodes to be spread over"),
+    Column("max_nodes", Kind.WHOLE, "request.max_nodes", "most nodes to be spread over", least=1.0),
     Column(
         "node_doubling_slowdown",
         Kind.NUMBER,
