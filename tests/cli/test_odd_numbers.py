@@ -22,6 +22,9 @@ SIMULATE = ("simulate", "--jobs", "5", "--cluster", "1x2")
         (("why", "a", "--run", "nowhere", "--at", "nan"), "--at"),
         (("why", "a", "--run", "nowhere", "--at", "-5"), "--at"),
         (("local", "up", "--keep-gib", "inf"), "--keep-gib"),
+        (("failures", "--days", "-3"), "--days"),
+        (("failures", "--days", "0"), "--days"),
+        (("failures", "--days", "1e300"), "--days"),
     ],
 )
 def test_it_is_refused(weft: Weft, arguments: tuple[str, ...], option: str) -> None:

@@ -96,6 +96,10 @@ def test_a_missing_job_among_none_or_others(weft: Weft, cluster: FakeApi) -> Non
     assert "there are 3 jobs, such as vit-l" in weft("show", "zzz").err
     assert "there are no jobs" in weft("show", "zzz", "-n", "empty").err
     assert "'a/b/c' is no job" in weft("show", "a/b/c").err
+    for command in ("why", "show", "logs", "wait", "cancel"):
+        called = weft(command, "")
+        assert called.status == 2
+        assert "'' is no job" in called.err
 
 
 def test_logs_of_the_first_worker(weft: Weft, cluster: FakeApi) -> None:

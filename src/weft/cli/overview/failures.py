@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from weft.cli.numbers import Finite
 from weft.cli.options import output_option
 from weft.cli.terminal.grid import Grid
 from weft.cli.terminal.screen import print_json, say
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "weft-failures/1"
 TITLES: Final = ("failures", "jobs", "owners", "GPU hours", "share", "so far")
+MOST_DAYS: Final = 3_650  # as the API has it
 HEADINGS: Final = {"cause": "cause", "class": "class", "queue": "queue", "owner": "owner"}
 
 
@@ -30,7 +32,13 @@ HEADINGS: Final = {"cause": "cause", "class": "class", "queue": "queue", "owner"
     show_default=True,
     help="What is counted together.",
 )
-@click.option("--days", default=30.0, show_default=True, help="How far to look back.")
+@click.option(
+    "--days",
+    type=Finite(0, MOST_DAYS, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="How far to look back.",
+)
 @click.option("--everyone", is_flag=True, help="Of everybody, as far as you may see them.")
 @click.option(
     "--run",

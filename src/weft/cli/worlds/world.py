@@ -100,6 +100,6 @@ class World(Protocol):
 def located(job: str, world: World) -> JobKey:
     """The job that `name` or `namespace/name` means there."""
     namespace, slash, name = job.rpartition("/")
-    if "/" in namespace or (slash and not (namespace and name)):
+    if "/" in namespace or not name.strip() or (slash and not namespace):
         raise SpecError(f"'{job}' is no job", hint=f"write NAME or {world.whose.upper()}/NAME")
     return JobKey(namespace or world.namespace, name)
