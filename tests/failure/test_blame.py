@@ -21,9 +21,11 @@ from weft.failure.blame import (
 )
 from weft.failure.classes import NodeAction
 from weft.failure.diagnosis import Diagnosis, Ranks, diagnose
+from weft.failure.health import WELL
+from weft.failure.health import blame as put_down
 from weft.failure.lines import Line
 from weft.failure.retry import Run
-from weft.failure.rulebook import shipped
+from weft.failure.rulebook import rule_of, shipped
 from weft.model.ids import JobId, NodeId, TenantId
 
 NODE = NodeId("n")
@@ -54,12 +56,32 @@ def action(*blames: Blame, at: float = 1.0, node: NodeId = NODE) -> NodeAction:
     return case(laid(Blames(), blames, at), node, at).action
 
 
-def test_two_users_or_three_jobs_make_a_case_and_less_does_not() -> None:
+def test_two_users_make_a_case_and_less_does_not() -> None:
     assert action(blame("j1")) is NodeAction.SUSPECT
     assert action(blame("j1"), blame("j2")) is NodeAction.SUSPECT
     assert action(blame("j1"), blame("j2", "v")) is NodeAction.CORDON
-    assert action(blame("j1"), blame("j2"), blame("j3")) is NodeAction.CORDON
     assert action() is NodeAction.NONE
+
+
+def test_one_user_alone_makes_no_case_however_many_jobs_fail() -> None:
+    mine = [blame(f"j{n}", weight=2.0) for n in range(9)]
+    assert action(*mine) is NodeAction.SUSPECT
+    assert action(*mine, blame("k", action=NodeAction.CORDON)) is NodeAction.CORDON
+
+
+def test_what_one_user_prints_takes_no_node_whatever_a_rule_says() -> None:
+    """Only a node that several blame, or its kernel, is set aside."""
+    drainer = {"name": "drainer", "says": "x", "kind": "node", "node": "quarantine"}
+    text = {"patterns": ["PLEASE drain"], "examples": ["PLEASE drain"]}
+    book = shipped().with_rules([rule_of(drainer | text)])
+    ranks = Ranks({0: NODE}, {})
+    health, pool = WELL, [NodeId("m"), NODE]
+    for n, user in enumerate("uuuv"):
+        found = diagnose([Line("PLEASE drain", rank=0)], book, ranks)
+        run = Run(job=JobId(f"j{n}"), at_seconds=n, ran_seconds=5.0, nodes=frozenset({NODE}))
+        health = put_down(health, blamed(found, run, TenantId(user)), pool, n)
+        assert health.is_aside(NODE) is (user == "v")
+        assert health.for_people == ()
 
 
 def test_one_job_counts_once_however_often_it_fails() -> None:

@@ -31,9 +31,8 @@ class BlameTerms:
 
     half_life_seconds: float = 7 * DAY_SECONDS
     window_seconds: float = DAY_SECONDS
-    jobs: int = 3
-    score: float = 2.0  # of at least two users
-    users: int = 2
+    score: float = 2.0
+    users: int = 2  # at least: what one prints takes no machine from everybody
     memory_seconds: float = 28 * DAY_SECONDS
     lemon_failures: int = 3
     most_share: float = 0.05
@@ -161,8 +160,7 @@ def case(blames: Blames, node: NodeId, at_seconds: float, terms: BlameTerms = TE
     jobs = {one.job for one in recent}
     users = {one.user for one in recent}
     weight = _summed(recent, lambda one: one.weight) + ROUNDING
-    several = len(users) >= terms.users and weight >= terms.score
-    if several or weight >= terms.jobs:
+    if len(users) >= terms.users and weight >= terms.score:
         return Case(node, NodeAction.CORDON, _told(jobs, users))
     return Case(node, worst, "")
 
