@@ -101,12 +101,17 @@ def failure_of(entry: Entry, brain: Brain) -> FailureLine | None:
         namespace=entry.owner.user,
         job=entry.name,
         queue=DEFAULT_QUEUE,
-        # While it is tried again, what failed is the start before.
-        epoch=entry.epoch if end is not None else max(entry.epoch - 1, 1),
+        epoch=_failed_epoch(entry),
         at=_moment(entry.ended_at),
         did=_did(entry, found),
         lost_gpu_seconds=end.lost_gpu_seconds if end else 0.0,
     )
+
+
+def _failed_epoch(entry: Entry) -> int:
+    """Of the start that failed: the last one until another is on record, then the one before."""
+    begun_again = entry.end is None and entry.state not in WAITING
+    return max(entry.epoch - begun_again, 1)
 
 
 def _did(entry: Entry, found: Diagnosis) -> str:

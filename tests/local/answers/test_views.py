@@ -1,0 +1,48 @@
+"""Entries as people are shown them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.local.builders import a_started
+from weft.failure.diagnosis import Diagnosis, diagnose
+from weft.failure.lines import Line, Stream
+from weft.failure.rulebook import shipped
+from weft.local.answers.views import failure_of
+from weft.local.record.entry import End, Entry
+from weft.model.state import State
+
+
+def try_again() -> Diagnosis:
+    """As one that ended with 75 is taken for."""
+    return diagnose([Line("exit code 75", Stream.PLATFORM)], shipped())
+
+
+def a_brain(entry: Entry) -> Any:  # noqa: ANN401
+    """As much of one as knows what the job failed with last."""
+    failures = SimpleNamespace(last={0: try_again()})
+    state = SimpleNamespace(
+        slot_of={entry.id: 0}, failures=failures, state_of=lambda slot: entry.state
+    )
+    return SimpleNamespace(state=state)
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "failed"),
+    [
+        (State.RUNNING, End("infrastructure", 75, "", diagnosis=try_again()), 3),
+        (State.QUEUED, None, 3),
+        (State.ADMITTED, None, 3),
+        (State.STARTING, None, 2),
+        (State.RUNNING, None, 2),
+        (State.FAILED, End("infrastructure", 75, "", diagnosis=try_again()), 3),
+    ],
+)
+def test_the_log_that_is_named_is_of_the_start_that_failed(
+    state: State, end: End | None, failed: int
+) -> None:
+    entry = a_started(state, epoch=3, end=end)
+    line = failure_of(entry, a_brain(entry))
+    assert line is not None
+    assert (line.epoch, line.log) == (failed, f"weft logs job --epoch {failed}")
