@@ -263,6 +263,18 @@ def test_rests_follow_the_terms() -> None:
     assert verdict.retry_after_seconds is not None and 1.0 <= verdict.retry_after_seconds <= 1.2
 
 
+@pytest.mark.parametrize("kind", FailureClass)
+def test_nobody_is_told_to_wait_for_what_is_not_tried_again(kind: FailureClass) -> None:
+    if kind in (FailureClass.PREEMPTED, FailureClass.CANCELLED):
+        return
+    state = replace(FRESH, attempts=99, fingerprint=diagnosis(kind).fingerprint)
+    verdict, _ = decide(diagnosis(kind), run(saved=None), state)
+    assert verdict.retry_after_seconds is None
+    assert not verdict.advice.startswith("nothing to do"), verdict.advice
+    own = replace(diagnosis(kind), advice="call the lab")
+    assert decide(own, run(saved=None), state)[0].advice == "call the lab"
+
+
 def test_advice_comes_with_the_verdict() -> None:
     verdict, _ = decide(diagnosis(FailureClass.MEMORY), run())
     assert verdict.advice == FailureClass.MEMORY.facts.advice

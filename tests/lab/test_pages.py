@@ -24,6 +24,12 @@ def test_the_page_of_failures_is_up_to_date() -> None:
     assert (DOCS / "failures.md").read_text(encoding="utf-8") == failures_page()
 
 
+def test_a_rule_shows_its_own_retry_where_its_class_has_another() -> None:
+    rows = [row.split(" | ") for row in failures_page().splitlines()]
+    own = {row[0]: row[3].strip() for row in rows if row[0].startswith("| `")}
+    assert (own["| `disk_full`"], own["| `node_fail`"]) == ("back off", "")
+
+
 @pytest.mark.parametrize("code", ReasonCode)
 def test_every_reason_has_its_anchor(code: ReasonCode) -> None:
     name, _, anchor = code.anchor.partition("#")

@@ -44,13 +44,17 @@ class NodeAction(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that follows from a class; `advice` is for the owner of the job."""
+    """All that follows from a class; `advice` is for the owner of the job.
+
+    `given_up` is it for one that is not tried again, where other advice holds then.
+    """
 
     fault: Fault
     retry: Retry
     node: NodeAction
     meaning: str
     advice: str
+    given_up: str = ""
 
 
 class FailureClass(StrEnum):
@@ -161,6 +165,7 @@ _FACTS = {
         NodeAction.NONE,
         "its last checkpoint cannot be read",
         "an older checkpoint is tried; check the storage that holds them",
+        "check the storage that holds its checkpoints, then submit it again",
     ),
     FailureClass.CRASH: Facts(
         Fault.UNKNOWN,
@@ -189,6 +194,7 @@ _FACTS = {
         NodeAction.NONE,
         "its workers did not find together",
         "nothing to do at first; if it stays so, check ports and names between the nodes",
+        "check ports and names between the nodes, then submit it again",
     ),
     FailureClass.GPU: Facts(
         Fault.MACHINE,
@@ -196,6 +202,7 @@ _FACTS = {
         NodeAction.DRAIN,
         "a GPU or its driver failed",
         "nothing to do: it goes on elsewhere",
+        "submit it again: it may get another node",
     ),
     FailureClass.NODE: Facts(
         Fault.MACHINE,
@@ -203,6 +210,7 @@ _FACTS = {
         NodeAction.CORDON,
         "its machine failed it, or was taken away",
         "nothing to do: it goes on elsewhere",
+        "submit it again: it may get another node",
     ),
     FailureClass.NETWORK: Facts(
         Fault.NETWORK,
@@ -210,6 +218,7 @@ _FACTS = {
         NodeAction.SUSPECT,
         "the network between its nodes failed",
         "nothing to do: it goes on elsewhere",
+        "submit it again: it may get another node",
     ),
     FailureClass.SERVICE: Facts(
         Fault.SERVICE,
@@ -217,6 +226,7 @@ _FACTS = {
         NodeAction.NONE,
         "something that it needs did not answer",
         "nothing to do: it is tried again when the service answers",
+        "submit it again when the service answers",
     ),
     FailureClass.PREEMPTED: Facts(
         Fault.SCHEDULER,

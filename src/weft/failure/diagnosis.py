@@ -64,6 +64,12 @@ class Diagnosis:
         """The same in the words that events use."""
         return Failure(self.kind, str(self), self.node, self.rank)
 
+    def counsel(self, *, given_up: bool) -> str:
+        """What to do; where it is not tried again, nobody is told to wait for that."""
+        facts = self.kind.facts
+        ends = given_up and facts.given_up and self.advice == facts.advice
+        return facts.given_up if ends else self.advice
+
     def __str__(self) -> str:
         return f"{self.says}: {self.line}" if self.line else self.says
 

@@ -247,7 +247,7 @@ def drawn(job: JobId, salt: object) -> float:
 
 
 def _stop(found: Diagnosis, why: str) -> Verdict:
-    return Verdict(None, f"{found}; {why}", advice=found.advice)
+    return Verdict(None, f"{found}; {why}", advice=found.counsel(given_up=True))
 
 
 _HOPES: Final = {

@@ -178,11 +178,12 @@ def page() -> str:
 
 
 def _classes() -> Iterator[str]:
-    yield "## Classes\n\n| class | what it means | whose fault | retry | advice |"
-    yield "|---|---|---|---|---|"
+    yield "## Classes\n\n| class | what it means | whose fault | retry | advice | when given up |"
+    yield "|---|---|---|---|---|---|"
     for kind in FailureClass:
         facts = kind.facts
-        yield f"| {kind} | {facts.meaning} | {facts.fault} | {facts.retry} | {facts.advice} |"
+        known = kind, facts.meaning, facts.fault, facts.retry, facts.advice, facts.given_up
+        yield f"| {' | '.join(known)} |"
 
 
 def _cures() -> Iterator[str]:
@@ -193,10 +194,12 @@ def _cures() -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    yield "## Rules\n\n| rule | what happened | class | role | said by |\n|---|---|---|---|---|"
+    yield "## Rules\n\nWhere a retry is named, the rule has it instead of its class.\n"
+    yield "| rule | what happened | class | retry | role | said by |\n|---|---|---|---|---|---|"
     for rule in shipped().rules:
         role, said = rule.role.name.lower(), ", ".join(sorted(rule.streams))
-        yield f"| `{rule.name}` | {rule.says} | {rule.kind} | {role} | {said} |"
+        own = rule.retry or ""
+        yield f"| `{rule.name}` | {rule.says} | {rule.kind} | {own} | {role} | {said} |"
     yield ""
 
 

@@ -7,7 +7,7 @@ from weft.failure.written import read
 from weft.view.failures import FailureLine
 
 
-def failure_line(found: Diagnosis, **given: Any) -> FailureLine:
+def failure_line(found: Diagnosis, *, given_up: bool = False, **given: Any) -> FailureLine:
     """What was found, with what its world knows besides."""
     rank = "" if found.rank is None else f" --rank {found.rank}"
     return FailureLine(
@@ -16,7 +16,7 @@ def failure_line(found: Diagnosis, **given: Any) -> FailureLine:
         says=found.says,
         line=found.line,
         fault=found.kind.facts.fault,
-        advice=found.advice,
+        advice=found.counsel(given_up=given_up),
         rank=found.rank,
         node=found.node,
         log=f"weft logs {given['job']} --epoch {given['epoch']}{rank}",

@@ -77,6 +77,7 @@ def _failure(event: JobFailed, state: BrainState) -> FailureLine | None:
         queue="",
         epoch=event.epoch,
         at=datetime.fromtimestamp(event.at, UTC),
+        given_up=given_up,
         did=closed.why.removeprefix(f"{found}; ") if closed and given_up else "it is tried again",
     )
 

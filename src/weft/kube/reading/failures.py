@@ -30,7 +30,8 @@ def failures_of(thing: Plain) -> Iterator[FailureLine]:
         return
     from weft.view.diagnosed import told_failure  # whoever lists jobs need not load rules
 
-    for told in status["failures"]:
+    last = len(status["failures"]) - 1
+    for number, told in enumerate(status["failures"]):
         line = told_failure(
             _plain(told),
             namespace=meta.get("namespace", ""),
@@ -38,6 +39,7 @@ def failures_of(thing: Plain) -> Iterator[FailureLine]:
             queue=spec.get("queue") or "default",
             epoch=told.get("epoch") or 0,
             at=moment(told.get("at")),
+            given_up=number == last and status.get("state") == "Failed",
             did=told.get("did") or "",
             lost_gpu_seconds=float(told.get("lostGpuSeconds") or 0.0),
         )

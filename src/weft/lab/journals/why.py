@@ -95,7 +95,7 @@ class Failed:
             rank=None if found is None else found.rank,
             failures=closed.failures,
             did=closed.why if found is None else closed.why.removeprefix(f"{found}; "),
-            advice=facts.advice if found is None else found.advice,
+            advice=facts.advice if found is None else found.counsel(given_up=True),
         )
 
 

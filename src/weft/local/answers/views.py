@@ -103,6 +103,7 @@ def failure_of(entry: Entry, brain: Brain) -> FailureLine | None:
         queue=DEFAULT_QUEUE,
         epoch=_failed_epoch(entry),
         at=_moment(entry.ended_at),
+        given_up=entry.state is State.FAILED,
         did=_did(entry, found),
         lost_gpu_seconds=end.lost_gpu_seconds if end else 0.0,
     )
@@ -132,6 +133,7 @@ def past_failure(entry: Entry, happening: Happening) -> FailureLine | None:
         queue=DEFAULT_QUEUE,
         epoch=happening.epoch,
         at=_moment(happening.at),
+        given_up=entry.state is State.FAILED and happening.epoch == entry.epoch,
         did=happening.message,
         lost_gpu_seconds=float(told.get("lost_gpu_seconds") or 0.0),
     )

@@ -181,6 +181,17 @@ def test_a_status_remembers_failures_and_readers_read_them() -> None:
     assert last_failure({**thing, "status": thing["status"] | {"state": "Succeeded"}}) is None
 
 
+@pytest.mark.parametrize("state", [State.QUEUED, State.FAILED])
+def test_a_reader_is_advised_for_the_state_that_the_job_is_in(state: State) -> None:
+    found = failed(a_failed(0, left(Output("Name node is in safe mode"))))
+    assert found.kind == "service"
+    job = a_job("Running", 3)
+    told = Standing(state, past=Past(failures=1), failure=found, did=str(found))
+    last = last_failure(as_thing(job, standing_patch(job, told, NOW)))
+    assert last is not None
+    assert last.advice.startswith("submit it again") is (state is State.FAILED)
+
+
 def test_what_is_remembered_of_retries_is_in_the_status() -> None:
     job = a_job("Queued", 2)
     past = replace(job.past, retry=RetryState(fingerprint="f", attempts=2))
