@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from weft.failure.last_words import written
+from weft.failure.rulebook import shipped
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.next_step import next_step
@@ -18,6 +20,7 @@ NOW = 1000.0
 RULES = Rules(default_image="busybox")
 BOTH = Placement((Seat(NodeId("n0"), 8), Seat(NodeId("n1"), 8, number=1)))
 TWO_SEATS = Assignment(16, BOTH)
+DRAINED = written("drained", (), shipped())  # an agent's last words
 
 
 def seats(*numbers: int) -> Placement:

@@ -251,6 +251,16 @@ def test_a_hang_is_ended_and_it_is_known_where_everybody_stood(lab: Lab) -> None
     lab.client.cancel("hang")
 
 
+def test_who_leaves_as_if_asked_by_nobody_is_not_started_without_end(lab: Lab) -> None:
+    """It rests before the last try, and costs its owner none of the retries."""
+    lab.submit("leaves", "exit 143", retry={"limit": 0})
+    tries = failed(lab, "leaves", 120.0)
+    assert [why.rule for why in tries] == ["exit_asked"] * 3
+    entry = lab.entry("leaves")
+    assert (entry.epoch, entry.past.failures) == (3, 3)
+    assert "no new checkpoint" in entry.message
+
+
 def printed(lab: Lab, name: str) -> list[str]:
     return [line.text.decode() for line in lab.client.logs(name, Which())]
 

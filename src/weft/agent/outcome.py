@@ -2,8 +2,8 @@
 
 0 is finished; 143 is what a shell says of SIGTERM, and here means: drained at a boundary, with a
 snapshot; 75 is the `EX_TEMPFAIL` of sysexits.h: the machinery failed, try again; a death by signal
-is laid to the machinery too, because no program of a user ends itself so on purpose; all else is an
-error of the user's program.
+is laid to the machinery too, because no program of a user ends itself so on purpose, and so is 143
+where nobody was asked to leave; all else is an error of the user's program.
 """
 
 import json

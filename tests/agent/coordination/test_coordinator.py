@@ -426,7 +426,9 @@ def test_who_halted_an_epoch_is_known() -> None:
     assert crowd.mind.halted_why == "worker 1 is gone"
 
 
-@pytest.mark.parametrize(("code", "outcome"), [(0, "finished"), (3, "user error"), (-9, "infra")])
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(0, "finished"), (3, "user error"), (-9, "infra"), (143, "infra")]
+)
 def test_a_script_that_never_speaks(code: int, outcome: str) -> None:
     crowd = Crowd(0, 2, total=1)
     for number in (0, 1):
@@ -435,6 +437,16 @@ def test_a_script_that_never_speaks(code: int, outcome: str) -> None:
             crowd.carry_out(crowd.mind.exited(number, code, 1.0))
     assert crowd.conclusion is not None
     assert crowd.conclusion.outcome.value.startswith(outcome)
+
+
+@pytest.mark.parametrize("code", [143, -15])
+def test_a_silent_script_that_was_asked_to_leave_is_drained(code: int) -> None:
+    crowd = Crowd(0, 1, total=1)
+    crowd.carry_out(crowd.mind.drain(30.0, 1.0))
+    crowd.actors[0].alive = False
+    crowd.carry_out(crowd.mind.exited(0, code, 1.0))
+    assert crowd.conclusion is not None
+    assert (crowd.conclusion.outcome, crowd.conclusion.exit_code) == (Outcome.DRAINED, 143)
 
 
 def test_a_silent_script_is_restarted_at_another_width() -> None:

@@ -16,6 +16,7 @@ from tests.train.driving import JOBS
 from tests.train.lines import applied, check_each_once, finals
 from tests.train.pods import Fleet, Pod, fleet
 from weft.agent.checkpoint.vault import Vault
+from weft.failure.last_words import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.enable_socket]
 
@@ -79,7 +80,8 @@ def test_pods_come_and_go_and_a_later_start_loses_no_step(tmp_path: Path) -> Non
         pods.reached(pods.newest_step + 3)
         head.signal(signal.SIGTERM)
         assert (head.wait(), last.wait()) == (DRAINED, DRAINED), pods.tails()
-    assert pods.last_words(0) == "drained\n"
+    left = read(pods.last_words(0))
+    assert (left.why, left.told) == ("drained", True), "an agent's, and no program's"
     resumed(tmp_path, pods)
 
 

@@ -431,6 +431,13 @@ class Coordinator(Standing):
             self._departed[number] = FRESH
             self.finished = True
             return
+        self._conclude_by(number, code, why)
+
+    def _conclude_by(self, number: int, code: int, why: str) -> None:
+        """By the end of one worker: who left though nobody was asked to has not been drained."""
+        outcome = Outcome.of(code)
+        if outcome is Outcome.DRAINED and not self.draining:
+            outcome = Outcome.INFRASTRUCTURE
         exit_code = code if outcome is Outcome.USER_ERROR else INFRASTRUCTURE
         self._conclude(outcome, exit_code, why, number)
 
@@ -442,7 +449,7 @@ class Coordinator(Standing):
         elif self.members:
             self._sizing.stay(f"{self._sizing.stillborn} newcomers were lost: {why}")
         else:
-            self._conclude(Outcome.of(code), code, why, number)
+            self._conclude_by(number, code, why)
 
     def _leaving(self, worker: Worker, step: int, why: Farewell) -> None:
         worker.become(WorkerState.LEAVING)

@@ -4,7 +4,7 @@ A follower may come to lead: then the same process goes on as the head, with the
 
 Everything it needs to know stands in its environment. What it ends with is what the operator reads:
 0 finished, 143 drained, 75 the machinery, else the script's own code; and a short line in the
-container's termination log.
+container's termination log, with the mark by which it is told from the end of a program's output.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def run_pod(command: tuple[str, ...], variables: Mapping[str, str], tell: Told) 
         hint = getattr(error, "hint", "")
         code, why = INFRASTRUCTURE, f"{error} (hint: {hint})" if hint else str(error)
     tell("over", {"exit_code": code, "why": why})
-    _last_words(variables, f"{why}\n" if kept is None else written(why, kept.observed(), shipped()))
+    _last_words(variables, written(why, kept.observed() if kept else (), shipped()))
     return code
 
 

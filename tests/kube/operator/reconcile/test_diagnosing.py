@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.kube.looks import NOW, TWO_SEATS, a_job, a_pod, believed, kinds, step
+from tests.kube.looks import DRAINED, NOW, TWO_SEATS, a_job, a_pod, believed, kinds, step
 from weft.brain.event import InstructionRefused, JobFailed, Past, WorkerLost
+from weft.failure.classes import Retry
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.last_words import written
 from weft.failure.observed import Exit, MemoryEvents, Observed, Output, Where
@@ -66,6 +67,21 @@ def test_who_only_notices_that_others_are_gone_has_not_failed() -> None:
         done = step(RUNNING, *pods, belief=believed(State.RUNNING))
         assert kinds(done) == [WorkerLost], noticed
     assert failed(a_failed(0, left(Exit(-9, Where(rank=0))), 75)).rule == "bare_kill"
+
+
+@pytest.mark.parametrize("printed", ["", "step 1\nstep 2\n"])
+def test_a_program_that_ends_as_if_it_was_asked_has_failed(printed: str) -> None:
+    """Without an agent the kubelet keeps what it has printed last, and not who asked it."""
+    found = failed(a_failed(0, printed, 143), a_failed(1, printed, 143))
+    assert (found.rule, found.cure, found.node_action) == ("exit_asked", Retry.MOVE, 0)
+    assert failed(a_failed(0, printed, 130), a_failed(1, printed, 130)).rule == "no_signature"
+    killed = left(Exit(143, Where(rank=0)))
+    assert failed(a_failed(0, killed, 75), a_failed(1, killed, 75)).rule == "exit_asked"
+
+
+def test_an_agent_that_was_asked_to_leave_is_lost() -> None:
+    pods = (a_failed(0, DRAINED, 143), a_pod(1))
+    assert kinds(step(RUNNING, *pods, belief=believed(State.RUNNING))) == [WorkerLost]
 
 
 def test_what_the_runtime_says_counts() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.kube.looks import (
     BOTH,
+    DRAINED,
     NOW,
     TWO_SEATS,
     a_job,
@@ -212,7 +213,7 @@ def test_a_worker_that_fails_takes_the_others_with_it_and_only_then_the_job_has_
     [
         a_pod(0, deleting=True),
         a_pod(0, "Failed", reason="Evicted"),
-        a_pod(0, "Failed", exit_code=143),
+        a_pod(0, "Failed", exit_code=143, words=DRAINED),
         a_pod(0, "Failed", reason="NodeShutdown", exit_code=137),
     ],
 )

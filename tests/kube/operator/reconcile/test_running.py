@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kube.looks import NOW, a_job, a_pod, believed, kinds, seats, step
+from tests.kube.looks import DRAINED, NOW, a_job, a_pod, believed, kinds, seats, step
 from weft.brain.event import (
     Event,
     InstructionDone,
@@ -230,7 +230,7 @@ def test_a_later_order_takes_the_place_of_one_that_is_under_way() -> None:
 def lost(number: int) -> list[ObservedPod | None]:
     return [
         None,
-        a_pod(number, "Failed", exit_code=143),
+        a_pod(number, "Failed", exit_code=143, words=DRAINED),
         a_pod(number, "Failed", exit_code=75),
         a_pod(number, "Failed", reason="Evicted"),
         a_pod(number, "Failed", reason="NodeShutdown", exit_code=137),
@@ -391,7 +391,7 @@ def test_a_job_that_finishes_while_others_join_does_not_wait_for_them() -> None:
 
 
 def test_a_job_that_shrank_has_finished_when_those_who_stayed_have() -> None:
-    left = a_pod(2, "Failed", exit_code=143)
+    left = a_pod(2, "Failed", exit_code=143, words=DRAINED)
     job, belief = on_record(seats(0, 1), 1), training(0, 1)
     assert kinds(step(job, *pods(0, 1, phase="Succeeded"), left, belief=belief)) == [JobFinished]
 
@@ -420,7 +420,7 @@ def test_a_drained_job_says_so_and_keeps_its_work(live: bool) -> None:
         State.STOPPING, placement=seats(0, 1), live=live, why="worker lost on n0", work_done=40.0
     )
     spec = ELASTIC | {"checkpoint": {"path": "/c"}}
-    drained = [a_pod(number, "Failed", exit_code=143) for number in (0, 1)]
+    drained = [a_pod(number, "Failed", exit_code=143, words=DRAINED) for number in (0, 1)]
     found = step(on_record(seats(0, 1), spec=spec), *drained, belief=belief)
     assert found.actions == (RecordStopping(1, "drained: vit-1-0 on n0 was asked to leave"),)
     told = answer(

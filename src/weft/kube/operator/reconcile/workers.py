@@ -1,9 +1,10 @@
 """The pods of one job as its workers: which are of now, who is to blame, who has to go.
 
 A worker that ends has done so by itself or was taken away. What took it (an eviction, a node, a
-preemption, `kubectl drain`) shows in the pod, or in the exit code: 143 is the answer of a worker
+preemption, `kubectl drain`) shows in the pod, or in the exit code: 143 is the answer of an agent
 that was asked to leave and left, 75 that of one whose surroundings failed. Only the others count as
-failures of the job.
+failures of the job. A program without an agent may end with 143 by itself: then nobody left an
+agent's words, and it is a failure too.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,6 +13,7 @@ from typing import Final
 from weft.brain.event import JobFailed
 from weft.failure.diagnosis import Diagnosis
 from weft.failure.evidence import UNEXPLAINED, Failure, FailureClass
+from weft.failure.last_words import read
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.pod import OUT_OF_MEMORY, ObservedPod
 from weft.kube.operator.reconcile.diagnosing import diagnosis_of, names_a_cause
@@ -33,7 +35,7 @@ INFRASTRUCTURE: Final = frozenset(
 )
 DRAINED: Final = 143
 SURROUNDINGS_FAILED: Final = 75
-KILLED_FROM_OUTSIDE: Final = frozenset({130, DRAINED, SURROUNDINGS_FAILED})
+ASKED_TO_LEAVE: Final = frozenset({130, DRAINED})
 
 
 def divided(look: Look, job: ObservedJob) -> tuple[dict[int, ObservedPod], list[ObservedPod]]:
@@ -62,7 +64,9 @@ def is_guilty(pod: ObservedPod) -> bool:
         return False
     if pod.exit_code == SURROUNDINGS_FAILED:
         return names_a_cause(pod.words)
-    return pod.exit_code is not None and pod.exit_code not in KILLED_FROM_OUTSIDE
+    if pod.exit_code in ASKED_TO_LEAVE:
+        return not read(pod.words).told  # only an agent knows that somebody has asked it
+    return pod.exit_code is not None
 
 
 def asked_to_leave(mine: Mapping[int, ObservedPod]) -> ObservedPod | None:
