@@ -155,7 +155,7 @@ def test_a_rule_of_ones_own_goes_before_those_of_weft() -> None:
         ({"patterns": []}, "lacks"),
         ({"service": ""}, "does not name the service"),
         ({"name": "two words"}, "no usable name"),
-        ({"name": "cuda_oom"}, "two rules are called"),
+        ({"name": "cuda_oom"}, "a built-in rule is called"),
         ({"kind": "preempted"}, "cannot say that it was preempted"),
         ({"patterns": [f"{c}.{{0,190}}OurStore: quorum lost" for c in "abcdefghij"]}, "steps"),
     ],

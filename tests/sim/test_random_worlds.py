@@ -48,6 +48,8 @@ ONCE_BROKEN = (
     700_157,
     55_512_005,  # seats are kept for one who waits, by a round before the last
     702_074_371,  # a lead that a new brain finds leaving, whose company stays
+    627_750_851,  # too few processes were left to go on, and nobody said so
+    627_750_695,  # a breaker that is open for one user took another's promised seats
     757_685_103,  # a node that a job could have gone to came back after it had been promised one
     131_986_284,  # a new brain stopped a job for a seat that it could have done without
     319_803_313,  # cut short for another plan, and stopped again before it had saved

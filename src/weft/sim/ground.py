@@ -55,6 +55,10 @@ class Ground:
             self.nodes.lose(row)
         return row is not None
 
+    def has_all(self, nodes: Iterable[NodeId]) -> bool:
+        """Whether none of them is lost."""
+        return all(self.nodes.columns.present[self.nodes.row[node]] for node in nodes)
+
     def no_room(self, placement: Placement, party: PartyId = NO_PARTY) -> str:
         """Why this does not fit; nothing if it does, beside others of its party too."""
         for node, gpus in placement.gpus_by_node.items():

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from weft.brain.event import Event, Fed, JobReported, Phase, Verb
+from weft.brain.event import Event, Fed, JobReported, Phase, Verb, WorkerLost
 from weft.model.host import PerGpu
 from weft.model.ids import PartyId
 from weft.model.job import Job
@@ -190,6 +190,15 @@ class Run:
             fed=self.fed if self.tunable else None,
             party=self.party,
         )
+
+    @property
+    def stuck(self) -> bool:
+        """Whether processes that are left are too few to go on."""
+        return self.broken and self.phase is Phase.RUNNING
+
+    def too_few(self, now: float) -> WorkerLost:
+        """What they say of it."""
+        return WorkerLost(now, self.job.id, self.epoch, self.placement.nodes[0])
 
     def adoptable(self, now: float) -> JobReported:
         """For a brain that knows nothing: all that it may have processes on, in a resize both."""

@@ -476,14 +476,14 @@ class World:
 
     def _act_probe(self, probe: Probe) -> None:
         run = self._runs.get(probe.job)
-        ended = self._past.end_of(probe.job, probe.epoch)
-        if run is not None:
-            self._tell(run.seen(self.now))
-        elif ended is not None:
-            self._tell(ended)
-        else:
+        if run is None:
+            ended = self._past.end_of(probe.job, probe.epoch)
             kept = self._past.kept(probe.job)
-            self._tell(JobReported(self.now, probe.job, probe.epoch, Phase.ABSENT, kept))
+            self._tell(ended or JobReported(self.now, probe.job, probe.epoch, Phase.ABSENT, kept))
+            return
+        self._tell(run.seen(self.now))
+        if run.stuck and self._ground.has_all(run.placement.nodes):
+            self._tell(run.too_few(self.now))  # no loss of a node has told it
 
     # --- reports ------------------------------------------------------------------------------
 

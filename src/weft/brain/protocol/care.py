@@ -189,8 +189,7 @@ class Care:
             for slot, retry in state.failures.retries.items()
             if retry.service == service and state.state_of(slot) in WAITING
         ]
-        if self.is_open(service):
-            self._admission.withdraw_pledges(needing)
+        self._admission.withdraw_pledges([slot for slot in needing if self.is_held(slot, service)])
         for slot in needing:
             if state.state_of(slot) is State.QUEUED:
                 self.hold(slot)
