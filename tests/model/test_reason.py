@@ -29,6 +29,8 @@ NUMBERS: dict[str, float | int | str] = {
     "nodes": 3,
     "slowdown": 1.25,
     "fewest": 2,
+    "racks": 5,
+    "fewest_racks": 3,
     "bound": 300.0,
     "other": 7,
     "reserved": 9,
