@@ -133,7 +133,8 @@ def _run(task: tuple[Path, str, str, bool]) -> Ran:
     lines = record.jobs.values()
     jcts = sorted(line.jct_seconds for line in lines if line.jct_seconds is not None)
     tail = jcts[int(0.99 * len(jcts))]
-    return Ran(float(np.mean(jcts)), tail, world.now, 100.0 * _restarted(record))
+    last = max(line.ended or 0.0 for line in lines)
+    return Ran(float(np.mean(jcts)), tail, last, 100.0 * _restarted(record))
 
 
 def _restarted(record: Record) -> float:
