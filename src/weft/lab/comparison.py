@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import active_children, get_context
+from threading import current_thread, main_thread
 
 import numpy as np
 
@@ -161,9 +162,9 @@ def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
         yield from map(run_trial, planned)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        with _interrupts_held_back():
-            futures = [pool.submit(run_trial, experiment) for experiment in planned]
         try:
+            with _interrupts_held_back():
+                futures = [pool.submit(run_trial, experiment) for experiment in planned]
             for future in as_completed(futures):
                 yield future.result()
         except BrokenProcessPool:
@@ -180,12 +181,21 @@ def _trials(planned: Sequence[Experiment], workers: int) -> Iterator[Trial]:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Processes begun meanwhile never mind Ctrl-C: it is for this one to end them."""
+    """Processes begun meanwhile never mind Ctrl-C: it is for this one to end them, once all of them
+    have begun. A mask alone does not hold it back: another thread of this process may take it."""
+    if current_thread() is not main_thread():
+        yield  # nobody is interrupted there
+        return
+    pressed: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler or signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _row(recipe: str, trials: Sequence[Trial], first: str) -> Row:
