@@ -70,8 +70,7 @@ class Fabric:
         self._tainted = any(offering.taints for offering in offerings)
         self._type_codes = {name: code for code, name in enumerate(gpu_types)}
         self._sites: dict[Kind, Site] = {}
-        self._fewest: dict[tuple[Kind, int], int] = {}
-        self._fewest_racks: dict[tuple[Kind, int], int] = {}
+        self._fewest: dict[tuple[Kind, int, bool], int] = {}
 
     def site(self, kind: Kind) -> Site:
         found = self._sites.get(kind)
@@ -81,18 +80,17 @@ class Fabric:
 
     def fewest_nodes(self, kind: Kind, width: int) -> int:
         """Fewest nodes that could hold `width`, 0 where nothing could."""
-        key = (kind, width)
-        found = self._fewest.get(key)
-        if found is None:
-            found = self._fewest[key] = self._count_fewest(kind, width)
-        return found
+        return self._fewest_that_hold(kind, width, racks=False)
 
     def fewest_racks(self, kind: Kind, width: int) -> int:
         """Fewest racks whose nodes could hold `width`, 0 where nothing could."""
-        key = (kind, width)
-        found = self._fewest_racks.get(key)
+        return self._fewest_that_hold(kind, width, racks=True)
+
+    def _fewest_that_hold(self, kind: Kind, width: int, *, racks: bool) -> int:
+        key = (kind, width, racks)
+        found = self._fewest.get(key)
         if found is None:
-            found = self._fewest_racks[key] = self._count_fewest(kind, width, racks=True)
+            found = self._fewest[key] = self._count_fewest(kind, width, racks=racks)
         return found
 
     def suiting(self, kind: Kind) -> Bools | None:
@@ -149,7 +147,7 @@ class Fabric:
             best = max(best, int(inside[: kind.max_nodes].sum()))
         return best
 
-    def _count_fewest(self, kind: Kind, width: int, *, racks: bool = False) -> int:
+    def _count_fewest(self, kind: Kind, width: int, *, racks: bool) -> int:
         fewest = 0
         for tier in self.site(kind).tiers:
             for pool in np.unique(self.nodes.pool):
