@@ -21,11 +21,15 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SLOTS = len(RESOURCES)
+NEXT, OPPOSITE = np.roll(np.arange(SLOTS), -1), np.roll(np.arange(SLOTS), -2)
 LOADING = SLOTS
 """The column of the stage that spans the first two slots."""
 
 MOST_MEMBERS = SLOTS
 """A resource each: a fifth member would wait for one that is always taken."""
+
+MOST_AT_ONCE = 4_096
+"""Groups, so that what is looked at stays in the processor's cache."""
 
 
 @cache
@@ -41,28 +45,49 @@ def best_cycles(stages: Floats) -> tuple[Floats, Ints]:
     """
     if not len(stages):
         return np.zeros(0), np.zeros(0, np.int64)
-    ways = offsets_of(stages.shape[1])
-    cycles = np.stack([cycle_seconds(stages, way) for way in ways])
-    best = cycles.argmin(axis=0)
-    return cycles[best, np.arange(len(stages))], best
+    parts = [_best(stages[at : at + MOST_AT_ONCE]) for at in range(0, len(stages), MOST_AT_ONCE)]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _best(stages: Floats) -> tuple[Floats, Ints]:
+    cycles = _periods(stages, offsets_of(stages.shape[1]))
+    best = cycles.argmin(axis=1)
+    return cycles[np.arange(len(stages)), best], best
 
 
 def cycle_seconds(stages: Floats, offsets: Sequence[int]) -> Floats:
     """The period of each group with these offsets."""
-    shifted = [np.roll(stages[:, p, :SLOTS], by, axis=1) for p, by in enumerate(offsets)]
-    single = np.maximum.reduce(shifted)
-    spans = np.zeros_like(single)
-    for member, begins in enumerate(offsets):
-        spans[:, begins] = np.maximum(spans[:, begins], stages[:, member, LOADING])
+    return _periods(stages, (tuple(offsets),))[:, 0]
+
+
+def _periods(stages: Floats, ways: tuple[tuple[int, ...], ...]) -> Floats:
+    """The period of each group in each of these ways; all of them at once."""
+    member, column, begins = _shifts(ways)
+    single = stages[:, member, column].max(axis=2)
+    nobody = np.zeros((len(stages), 1))
+    spans = np.concatenate([stages[:, :, LOADING], nobody], axis=1)[:, begins]
     return _period(single, spans)
 
 
+@cache
+def _shifts(ways: tuple[tuple[int, ...], ...]) -> tuple[Ints, Ints, Ints]:
+    """By way: which column of each member falls into each slot, and who begins to load in it.
+
+    A slot in which nobody begins has the row behind the last member.
+    """
+    offsets = np.array(ways, np.int64)
+    members = offsets.shape[1]
+    column = (np.arange(SLOTS) - offsets[:, :, None]) % SLOTS
+    begins = np.full((len(ways), SLOTS), members, np.int64)
+    np.put_along_axis(begins, offsets, np.broadcast_to(np.arange(members), offsets.shape), axis=1)
+    return np.arange(members)[None, :, None], column, begins
+
+
 def _period(single: Floats, spans: Floats) -> Floats:
-    """The heaviest way around the ring: `spans[:, s]` reaches over the slots s and s + 1."""
-    ways = [single.sum(axis=1)]
-    for begins in range(SLOTS):
-        others = [(begins + 2) % SLOTS, (begins + 3) % SLOTS]
-        ways.append(spans[:, begins] + single[:, others].sum(axis=1))
-    ways.extend(spans[:, begins] + spans[:, begins + 2] for begins in range(2))
-    longest: Floats = np.maximum.reduce(ways)
+    """The heaviest way around the ring: `spans[..., s]` reaches over the slots s and s + 1."""
+    beside = single + single[..., NEXT]
+    around = single.sum(axis=-1)
+    one_span = (spans + beside[..., OPPOSITE]).max(axis=-1)
+    two_spans = (spans[..., :2] + spans[..., 2:]).max(axis=-1)
+    longest: Floats = np.maximum(np.maximum(around, one_span), two_spans)
     return longest
