@@ -17,6 +17,7 @@ from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
 from weft.perf.interleaving.group import LOCK_STEP, CycleModel
 from weft.sim.costs import Costs
+from weft.sim.telling import SILENT
 from weft.sim.world import Checks, World
 from weft.spec.recipe import make_recipe
 
@@ -122,6 +123,7 @@ def jcts_of(task: tuple[Path, str, str, int | None]) -> list[float]:
         jobs[:most],
         Brain(make_recipe(MODES[mode].recipe)),
         costs=Costs("muri", overheads_seconds=overheads),
+        telling=SILENT,
         checks=Checks.TOUCHED,
         cycles=MODES[mode].cycles,
     )

@@ -15,6 +15,7 @@ from weft.model.claim import StageClaim
 from weft.model.ids import JobId
 from weft.model.job import Job
 from weft.model.request import INDIFFERENT, Locality, Width
+from weft.model.stages import StageProfile
 from weft.model.truth import Work
 from weft.trace.generator import generate
 from weft.trace.readers.muri import MuriRow, read_muri
@@ -80,5 +81,12 @@ def _job(row: MuriRow, *, locality: Locality, factor: float = 1.0, tell_work: bo
         saves_on_demand=True,
         shareable=True,
         tell_work=tell_work,
-        stages=row.profile,
+        stages=_profile(row, factor),
     )
+
+
+def _profile(row: MuriRow, factor: float) -> StageProfile | None:
+    """An iteration alone takes longer by the same factor as all the work: speeds are ratios."""
+    if row.profile is None:
+        return None
+    return replace(row.profile, iteration_seconds=row.profile.iteration_seconds * factor)

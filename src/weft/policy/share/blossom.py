@@ -99,7 +99,9 @@ class _Unions:
         if self._published:
             types = self._jobs.types
             stages, alone = types.stages[members], types.alone_seconds[members]
-            return foretold_all(stages, alone, self._limits.cycles).utilisation
+            model = self._limits.cycles
+            slower = model.overhead.get(members.shape[1], 1.0) / model.overhead.get(1, 1.0)
+            return foretold_all(stages, alone, model).utilisation / slower
         found = judged(self._jobs, members, self._limits)
         return np.where(found.passed, found.forecast.aggregate, 0.0)
 
