@@ -20,6 +20,7 @@ from benchmarks.interleaving.stages import measured
 from benchmarks.row import Row, exactly, told
 from weft.model.snapshot import Floats
 from weft.model.stages import StageProfile
+from weft.perf.interleaving.experience import Experience
 from weft.policy.share.guards import CONTEXT_GIB, Limits
 from weft.policy.share.joining import Guest, Parties
 
@@ -65,7 +66,7 @@ def _joined(
     programs = chance.choice(len(fleet.needs_gib), 4, replace=False).tolist()
     quiet = {one for one in programs if chance.random() < SILENT}
     guests = [_guest(fleet, one, quiet, profiles, chance) for one in programs]
-    parties = Parties([guests[:1]], [fleet.gpu_gib], Limits())
+    parties = Parties([guests[:1]], [fleet.gpu_gib], Limits(), Experience())
     party = programs[:1]
     for program, guest in zip(programs[1:], guests[1:], strict=True):
         if parties.best(guest, np.ones(1, bool)) is not None:

@@ -3,39 +3,55 @@
 Nobody tells how long a job takes, a start costs what it does at TACC and once, being spread slows
 jobs down, and whoever takes turns loses by the overheads that Muri's authors measured, of which the
 brain is not told. The bar is that company never does harm: not to the average, not to the tail, and
-that restarts for its sake take little of the GPUs' time. Trace4, which takes hours, is a part of
-its own (`long`).
+that restarts for its sake take little of the GPUs' time. What members pay is told beside: how many
+times longer than alone jobs ran. One generated list is chaotic: a job that starts a minute later
+moves the mean by some parts in a thousand, so several are judged as one. Trace4, which takes hours,
+is a part of its own (`long`).
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.interleaving.workload import generated, ordinary
-from benchmarks.row import Row, at_most
+from benchmarks.interleaving.workload import GENERATED_SEED, generated, ordinary
+from benchmarks.row import Row, at_most, told
 from weft.brain.brain import Brain
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.perf.interleaving.group import MURI_OVERHEAD, CycleModel
 from weft.sim.costs import COSTS
-from weft.sim.record import Record
+from weft.sim.record import JobRecord, Record
 from weft.sim.world import Checks, World
 from weft.spec.recipe import make_recipe
 
 TRUTH = CycleModel(overhead=MURI_OVERHEAD)
 PAIRS = (("weave(interleave=false)", "weave"), ("las", "muri-l"), ("srsf", "muri-s"))
 BESIDE = ("tiresias", "afs-p")
-WORKLOADS: dict[str, Callable[[Path], list[Job]]] = {
-    "trace3": lambda traces: ordinary(traces, "trace3"),
-    "generated 60 %": lambda traces: generated(traces, 0.6),
-    "generated 90 %": lambda traces: generated(traces, 0.9),
-    "generated 90 %, elastic": lambda traces: generated(traces, 0.9, elastic=True),
-    "trace4": lambda traces: ordinary(traces, "trace4"),
+LISTS = 3
+"""So many generated ones are judged as one; of elastic jobs, which take longest, a single one."""
+
+
+def _trace(name: str, traces: Path) -> list[Job]:
+    return ordinary(traces, name)
+
+
+def _at(load: float, number: int, traces: Path) -> list[Job]:
+    return generated(traces, load, seed=GENERATED_SEED + number)
+
+
+WORKLOADS: dict[str, tuple[Callable[[Path], list[Job]], ...]] = {
+    "trace3": (partial(_trace, "trace3"),),
+    "generated 60 %": tuple(partial(_at, 0.6, number) for number in range(LISTS)),
+    "generated 90 %": tuple(partial(_at, 0.9, number) for number in range(LISTS)),
+    "generated 90 %, elastic": (partial(generated, load=0.9, elastic=True),),
+    "trace4": (partial(_trace, "trace4"),),
 }
 LONG = "trace4"
 SHORT_JOBS = 150
@@ -46,13 +62,48 @@ TAIL = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of one trace under one recipe."""
+    """What became of one workload under one recipe; of several lists all jobs together."""
 
-    mean_seconds: float
-    p99_seconds: float
-    makespan_seconds: float
-    restart_percent: float
-    """Of the time for which GPUs were held."""
+    jcts: tuple[float, ...]
+    makespans: tuple[float, ...]
+    slowdowns: tuple[float, ...]
+    """Of each job: for how long it had its GPUs, by how long it takes with as many as it asked
+    for, alone."""
+
+    restarting: float
+    """GPU-seconds in which somebody stopped or started who had run before."""
+
+    held: float
+    """GPU-seconds for which GPUs were held."""
+
+    @property
+    def mean_seconds(self) -> float:
+        return float(np.mean(self.jcts))
+
+    @property
+    def p99_seconds(self) -> float:
+        return sorted(self.jcts)[int(0.99 * len(self.jcts))]
+
+    @property
+    def makespan_seconds(self) -> float:
+        return float(np.mean(self.makespans))
+
+    @property
+    def restart_percent(self) -> float:
+        return 100.0 * self.restarting / self.held
+
+    def slowdown(self, part: float) -> float:
+        return float(np.quantile(self.slowdowns, part))
+
+    @classmethod
+    def of(cls, each: Sequence["Ran"]) -> "Ran":
+        return cls(
+            tuple(jct for one in each for jct in one.jcts),
+            tuple(end for one in each for end in one.makespans),
+            tuple(slow for one in each for slow in one.slowdowns),
+            sum(one.restarting for one in each),
+            sum(one.held for one in each),
+        )
 
 
 MEASURES: tuple[tuple[str, Callable[[Ran], float], float], ...] = (
@@ -60,6 +111,7 @@ MEASURES: tuple[tuple[str, Callable[[Ran], float], float], ...] = (
     ("p99 JCT", attrgetter("p99_seconds"), TAIL),
     ("makespan", attrgetter("makespan_seconds"), TAIL),
 )
+SLOWDOWNS = (("median", 0.5), ("99 of 100 jobs below", 0.99))
 
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
@@ -70,18 +122,32 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
 def rows_of(names: list[str], traces: Path, *, short: bool) -> Iterator[Row]:
     pairs = PAIRS[:2] if short else PAIRS
     recipes = [recipe for pair in pairs for recipe in pair] + ([] if short else list(BESIDE))
-    tasks = [(traces, name, recipe, short) for name in names for recipe in recipes]
-    ran = dict[tuple[str, str], Ran]()
-    with ProcessPoolExecutor(2) as pool:
-        for (_, name, recipe, _), found in zip(tasks, pool.map(_run, tasks), strict=True):
-            print(f"  {recipe} on {name}: {found.mean_seconds:,.0f} s", file=sys.stderr, flush=True)
-            ran[name, recipe] = found
+    ran = _all_runs(traces, names, recipes, short=short)
     for name in names:
         for apart, together in pairs:
-            told = _compared(name, apart, together, ran[name, apart], ran[name, together])
-            yield from list(told)[:2] if short else told
+            shown = _compared(name, apart, together, ran[name, apart], ran[name, together])
+            yield from list(shown)[:2] if short else shown
         for recipe in () if short else BESIDE:
             yield _told(name, recipe, ran[name, recipe])
+
+
+def _all_runs(
+    traces: Path, names: list[str], recipes: list[str], *, short: bool
+) -> dict[tuple[str, str], Ran]:
+    tasks = [
+        (traces, name, number, recipe, short)
+        for name in names
+        for recipe in recipes
+        for number in range(len(WORKLOADS[name]))
+    ]
+    parts = defaultdict[tuple[str, str], list[Ran]](list)
+    with ProcessPoolExecutor(2) as pool:
+        for task, found in zip(tasks, pool.map(_run, tasks), strict=True):
+            _, name, number, recipe, _ = task
+            said = f"  {recipe} on {name} ({number + 1}): {found.mean_seconds:,.0f} s"
+            print(said, file=sys.stderr, flush=True)
+            parts[name, recipe].append(found)
+    return {key: Ran.of(each) for key, each in parts.items()}
 
 
 def _compared(name: str, apart: str, together: str, one: Ran, other: Ran) -> Iterator[Row]:
@@ -104,23 +170,29 @@ def _compared(name: str, apart: str, together: str, one: Ran, other: Ran) -> Ite
         peer=apart,
         peer_value=round(one.restart_percent, 3),
     )
+    for what, part in SLOWDOWNS:
+        yield told(
+            f"{together} on {name}, longer than alone while it ran, {what}",
+            round(other.slowdown(part), 2),
+            "×",
+            peer=apart,
+            peer_value=round(one.slowdown(part), 2),
+        )
 
 
 def _told(name: str, recipe: str, ran: Ran) -> Row:
-    return Row(
-        name=f"{recipe} on {name}, average JCT",
-        value=round(ran.mean_seconds),
-        unit="s",
-        bar="told beside",
-        holds=True,
+    return told(
+        f"{recipe} on {name}, average JCT",
+        round(ran.mean_seconds),
+        "s",
         peer="p99",
         peer_value=round(ran.p99_seconds),
     )
 
 
-def _run(task: tuple[Path, str, str, bool]) -> Ran:
-    traces, name, recipe, short = task
-    jobs = WORKLOADS[name](traces)
+def _run(task: tuple[Path, str, int, str, bool]) -> Ran:
+    traces, name, number, recipe, short = task
+    jobs = WORKLOADS[name][number](traces)
     world = World(
         Cluster.uniform(8, 8),
         jobs[:SHORT_JOBS] if short else jobs,
@@ -130,17 +202,21 @@ def _run(task: tuple[Path, str, str, bool]) -> Ran:
         cycles=TRUTH,
     )
     record = world.run()
-    lines = record.jobs.values()
-    jcts = sorted(line.jct_seconds for line in lines if line.jct_seconds is not None)
-    tail = jcts[int(0.99 * len(jcts))]
-    last = max(line.ended or 0.0 for line in lines)
-    return Ran(float(np.mean(jcts)), tail, last, 100.0 * _restarted(record))
-
-
-def _restarted(record: Record) -> float:
-    """The part of the GPUs' time for which somebody stopped or started who had run before."""
-    each = COSTS["tacc"].start.mean_seconds + COSTS["tacc"].stop.mean_seconds
-    spent = each * sum(
-        (line.starts - 1) * line.gpus for line in record.jobs.values() if line.starts
+    lines = list(record.jobs.values())
+    return Ran(
+        jcts=tuple(line.jct_seconds for line in lines if line.jct_seconds is not None),
+        makespans=(max(line.ended or 0.0 for line in lines),),
+        slowdowns=tuple(_slowdown(line) for line in lines if line.jct_seconds is not None),
+        restarting=_restarting(record),
+        held=float(np.dot(np.diff(record.times), record.used_gpus[:-1])),
     )
-    return spent / float(np.dot(np.diff(record.times), record.used_gpus[:-1]))
+
+
+def _slowdown(line: JobRecord) -> float:
+    assert line.jct_seconds is not None
+    return (line.jct_seconds - sum(line.waits_seconds)) / line.service_seconds
+
+
+def _restarting(record: Record) -> float:
+    each = COSTS["tacc"].start.mean_seconds + COSTS["tacc"].stop.mean_seconds
+    return each * sum((line.starts - 1) * line.gpus for line in record.jobs.values() if line.starts)

@@ -1,6 +1,6 @@
 """Slices: weeks of other traces by the rules of Muri's simulator, told beside what was recorded.
 
-Two more slices of Philly's months, and three whose jobs all come at once. The second slice has
+Two more slices of Philly's months, and all four with jobs that come at once. The second slice has
 5,755 jobs, of which hundreds are there at any time: it takes the longest by far, and comes last.
 """
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.interleaving.replay import jcts_of, row_of
+from benchmarks.interleaving.replay import replay, row_of
 from benchmarks.row import Row, told
 
 TASKS = tuple(
     (mode, trace)
-    for trace in ("trace1", "trace1_pr", "trace3_pr", "trace4_pr", "trace2")
-    for mode in ("s", "capped")
+    for trace in ("trace3_pr", "trace1", "trace1_pr", "trace4_pr", "trace2", "trace2_pr")
+    for mode in ("s", "capped", "l")
 )
 
 
@@ -25,7 +25,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
         return
     tasks = [(traces, *task, None) for task in TASKS]
     with ProcessPoolExecutor(2) as pool:
-        for (mode, trace), jcts in zip(TASKS, pool.map(jcts_of, tasks), strict=True):
-            row = row_of(mode, trace, jcts, whole=True)
+        for (mode, trace), found in zip(TASKS, pool.map(replay, tasks), strict=True):
+            row = row_of(mode, trace, found, whole=True)
             print(f"  {row.name}: {row.value} s", file=sys.stderr, flush=True)
             yield row

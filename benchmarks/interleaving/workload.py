@@ -37,13 +37,19 @@ def ordinary(traces: Path, name: str) -> list[Job]:
 
 
 def generated(
-    traces: Path, load: float, *, elastic: bool = False, jobs: int = 2_000, gpus: int = 64
+    traces: Path,
+    load: float,
+    *,
+    elastic: bool = False,
+    seed: int = GENERATED_SEED,
+    jobs: int = 2_000,
+    gpus: int = 64,
 ) -> list[Job]:
     """Jobs like Philly's at that load; nobody tells how long they take, or how they scale."""
     if elastic:
-        drawn = elastic_jobs(GENERATED_SEED, load=load, jobs=jobs, gpus=gpus).jobs
+        drawn = elastic_jobs(seed, load=load, jobs=jobs, gpus=gpus).jobs
     else:
-        drawn = generate(jobs=jobs, seed=GENERATED_SEED, load=load, gpus=gpus).jobs
+        drawn = generate(jobs=jobs, seed=seed, load=load, gpus=gpus).jobs
     table = measured(traces)
     return [_with_stages(job, table) for job in drawn]
 

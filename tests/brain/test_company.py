@@ -34,7 +34,7 @@ from weft.reconcile.company import company_seen, no_company_seen
 from weft.sim.costs import COSTS
 from weft.sim.record import Record
 from weft.sim.world import Checks, World
-from weft.view.company import NoCompany, no_company_line
+from weft.view.company import NoCompany, company_line, no_company_line
 
 GIB = 2**30
 LOADS = StageProfile(iteration_seconds=1.0, storage_seconds=0.8, gpu_seconds=0.2)
@@ -445,6 +445,74 @@ def test_the_closest_pair_names_its_guard() -> None:
     refused = no_company_seen(brain, JobId("b"), by_all=True)
     assert refused == NoCompany(("a",), "gain", Guard.GAIN.meaning)
     assert no_company_seen(brain, JobId("a"), by_all=True) is None
+
+
+FULL = replace(LOADS, storage_seconds=1.0, gpu_seconds=0.0)
+EASY = StageProfile(iteration_seconds=1.0, network_seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    ("guard", "there"),
+    [
+        (Guard.NOBODY, [job("x", LOADS, shareable=False)]),
+        (Guard.NOBODY, [job(name, EASY) for name in "wxyz"]),
+        (Guard.FIRM, [job("x", LOADS)]),
+        (Guard.SLOWDOWN, [job("x", replace(COMPUTES, iteration_seconds=0.05, gpu_seconds=0.01))]),
+    ],
+    ids=["nobody would share", "all of them are full", "it may not be stopped", "its cap"],
+)
+def test_whoever_waits_without_company_is_told_why(guard: Guard, there: list[Job]) -> None:
+    last = job("last", LOADS)
+    if guard is Guard.FIRM:
+        last = Job(replace(last.request, preemptible=False), last.truth)
+    brain = started(*there, last)
+    told = no_company_seen(brain, JobId("last"), by_all=True)
+    assert told is not None and told.guard == guard.value
+    assert no_company_line(told).endswith(f"{guard.meaning} [{guard.value}]")
+
+
+def test_cores_that_are_missing_beside_all_others_are_told() -> None:
+    (node,) = Cluster.uniform(1, 1).nodes
+    brain = Brain(recipe())
+    few = replace(node, cpus=4.0)
+    jobs = [job("a", LOADS), job("b", COMPUTES)]
+    demand = [replace(one.request, cpus_per_gpu=3.0) for one in jobs]
+    for event in (
+        NodeAdded(0.0, few),
+        JobSubmitted(0.0, demand[0]),
+        JobSubmitted(0.0, demand[1]),
+        Tick(1.0),
+        InstructionDone(2.0, JobId("a"), 1, Verb.START),
+        Tick(62.0),
+    ):
+        brain.handle(event)
+    told = no_company_seen(brain, JobId("b"))
+    assert told is not None and (told.guard, told.closest) == ("room", ())
+
+
+def test_a_party_that_rests_is_told_and_who_was_in_it() -> None:
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    brain = started(*jobs)
+    for name, stages in (("a", LOADS), ("b", COMPUTES)):
+        measured(brain, name, stages, units_per_second=0.3, shared_steps_per_second=0.3)
+    brain.handle(InstructionDone(brain.now + 5.0, JobId("b"), 1, Verb.STOP))
+    brain.handle(Tick(brain.now + 120.0))
+    assert not brain.state.seating.company
+    told = no_company_seen(brain, JobId("b"), by_all=True)
+    assert told is not None and (told.guard, told.closest) == ("rests", ("a",))
+
+
+def test_what_is_shown_of_a_party_is_what_such_parties_were_measured_to_do() -> None:
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    brain = started(*jobs)
+    before = company_seen(brain, JobId("a"))
+    for name, stages in (("a", LOADS), ("b", COMPUTES)):
+        measured(brain, name, stages, units_per_second=40.0, shared_steps_per_second=0.8)
+    after = company_seen(brain, JobId("a"))
+    assert before is not None and after is not None
+    assert after.aggregate == pytest.approx(before.aggregate / (1.0 + 0.3 * 0.25), rel=0.01)
+    line = company_line(after)
+    assert "a measured at 1.25 times" in line and line.endswith("put together by joining")
 
 
 def test_one_whose_steps_nobody_knows_says_so() -> None:

@@ -21,7 +21,7 @@ from weft.model.truth import Work
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import afs_p, even, fifo
 from weft.sim.costs import Costs, constant
-from weft.sim.telling import Telling
+from weft.sim.telling import SILENT, Telling
 from weft.sim.world import Checks, World
 from weft.spec.recipe import make_recipe
 
@@ -95,6 +95,11 @@ def test_the_first_news_comes_after_a_while_and_then_every_so_often() -> None:
 def test_times_can_be_chosen() -> None:
     told = heard(a_secret(), telling=Telling(after_seconds=100.0, every_seconds=400.0)).of("job")
     assert [event.at for event in told] == [100.0, 500.0, 900.0]
+
+
+def test_in_a_silent_world_nobody_measures() -> None:
+    """As in simulators whose schedulers are told all there is to know."""
+    assert not heard(a_secret(), telling=SILENT).told
 
 
 def test_what_takes_place_before_training_is_not_measured() -> None:

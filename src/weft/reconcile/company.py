@@ -26,7 +26,7 @@ def company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> Company |
     looked = state.turns.looked.get(members[0])
     measured = looked.measured if looked is not None else {}
     names = {member: _name(brain, member, slot, by_all=by_all) for member in members}
-    forecast = state.turns.forecast(claims)
+    forecast = state.turns.expected(claims)
     return Company(
         others=tuple(names[member] for member in members if member != slot),
         cycle_seconds=forecast.cycle_seconds,
@@ -50,11 +50,16 @@ def no_company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> NoComp
     if _is_unmeasured(brain, slot):
         return UNMEASURED
     refused = state.turns.refused.get(slot)
-    if refused is None or state.specs[refused.lead] is None:
+    if refused is None:
         return None
-    members = state.seating.company.members(refused.lead)
+    guard, lead = refused.guard, refused.lead
+    if lead is None:
+        return NoCompany((), guard.value, guard.meaning)
+    if state.specs[lead] is None:
+        return None
+    members = state.seating.company.members(lead)
     names = tuple(_name(brain, member, slot, by_all=by_all) for member in members)
-    return NoCompany(names, refused.guard.value, refused.guard.meaning)
+    return NoCompany(names, guard.value, guard.meaning)
 
 
 def _is_unmeasured(brain: Brain, slot: int) -> bool:

@@ -57,8 +57,15 @@ def company_line(company: Company) -> str:
         for one in company.members
         if one.job in company.others
     ]
+    told += [
+        f"{one.job} measured at {one.measured:.2f} times"
+        for one in company.members
+        if one.measured is not None
+    ]
     if company.memory_gib is not None:
         told.append(f"{company.memory_gib:.3g} GiB of a GPU")
+    if company.matcher:
+        told.append(f"put together by {company.matcher}")
     return f"takes turns with {', '.join(company.others)}: {', '.join(told)}"
 
 

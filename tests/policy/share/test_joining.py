@@ -5,6 +5,7 @@ import pytest
 
 from tests.perf.interleaving.profiles import A2C, BERT, DQN, GPT2, VGG16
 from weft.model.stages import StageProfile
+from weft.perf.interleaving.experience import Experience, signature_of
 from weft.perf.interleaving.group import foretold
 from weft.policy.share.guards import Guard, Limits
 from weft.policy.share.joining import Guest, Parties
@@ -17,9 +18,15 @@ def guest(profile: StageProfile, cap: float = 6.0) -> Guest:
     return Guest(profile, cap)
 
 
-def alone(*profiles: StageProfile, memory_gib: float = UNBOUNDED, **limits: float) -> Parties:
-    given = Limits(**limits)  # type: ignore[arg-type]
-    return Parties([[guest(one)] for one in profiles], [memory_gib] * len(profiles), given)
+def alone(
+    *profiles: StageProfile,
+    memory_gib: float = UNBOUNDED,
+    known: Experience | None = None,
+    **limits: float,
+) -> Parties:
+    given, known = Limits(**limits), known or Experience()  # type: ignore[arg-type]
+    members = [[guest(one)] for one in profiles]
+    return Parties(members, [memory_gib] * len(profiles), given, known)
 
 
 def anywhere(parties: int) -> np.ndarray:
@@ -59,6 +66,43 @@ def test_a_full_party_takes_nobody() -> None:
     assert parties.best(guest(DQN), anywhere(1)) is None
 
 
+def knowing(*profiles: StageProfile, factor: float) -> Experience:
+    known = Experience()
+    known.learn(signature_of(profiles), foretold_seconds=1.0, measured_seconds=factor)
+    return known
+
+
+def test_a_party_that_was_measured_to_lose_is_not_chosen() -> None:
+    assert alone(BERT, GPT2).best(guest(A2C), anywhere(2)) == 1
+    known = knowing(GPT2, A2C, factor=1.7)
+    assert alone(BERT, GPT2, known=known).best(guest(A2C), anywhere(2)) == 0
+
+
+def test_what_pairs_lose_keeps_those_apart_who_would_hardly_gain() -> None:
+    """VGG and BERT do 1.25 times the work of one by their stages alone."""
+    known = Experience()
+    assert alone(VGG16).best(guest(BERT), anywhere(1)) == 0
+    for other in (A2C, GPT2, DQN):
+        known.learn(signature_of([other, DQN]), foretold_seconds=1.0, measured_seconds=1.5)
+    parties = alone(VGG16, known=known)
+    assert parties.best(guest(BERT), anywhere(1)) is None
+    refusal = parties.refusal(guest(BERT), anywhere(1))
+    assert refusal is not None and refusal.guard is Guard.GAIN
+
+
+def test_a_forecast_tells_what_such_parties_lose() -> None:
+    known = knowing(BERT, A2C, factor=1.25)
+    told = alone(BERT, known=known).forecast(0, guest(A2C))
+    plain = foretold([A2C, BERT])
+    assert told.cycle_seconds == pytest.approx(1.25 * plain.cycle_seconds)
+    assert told.aggregate == pytest.approx(plain.aggregate / 1.25)
+
+
+def test_that_a_party_did_better_than_foretold_is_not_relied_on() -> None:
+    known = knowing(BERT, A2C, factor=0.6)
+    assert alone(BERT, known=known).forecast(0, guest(A2C)) == foretold([A2C, BERT])
+
+
 def held(profile: StageProfile, gib: float | None) -> StageProfile:
     return StageProfile(
         iteration_seconds=profile.iteration_seconds,
@@ -89,7 +133,7 @@ def test_memory_of_all_has_to_fit(
 
 def test_a_cap_is_of_the_one_who_has_it() -> None:
     slow = foretold([BERT, VGG16]).slowdowns
-    parties = Parties([[guest(BERT, slow[0] - 0.01)]], [UNBOUNDED], Limits())
+    parties = Parties([[guest(BERT, slow[0] - 0.01)]], [UNBOUNDED], Limits(), Experience())
     assert parties.best(guest(VGG16), anywhere(1)) is None
     refusal = parties.refusal(guest(VGG16), anywhere(1))
     assert refusal is not None
@@ -97,14 +141,14 @@ def test_a_cap_is_of_the_one_who_has_it() -> None:
 
 
 def test_nobody_to_join() -> None:
-    assert Parties([], [], Limits()).best(guest(BERT), np.zeros(0, bool)) is None
+    assert Parties([], [], Limits(), Experience()).best(guest(BERT), np.zeros(0, bool)) is None
 
 
 def test_a_party_that_does_less_than_one_alone_is_not_joined_though_it_gains() -> None:
     """Two were measured to do half of it; a third would bring them to nine tenths."""
     busy = StageProfile(iteration_seconds=0.5, gpu_seconds=1.0)
     reads = guest(StageProfile(iteration_seconds=0.8, storage_seconds=0.8))
-    parties = Parties([[guest(busy), guest(busy)]], [UNBOUNDED], Limits())
+    parties = Parties([[guest(busy), guest(busy)]], [UNBOUNDED], Limits(), Experience())
     both, all_three = foretold([busy, busy]), parties.forecast(0, reads)
     assert both.aggregate < all_three.aggregate < 1.0
     assert parties.best(reads, anywhere(1)) is None
@@ -115,7 +159,7 @@ def test_a_party_that_does_less_than_one_alone_is_not_joined_though_it_gains() -
 def test_a_cap_of_one_is_no_company_even_where_it_costs_nothing() -> None:
     loads = StageProfile(iteration_seconds=1.0, storage_seconds=0.5, gpu_seconds=0.5)
     assert foretold([loads, loads]).slowdowns == (1.0, 1.0)
-    parties = Parties([[guest(loads, 1.0)]], [UNBOUNDED], Limits())
+    parties = Parties([[guest(loads, 1.0)]], [UNBOUNDED], Limits(), Experience())
     assert parties.best(guest(loads), anywhere(1)) is None
     refusal = parties.refusal(guest(loads), anywhere(1))
     assert refusal is not None

@@ -8,7 +8,7 @@ its queue like a job, and nobody is slowed by one who matters less.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from weft.model.ids import TenantId
 from weft.model.snapshot import Bools, Ints
 from weft.model.state import State
 from weft.policy.place.room import ROUNDING, host_cpus, host_memory_gib
+from weft.policy.share.guards import Guard
 from weft.policy.share.joining import Guest, Parties, Refusal
 from weft.policy.share.sharing import Sharing
 
@@ -55,6 +56,8 @@ class _Turns:
         for peers, slots in waiting.items():
             if hosts[peers]:
                 self._join(slots, hosts[peers])
+            else:
+                self._note(slots, Guard.NOBODY)
         if self._outcome.grants:
             self._outcome.wake_by(self._session.now + self._session.recipe.rounds.spacing_seconds)
         self._outcome.wait_no_more([one.slot for one in self._outcome.joins])
@@ -64,20 +67,15 @@ class _Turns:
     def _waiting(self) -> dict[Peers, list[int]]:
         """By what they need to have in common with others, first in rank first."""
         found: dict[Peers, list[int]] = defaultdict(list)
-        asked_gpus = self._session.snapshot.jobs.asked_gpus
-        may = self._may_join(self._outcome.waiting)
-        for slot in self._outcome.waiting[may][: self._sharing.most_asked].tolist():
-            found[self._peers(slot, int(asked_gpus[slot]))].append(slot)
+        jobs, most = self._session.snapshot.jobs, self._sharing.most_asked
+        willing = self._outcome.waiting[self._may_share(self._outcome.waiting)]
+        gives_way = jobs.yields[willing] & jobs.preemptible[willing]
+        overdue = np.isin(willing, sorted(self._session.overdue))
+        self._note(willing[~gives_way][:most].tolist(), Guard.FIRM)
+        self._note(willing[overdue & gives_way][:most].tolist(), Guard.OVERDUE)
+        for slot in willing[gives_way & ~overdue][:most].tolist():
+            found[self._peers(slot, int(jobs.asked_gpus[slot]))].append(slot)
         return found
-
-    def _may_join(self, slots: Ints) -> Bools:
-        """Whether each gives way whenever it is told to; who has waited too long is to have its
-        own."""
-        jobs = self._session.snapshot.jobs
-        may: Bools = self._may_share(slots) & jobs.yields[slots] & jobs.preemptible[slots]
-        if self._session.overdue:
-            may &= ~np.isin(slots, sorted(self._session.overdue))
-        return may
 
     def _may_share(self, slots: Ints) -> Bools:
         return self._session.snapshot.jobs.shareable[slots]
@@ -116,24 +114,43 @@ class _Turns:
             [[self._guest(member) for member in self._company.members(lead)] for lead in leads],
             [self._gpu_memory_gib(node) for node in nodes.tolist()],
             self._sharing.limits,
+            state.turns.experience,
         )
         for slot in slots:
-            guest, possible = self._guest(slot), self._possible(slot, nodes)
-            row = parties.best(guest, possible)
-            while row is not None and self._rests(slot, leads[row]):
-                possible[row] = False
-                row = parties.best(guest, possible)
-            if row is None:
-                self._note_refusal(slot, leads, parties.refusal(guest, possible))
-            else:
+            guest = self._guest(slot)
+            row = self._choice(parties, leads, slot, self._possible(slot, nodes))
+            if row is not None:
                 forecast = parties.forecast(row, guest)
                 self._outcome.joins.append(Joined(slot, leads[row], forecast, guest.cap))
                 parties.join(row, guest)
                 self._take_host(slot, int(nodes[row]))
 
+    def _choice(self, parties: Parties, leads: list[int], slot: int, possible: Bools) -> int | None:
+        """The best party that does not rest; where there is none it is noted why."""
+        if not possible.any():
+            self._note([slot], Guard.ROOM)
+            return None
+        guest, rested = self._guest(slot), None
+        while (row := parties.best(guest, possible)) is not None:
+            if not self._rests(slot, leads[row]):
+                return row
+            possible[row] = False
+            rested = leads[row] if rested is None else rested
+        if rested is None:
+            self._note_refusal(slot, leads, parties.refusal(guest, possible))
+        else:
+            self._note([slot], Guard.RESTS, rested)
+        return None
+
     def _note_refusal(self, slot: int, leads: list[int], refusal: Refusal | None) -> None:
-        if refusal is not None:
-            self._state.turns.refused[slot] = Refused(leads[refusal.party], refusal.guard)
+        if refusal is None:  # all of them are full
+            self._note([slot], Guard.NOBODY)
+        else:
+            self._note([slot], refusal.guard, leads[refusal.party])
+
+    def _note(self, slots: Sequence[int], guard: Guard, lead: int | None = None) -> None:
+        for slot in slots:
+            self._state.turns.refused[slot] = Refused(lead, guard)
 
     def _guest(self, slot: int) -> Guest:
         claim = self._state.spec(slot).stages

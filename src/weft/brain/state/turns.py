@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from weft.model.claim import StageClaim
-from weft.model.stages import BUSY, StageProfile
-from weft.perf.interleaving.experience import Experience, Signature
+from weft.model.stages import BUSY
+from weft.perf.interleaving.experience import Experience, Signature, signature_of
 from weft.perf.interleaving.group import GroupForecast, foretold
 from weft.perf.interleaving.watch import Watch
 from weft.policy.share.guards import Guard
@@ -44,10 +44,10 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Of one that waits: the lead of the party with which most would be gained, and what kept it
-    from joining."""
+    """Of one that waits: the lead of the party with which most would be gained, if there is any,
+    and what kept it from joining."""
 
-    lead: int
+    lead: int | None
     guard: Guard
 
 
@@ -71,15 +71,18 @@ class Turns:
         """By stages alone; members in the order in which they are given."""
         return foretold([BUSY if claim is None else claim.profile for claim in claims])
 
+    def expected(self, claims: Sequence[StageClaim | None]) -> GroupForecast:
+        """The same, as such parties were measured."""
+        return self.forecast(claims).slower(self.experience.factor(signature(claims)))
+
     def of(self, claims: Sequence[StageClaim | None], member: int) -> Turn:
         """Of one of several who take turns."""
         if len(claims) == 1:
             return ALONE
-        forecast = self.forecast(claims)
-        factor = self.experience.factor(signature(claims))
-        own = forecast.slowdowns[member]
-        share = 1.0 if self.charges_all else 1.0 / own / forecast.aggregate
-        return Turn(max(own * factor, 1.0), share)
+        expected = self.expected(claims)
+        own = expected.slowdowns[member]
+        share = 1.0 if self.charges_all else 1.0 / own / expected.aggregate
+        return Turn(max(own, 1.0), share)
 
     def copied(self) -> "Turns":
         twin = Turns(self.experience.copied(), charges_all=self.charges_all)
@@ -98,9 +101,4 @@ class Turns:
 
 def signature(claims: Sequence[StageClaim | None]) -> Signature:
     """Parties of the same profiles are one experience."""
-    profiles = (BUSY if claim is None else claim.profile for claim in claims)
-    return tuple(sorted(" ".join(f"{part:.6g}" for part in _numbers(one)) for one in profiles))
-
-
-def _numbers(profile: StageProfile) -> tuple[float, ...]:
-    return (profile.iteration_seconds, *profile.stages_seconds)
+    return signature_of(BUSY if claim is None else claim.profile for claim in claims)

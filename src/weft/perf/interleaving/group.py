@@ -8,7 +8,7 @@ jobs that hardly gain.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -43,6 +43,10 @@ class CycleModel:
     at_least_alone: bool = True
     """Whether a cycle lasts as long as the slowest member alone; stages sum to less than that."""
 
+    def slower(self, members: int) -> float:
+        """How many times longer the cycle of so many takes than its stages say."""
+        return self.overhead.get(members, 1.0) / self.overhead.get(1, 1.0)
+
 
 DECIDING = CycleModel()
 LOCK_STEP = CycleModel(overhead=MURI_OVERHEAD, ratios=False, at_least_alone=False)
@@ -67,6 +71,15 @@ class GroupForecast:
     @property
     def worst_slowdown(self) -> float:
         return max(self.slowdowns)
+
+    def slower(self, times: float) -> "GroupForecast":
+        """The same group, if it takes so many times longer."""
+        return replace(
+            self,
+            cycle_seconds=self.cycle_seconds * times,
+            slowdowns=tuple(slowdown * times for slowdown in self.slowdowns),
+            utilisation=self.utilisation / times,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +160,7 @@ def _forecasts(stages: Floats, alone: Floats, often: Ints, model: CycleModel) ->
     cycle, way = _alone(alone) if members == 1 else best_cycles(work)
     slowest = (alone * often).max(axis=1, initial=0.0)
     cycle = np.maximum(cycle, slowest) if model.at_least_alone else np.where(cycle, cycle, slowest)
-    slower = model.overhead.get(members, 1.0) / model.overhead.get(1, 1.0)
+    slower = model.slower(members)
     slowdowns = (cycle * slower)[:, None] / (alone * often)
     busy = work.sum(axis=(1, 2)) / (len(RESOURCES) * cycle)
     return GroupForecasts(cycle * slower, often, way, slowdowns, busy)

@@ -100,8 +100,7 @@ class _Unions:
             types = self._jobs.types
             stages, alone = types.stages[members], types.alone_seconds[members]
             model = self._limits.cycles
-            slower = model.overhead.get(members.shape[1], 1.0) / model.overhead.get(1, 1.0)
-            return foretold_all(stages, alone, model).utilisation / slower
+            return foretold_all(stages, alone, model).utilisation / model.slower(members.shape[1])
         found = judged(self._jobs, members, self._limits)
         return np.where(found.passed, found.forecast.aggregate, 0.0)
 

@@ -41,6 +41,11 @@ class Guard(Enum):
     HOST_MEMORY = "host memory", "together they need more memory than there is beside a GPU"
     SLOWDOWN = "slowdown", "one of them would be slowed beyond its cap"
     GAIN = "gain", "together they would hardly do more than one after the other"
+    RESTS = "rests", "such a party did harm not long ago, and rests"
+    ROOM = "room", "beside nobody that may have company are the cores and memory that it needs"
+    NOBODY = "nobody", "nobody of its width, queue and priority may be joined on one node now"
+    FIRM = "firm", "who joins others has to be one that may be stopped, and it may not now"
+    OVERDUE = "overdue", "it has waited so long that it is to have GPUs of its own"
 
 
 ORDER = tuple(Guard)

@@ -3,7 +3,8 @@
 Groups that were formed on paper have to be made of jobs that run already, and to stop those for a
 better match would cost more than most matches bring. So nobody is moved: each who waits, the first
 in rank first, joins the party with which most is gained, as long as no guard speaks against it.
-What is gained is the rise of A, the work that the party does by that of one job alone.
+What is gained is the rise of A, the work that the party does by that of one job alone, less what
+such parties were measured to lose.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from weft.model.snapshot import Bools, Floats, Ints
 from weft.model.stages import StageProfile
+from weft.perf.interleaving.experience import Experience, signature_of
 from weft.perf.interleaving.group import GroupForecast, columns_of, foretold, foretold_all
 from weft.policy.share.guards import CONTEXT_GIB, ORDER, RESERVE, Guard, Limits, beyond_cap
 
@@ -49,10 +51,12 @@ class Parties:
         members: Sequence[Sequence[Guest]],
         memory_gib: Sequence[float],
         limits: Limits,
+        experience: Experience,
     ) -> None:
         self._members = [list(party) for party in members]
         self._memory_gib = np.array(memory_gib, np.float64)
         self._limits = limits
+        self._experience = experience
         self._gains: dict[Guest, Floats] = {}
         self._rises: dict[Guest, Floats] = {}
         self._guards: dict[Guest, Ints] = {}
@@ -76,7 +80,7 @@ class Parties:
     def forecast(self, party: int, guest: Guest) -> GroupForecast:
         """The guest first, then the members in their order."""
         profiles = [guest.profile, *(member.profile for member in self._members[party])]
-        return foretold(profiles, self._limits.cycles)
+        return foretold(profiles, self._limits.cycles).slower(self._losing(profiles))
 
     def join(self, party: int, guest: Guest) -> None:
         self._members[party].append(guest)
@@ -110,11 +114,19 @@ class Parties:
 
     def _aggregates(self, parties: Sequence[Sequence[Guest]]) -> tuple[Floats, Floats]:
         """A of each, and the slowdowns of its members."""
-        flat = [member.profile for party in parties for member in party]
+        profiles = [[member.profile for member in party] for party in parties]
+        flat = [profile for party in profiles for profile in party]
         stages, alone = columns_of(flat)
         shape = (len(parties), len(parties[0]))
         found = foretold_all(stages.reshape(*shape, -1), alone.reshape(shape), self._limits.cycles)
-        return found.aggregate, found.slowdowns
+        losing = np.array([self._losing(party) for party in profiles])
+        return found.aggregate / losing, found.slowdowns * losing[:, None]
+
+    def _losing(self, profiles: Sequence[StageProfile]) -> float:
+        """How many times longer than foretold such a party takes; never less than once."""
+        if len(profiles) == 1:
+            return 1.0
+        return max(self._experience.factor(signature_of(profiles)), 1.0)
 
     def _guarded(
         self,
