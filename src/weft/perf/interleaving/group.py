@@ -74,6 +74,8 @@ class GroupForecast:
 
     def slower(self, times: float) -> "GroupForecast":
         """The same group, if it takes so many times longer."""
+        if times == 1.0:
+            return self
         return replace(
             self,
             cycle_seconds=self.cycle_seconds * times,
