@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.interleaving.times import Times
 from benchmarks.interleaving.workload import GENERATED_SEED, generated, ordinary
 from benchmarks.row import Row, at_most, told
 from weft.brain.brain import Brain
@@ -64,7 +65,7 @@ TAIL = 1.05
 class Ran:
     """What became of one workload under one recipe; of several lists all jobs together."""
 
-    jcts: tuple[float, ...]
+    times: Times
     makespans: tuple[float, ...]
     slowdowns: tuple[float, ...]
     """Of each job: for how long it had its GPUs, by how long it takes with as many as it asked
@@ -75,14 +76,6 @@ class Ran:
 
     held: float
     """GPU-seconds for which GPUs were held."""
-
-    @property
-    def mean_seconds(self) -> float:
-        return float(np.mean(self.jcts))
-
-    @property
-    def p99_seconds(self) -> float:
-        return sorted(self.jcts)[int(0.99 * len(self.jcts))]
 
     @property
     def makespan_seconds(self) -> float:
@@ -98,7 +91,7 @@ class Ran:
     @classmethod
     def of(cls, each: Sequence["Ran"]) -> "Ran":
         return cls(
-            tuple(jct for one in each for jct in one.jcts),
+            sum((one.times for one in each), Times(())),
             tuple(end for one in each for end in one.makespans),
             tuple(slow for one in each for slow in one.slowdowns),
             sum(one.restarting for one in each),
@@ -107,8 +100,8 @@ class Ran:
 
 
 MEASURES: tuple[tuple[str, Callable[[Ran], float], float], ...] = (
-    ("average JCT", attrgetter("mean_seconds"), 1.0),
-    ("p99 JCT", attrgetter("p99_seconds"), TAIL),
+    ("average JCT", attrgetter("times.mean_seconds"), 1.0),
+    ("p99 JCT", attrgetter("times.p99_seconds"), TAIL),
     ("makespan", attrgetter("makespan_seconds"), TAIL),
 )
 SLOWDOWNS = (("median", 0.5), ("99 of 100 jobs below", 0.99))
@@ -144,7 +137,7 @@ def _all_runs(
     with ProcessPoolExecutor(2) as pool:
         for task, found in zip(tasks, pool.map(_run, tasks), strict=True):
             _, name, number, recipe, _ = task
-            said = f"  {recipe} on {name} ({number + 1}): {found.mean_seconds:,.0f} s"
+            said = f"  {recipe} on {name} ({number + 1}): {found.times.mean_seconds:,.0f} s"
             print(said, file=sys.stderr, flush=True)
             parts[name, recipe].append(found)
     return {key: Ran.of(each) for key, each in parts.items()}
@@ -183,10 +176,10 @@ def _compared(name: str, apart: str, together: str, one: Ran, other: Ran) -> Ite
 def _told(name: str, recipe: str, ran: Ran) -> Row:
     return told(
         f"{recipe} on {name}, average JCT",
-        round(ran.mean_seconds),
+        round(ran.times.mean_seconds),
         "s",
         peer="p99",
-        peer_value=round(ran.p99_seconds),
+        peer_value=round(ran.times.p99_seconds),
     )
 
 
@@ -204,7 +197,7 @@ def _run(task: tuple[Path, str, int, str, bool]) -> Ran:
     record = world.run()
     lines = list(record.jobs.values())
     return Ran(
-        jcts=tuple(line.jct_seconds for line in lines if line.jct_seconds is not None),
+        times=Times(tuple(line.jct_seconds for line in lines if line.jct_seconds is not None)),
         makespans=(max(line.ended or 0.0 for line in lines),),
         slowdowns=tuple(_slowdown(line) for line in lines if line.jct_seconds is not None),
         restarting=_restarting(record),

@@ -11,8 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.interleaving.times import Times
 from benchmarks.interleaving.workload import replayed
 from benchmarks.row import Row, at_most
 from weft.brain.brain import Brain
@@ -83,21 +82,13 @@ WHOLE = (LIKE_PUBLISHED, *BARS_SECONDS)
 class Replayed:
     """Completion times, of so many jobs, and what it took to compute them."""
 
-    jcts: tuple[float, ...]
+    times: Times
     jobs: int
     processor_seconds: float
 
     @property
-    def mean_seconds(self) -> float:
-        return float(np.mean(self.jcts))
-
-    @property
-    def p99_seconds(self) -> float:
-        return sorted(self.jcts)[int(0.99 * len(self.jcts))]
-
-    @property
     def all_end(self) -> bool:
-        return len(self.jcts) == self.jobs
+        return len(self.times) == self.jobs
 
 
 def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
@@ -108,7 +99,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
         for (_, mode, trace, _), found in zip(tasks, pool.map(replay, tasks), strict=True):
             yield row_of(mode, trace, found, whole=not short)
             if mode == "capped" and trace in P99_BARS_SECONDS and not short:
-                tail = round(found.p99_seconds)
+                tail = round(found.times.p99_seconds)
                 yield at_most(_name(mode, trace, "p99 JCT"), tail, "s", P99_BARS_SECONDS[trace])
             bar = PROCESSOR_BARS_SECONDS.get((mode, trace))
             if bar is not None and not short:
@@ -117,7 +108,7 @@ def rows(traces: Path, *, short: bool = False) -> Iterator[Row]:
 
 
 def row_of(mode: str, trace: str, found: Replayed, *, whole: bool) -> Row:
-    mean = found.mean_seconds
+    mean = found.times.mean_seconds
     known = dict(zip(COLUMNS, RECORDED_SECONDS[trace], strict=True))
     bar, holds = _bar(mode, trace, mean, known) if whole else ("all end", found.all_end)
     beside = ", ".join(f"{name} {seconds:,}" for name, seconds in known.items() if seconds)
@@ -164,4 +155,4 @@ def replay(task: tuple[Path, str, str, int | None]) -> Replayed:
     lines = world.run().jobs.values()
     took = time.process_time() - began
     jcts = tuple(line.jct_seconds for line in lines if line.jct_seconds is not None)
-    return Replayed(jcts, len(jobs[:most]), took)
+    return Replayed(Times(jcts), len(jobs[:most]), took)
