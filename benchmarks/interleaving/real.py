@@ -7,6 +7,7 @@ each train on the same two slots.
 """
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -103,13 +104,15 @@ def _deaths(jobs: Company, kills: int) -> Iterator[Row]:
     for member in jobs.members:
         member.begin(1_000_000)
         member.until_made(SHORT_STEPS)
-    delays = []
+    delays, usual = [], []
     for number in range(kills):
         say(f"a member is killed, {number + 1}")
+        usual.append(_delay(storage, time.monotonic()))
         at = kill(compute.job.pids()[max(compute.job.pids())])
         delays.append(_delay(storage, at))
         _until_more(compute)
     yield at_most("a member is killed: a step of the other is longer", max(delays), "ms", DELAY_MS)
+    yield told("… at moments in which nobody is killed", max(usual), "ms")
     yield exactly("its steps lost or made twice", _gaps(storage), "steps", 0)
     yield from _server_dies(jobs, kills)
 

@@ -15,7 +15,7 @@ from weft.brain.event import (
     Tick,
     Verb,
 )
-from weft.model.claim import ClaimSource
+from weft.model.claim import ClaimSource, StageClaim
 from weft.model.cluster import Cluster, Gpu
 from weft.model.errors import SpecError
 from weft.model.ids import JobId, QueueId, TenantId
@@ -33,6 +33,7 @@ from weft.policy.share.sharing import Sharing
 from weft.reconcile.company import company_seen, no_company_seen
 from weft.sim.costs import COSTS
 from weft.sim.record import Record
+from weft.sim.telling import SILENT, TELLING, Telling
 from weft.sim.world import Checks, World
 from weft.view.company import NoCompany, company_line, no_company_line
 
@@ -62,10 +63,16 @@ def recipe(name: str = "fifo", **sharing: float) -> Recipe:
     return replace(RECIPES[name](), sharing=Sharing(**sharing))  # type: ignore[arg-type]
 
 
-def world(jobs: list[Job], *, by: Recipe | None = None, cluster: Cluster | None = None) -> World:
+def world(
+    jobs: list[Job],
+    *,
+    by: Recipe | None = None,
+    cluster: Cluster | None = None,
+    telling: Telling = TELLING,
+) -> World:
     brain = Brain(by or recipe())
     where = cluster or Cluster.uniform(1, 1)
-    return World(where, jobs, brain, costs=COSTS["tacc"], checks=Checks.FULL)
+    return World(where, jobs, brain, costs=COSTS["tacc"], checks=Checks.FULL, telling=telling)
 
 
 def jct_seconds(record: Record) -> dict[str, float]:
@@ -448,6 +455,7 @@ def test_the_closest_pair_names_its_guard() -> None:
 
 
 FULL = replace(LOADS, storage_seconds=1.0, gpu_seconds=0.0)
+HALF = StageProfile(iteration_seconds=1.0, gpu_seconds=0.7)
 EASY = StageProfile(iteration_seconds=1.0, network_seconds=0.1)
 
 
@@ -455,7 +463,7 @@ EASY = StageProfile(iteration_seconds=1.0, network_seconds=0.1)
     ("guard", "there"),
     [
         (Guard.NOBODY, [job("x", LOADS, shareable=False)]),
-        (Guard.NOBODY, [job(name, EASY) for name in "wxyz"]),
+        (Guard.FULL, [job(name, EASY) for name in "wxyz"]),
         (Guard.FIRM, [job("x", LOADS)]),
         (Guard.SLOWDOWN, [job("x", replace(COMPUTES, iteration_seconds=0.05, gpu_seconds=0.01))]),
     ],
@@ -488,6 +496,74 @@ def test_cores_that_are_missing_beside_all_others_are_told() -> None:
         brain.handle(event)
     told = no_company_seen(brain, JobId("b"))
     assert told is not None and (told.guard, told.closest) == ("room", ())
+
+
+def test_a_command_that_was_measured_is_judged_by_that_whatever_it_claims() -> None:
+    """Another run of it says that its steps leave a gap, where they leave none."""
+    full = StageProfile(iteration_seconds=1.0, gpu_seconds=1.0)
+    runs = [
+        Job(replace(one.request, program="train.py"), one.truth)
+        for one in (job("a", full), job("b", LOADS, at=200.0), job("c", COMPUTES, at=200.0))
+    ]
+    there = world(runs[:2])
+    while there.pending and there.now < 60.0:
+        there.step()
+    measured(there.brain, "a", full)
+    there.brain.handle(JobSubmitted(there.brain.now, runs[2].request))
+    stages = there.brain.state.spec(there.brain.state.slot_of[JobId("c")]).stages
+    assert stages is not None and stages.source is ClaimSource.MEASURED
+    assert stages.profile == full
+
+
+def test_whose_length_nobody_knows_parts_once_that_is_worth_a_restart() -> None:
+    """Nothing else happens in between: the moment is asked for."""
+    others = [job("x", None, shareable=False, work=30.0)]
+    pair = [
+        Job(replace(one.request, work=None), one.truth)
+        for one in (job("a", COMPUTES, work=9000.0), job("b", COMPUTES, work=9000.0, at=5.0))
+    ]
+    light = [
+        Job(replace(one.request, stages=StageClaim(HALF)), replace(one.truth, stages=HALF))
+        for one in pair
+    ]
+    there = world([*others, *light], cluster=Cluster.uniform(1, 2), telling=SILENT)
+    while there.pending and not there.brain.state.seating.company:
+        there.step()
+    while there.pending and there.brain.state.seating.company:
+        there.step()
+    assert "x" not in there.brain.state.slot_of
+    assert there.now < 900.0, "long before either of them ends"
+
+
+def test_what_was_measured_of_one_who_is_gone_is_told_of_nobody() -> None:
+    """The next one may have its row."""
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=90.0), job("c", COMPUTES)]
+    there = world(jobs, by=recipe(most_members=2))
+    while there.pending and there.now < 80.0:
+        there.step()
+    slot = there.brain.state.slot_of[JobId("b")]
+    for name, stages in (("a", LOADS), ("b", COMPUTES)):
+        measured(there.brain, name, stages, units_per_second=40.0, shared_steps_per_second=0.5)
+    while there.pending and JobId("b") in there.brain.state.slot_of:
+        there.step()
+    until = there.now + 10.0
+    while there.pending and there.now < until:
+        there.step()
+    assert there.brain.state.seating.company.shares(there.brain.state.slot_of[JobId("c")])
+    told = company_seen(there.brain, JobId("a"))
+    assert told is not None and [one.measured for one in told.members] == [None, None]
+    assert slot not in there.brain.state.turns.looked
+
+
+def test_nobody_is_shown_to_be_faster_than_alone() -> None:
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    brain = started(*jobs)
+    for name, stages in (("a", LOADS), ("b", COMPUTES)):
+        measured(brain, name, stages, units_per_second=40.0, shared_steps_per_second=1.1)
+    told = company_seen(brain, JobId("a"))
+    assert told is not None
+    assert told.aggregate <= 2.0 and told.cycle_seconds >= 1.0
+    assert all(one.slowdown >= 1.0 and (one.measured or 1.0) >= 1.0 for one in told.members)
 
 
 def test_a_party_that_rests_is_told_and_who_was_in_it() -> None:

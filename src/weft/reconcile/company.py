@@ -24,7 +24,8 @@ def company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> Company |
     needs = [None if claim is None else claim.profile.gpu_memory_bytes for claim in claims]
     known = [need for need in needs if need is not None]
     looked = state.turns.looked.get(members[0])
-    measured = looked.measured if looked is not None else {}
+    stands = looked is not None and set(looked.members) == set(members)
+    measured = looked.measured if looked is not None and stands else {}
     names = {member: _name(brain, member, slot, by_all=by_all) for member in members}
     forecast = state.turns.expected(claims)
     return Company(
@@ -34,7 +35,7 @@ def company_seen(brain: Brain, job: JobId, *, by_all: bool = False) -> Company |
         slowdown=state.turn(slot).slowdown,
         memory_gib=sum(known) / 2**30 if len(known) == len(needs) else None,
         members=tuple(
-            Member(names[member], state.turn(member).slowdown, measured.get(member))
+            Member(names[member], state.turn(member).slowdown, _at_least_once(measured.get(member)))
             for member in members
         ),
         matcher=_matcher(brain.recipe),
@@ -71,6 +72,11 @@ def _is_unmeasured(brain: Brain, slot: int) -> bool:
 def _name(brain: Brain, member: int, slot: int, *, by_all: bool) -> str:
     spec, own = brain.state.spec(member), brain.state.spec(slot)
     return spec.id if by_all or spec.tenant == own.tenant else HIDDEN
+
+
+def _at_least_once(slowdown: float | None) -> float | None:
+    """Nobody is faster in company: what is below is how exactly it was measured."""
+    return None if slowdown is None else max(slowdown, 1.0)
 
 
 def _matcher(recipe: Recipe) -> str:

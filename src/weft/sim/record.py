@@ -106,6 +106,13 @@ class Record:
     curve_scores: Calibration = field(default_factory=Calibration)
     work_scores: Calibration = field(default_factory=Calibration)
 
+    @property
+    def last_end(self) -> float:
+        """When the last job ended; a brain may have asked to be woken long after that."""
+        ends = [line.ended for line in self.jobs.values()]
+        known = [end for end in ends if end is not None]
+        return max(known) if known and len(known) == len(ends) else self.end
+
     def sample(self, at: float, state: BrainState, used_gpus: Callable[[], int]) -> None:
         """Occupancy and queue, once in a while."""
         if self.times and at - self.times[-1] < SAMPLE_SECONDS:

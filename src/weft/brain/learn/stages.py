@@ -34,13 +34,13 @@ StageHistory = History[StagesSeen]
 
 
 def recall(state: BrainState, slot: int, history: StageHistory) -> None:
-    """A job that claims nothing is like the last run of its program."""
+    """A job is like the last run of its program, whatever it claims."""
     spec = state.spec(slot)
-    if spec.stages is not None or not spec.shareable:
+    if not spec.shareable:
         return
     for seen in reversed(history.of(spec.tenant, spec.program)):
         if seen.gpus == spec.width.asked_gpus:
-            _believe(state, slot, seen.profile)
+            _believe(state, slot, _holding(seen.profile, spec.stages))
             return
 
 
@@ -51,10 +51,20 @@ def hear_stages(state: BrainState, slot: int, event: JobMeasured, history: Stage
         return False
     profile = _holding(_rounded(profile), spec.stages)
     if spec.stages is not None and _alike(spec, profile):
+        if spec.stages.source is not ClaimSource.MEASURED:
+            _learn(state, slot, event.gpus, spec.stages.profile, history)
         return False
-    _believe(state, slot, profile)
-    history.add(spec.tenant, spec.program, StagesSeen(event.gpus, profile))
+    _learn(state, slot, event.gpus, profile, history)
     return spec.shareable
+
+
+def _learn(
+    state: BrainState, slot: int, gpus: int, profile: StageProfile, history: StageHistory
+) -> None:
+    """For this run, and for those of its program that come."""
+    spec = state.spec(slot)
+    _believe(state, slot, profile)
+    history.add(spec.tenant, spec.program, StagesSeen(gpus, profile))
 
 
 def _alike(spec: JobRequest, profile: StageProfile) -> bool:

@@ -43,6 +43,7 @@ class _Turns:
         self._state: BrainState = session.state
         self._company = session.state.seating.company
         self._busy = outcome.changing
+        self._full: set[Peers] = set()
 
     def settle(self) -> None:
         self._state.turns.refused.clear()
@@ -57,7 +58,7 @@ class _Turns:
             if hosts[peers]:
                 self._join(slots, hosts[peers])
             else:
-                self._note(slots, Guard.NOBODY)
+                self._note(slots, Guard.FULL if peers in self._full else Guard.NOBODY)
         if self._outcome.grants:
             self._outcome.wake_by(self._session.now + self._session.recipe.rounds.spacing_seconds)
         self._outcome.wait_no_more([one.slot for one in self._outcome.joins])
@@ -98,7 +99,10 @@ class _Turns:
             as_asked = jobs.width[slot] == jobs.asked_gpus[slot]
             fed = jobs.fed_cores[slot] or jobs.fed_gib[slot] or slot in state.seating.feeding
             members = self._company.members(slot)
-            if not as_asked or fed or len(members) >= self._sharing.most_members:
+            if not as_asked or fed:
+                continue
+            if len(members) >= self._sharing.most_members:
+                self._full.add(self._peers(slot, int(jobs.width[slot])))
                 continue
             nodes = state.placement(slot).nodes
             usable = len(nodes) == 1 and self._session.fabric.usable[state.node_row[nodes[0]]]
@@ -143,8 +147,8 @@ class _Turns:
         return None
 
     def _note_refusal(self, slot: int, leads: list[int], refusal: Refusal | None) -> None:
-        if refusal is None:  # all of them are full
-            self._note([slot], Guard.NOBODY)
+        if refusal is None:  # others of this round have joined them
+            self._note([slot], Guard.FULL)
         else:
             self._note([slot], refusal.guard, leads[refusal.party])
 
@@ -205,6 +209,8 @@ class _Turns:
         for negated, _, slot in slowed:
             if self._is_worth_it(slot, -negated):
                 self._seat_alone(slot)
+            else:
+                self._look_again(slot, -negated)
 
     def _seat_alone(self, slot: int) -> None:
         session, width = self._session, int(self._state.jobs.width[slot])
@@ -231,5 +237,20 @@ class _Turns:
         ran = snapshot.now - float(snapshot.jobs.started[slot])
         left = self._session.remaining_seconds(slot)
         left = ran / slowdown if np.isnan(left) else left
-        price = float(restart_seconds(snapshot, np.array([slot]))[0])
-        return left * (slowdown - 1.0) >= self._sharing.worth * price
+        return left * (slowdown - 1.0) >= self._least_saved(slot)
+
+    def _least_saved(self, slot: int) -> float:
+        """Seconds that GPUs of its own have to save it."""
+        price = float(restart_seconds(self._session.snapshot, np.array([slot]))[0])
+        return self._sharing.worth * price
+
+    def _look_again(self, slot: int, slowdown: float) -> None:
+        """Whose length nobody knows has ever more before it: nothing else may happen until then."""
+        session = self._session
+        if slowdown <= 1.0 or not np.isnan(session.remaining_seconds(slot)):
+            return
+        lost = float(session.snapshot.jobs.saves_every_seconds[slot]) / 2.0
+        most = self._least_saved(slot) + self._sharing.worth * (lost if np.isfinite(lost) else 0.0)
+        at = float(session.snapshot.jobs.started[slot]) + most * slowdown / (slowdown - 1.0)
+        if at > session.now:
+            self._outcome.wake_by(at)

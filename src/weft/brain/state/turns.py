@@ -72,8 +72,10 @@ class Turns:
         return foretold([BUSY if claim is None else claim.profile for claim in claims])
 
     def expected(self, claims: Sequence[StageClaim | None]) -> GroupForecast:
-        """The same, as such parties were measured."""
-        return self.forecast(claims).slower(self.experience.factor(signature(claims)))
+        """The same, as such parties were measured; nobody is faster than alone."""
+        forecast = self.forecast(claims)
+        least = 1.0 / min(forecast.slowdowns)
+        return forecast.slower(max(self.experience.factor(signature(claims)), least))
 
     def of(self, claims: Sequence[StageClaim | None], member: int) -> Turn:
         """Of one of several who take turns."""
@@ -82,7 +84,7 @@ class Turns:
         expected = self.expected(claims)
         own = expected.slowdowns[member]
         share = 1.0 if self.charges_all else 1.0 / own / expected.aggregate
-        return Turn(max(own, 1.0), share)
+        return Turn(own, share)
 
     def copied(self) -> "Turns":
         twin = Turns(self.experience.copied(), charges_all=self.charges_all)
@@ -93,7 +95,11 @@ class Turns:
     def forget(self, slot: int) -> None:
         """The job is over; its row may be another one's."""
         self.changed.pop(slot, None)
-        self.looked.pop(slot, None)
+        self.looked = {
+            lead: looked
+            for lead, looked in self.looked.items()
+            if slot != lead and slot not in looked.members
+        }
         gone = [one for one, refused in self.refused.items() if slot in (one, refused.lead)]
         for one in gone:
             del self.refused[one]

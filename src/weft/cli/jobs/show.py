@@ -16,7 +16,7 @@ from weft.cli.terminal.screen import cell, coloured, fact_table, new_table, prin
 from weft.cli.worlds.place import Place, place_options
 from weft.cli.worlds.world import World, located
 from weft.lab.time_words import number
-from weft.view.company import company_line
+from weft.view.company import company_line, no_company_line
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -126,7 +126,7 @@ def _facts(detail: "JobDetail", at: datetime) -> dict[str, str]:
     found = {
         **facts(detail.spec),
         "placed": _placed(detail),
-        "company": company_line(detail.company) if detail.company else "",
+        "company": _company(detail),
         "times": _times(detail, at),
         "work": _work(detail),
         "metrics": ", ".join(f"{name} {number(value)}" for name, value in detail.metrics.items()),
@@ -135,6 +135,13 @@ def _facts(detail: "JobDetail", at: datetime) -> dict[str, str]:
     if detail.line.message and not detail.reasons and detail.failure is None:
         found["message"] = detail.line.message
     return {heading: words for heading, words in found.items() if words}
+
+
+def _company(detail: "JobDetail") -> str:
+    """Whom it shares its GPUs with, or why it waits and shares nobody's."""
+    if detail.company is not None:
+        return company_line(detail.company)
+    return "" if detail.no_company is None else no_company_line(detail.no_company)
 
 
 def _placed(detail: "JobDetail") -> str:

@@ -206,7 +206,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         job=spec.id,
         at=now,
         state=course.state_at(now),
-        gpus=spec.width.asked_gpus,
+        gpus=(0 if slot is None else int(state.jobs.width[slot])) or spec.width.asked_gpus,
         queue=spec.queue,
         nodes=() if slot is None else tuple(state.node_ids[row] for row in state.nodes_of(slot)),
         waited_seconds=sum(waits),

@@ -92,13 +92,14 @@ def completion_curves(lines: Sequence[JobRecord]) -> Json:
 def occupancy(record: Record) -> Json:
     """GPUs in use and jobs waiting over time, from the first submission on."""
     first = min((line.submitted for line in record.jobs.values()), default=0.0)
-    rows = _thinned(len(record.times), TIME_POINTS)
+    samples = sum(at <= record.last_end for at in record.times)
+    rows = _thinned(samples, TIME_POINTS)
     return {
         "times": [round(record.times[row] - first, 1) for row in rows],
         "used": [record.used_gpus[row] for row in rows],
         "waiting": [record.waiting_jobs[row] for row in rows],
         "total": record.total_gpus,
-        "end": round(max(record.end - first, 1.0), 1),
+        "end": round(max(record.last_end - first, 1.0), 1),
     }
 
 
@@ -131,7 +132,7 @@ def gantt(outcome: Outcome) -> Json:
             ]
             for bar in shown
         ],
-        "end": round(max(record.end - first, 1.0), 1),
+        "end": round(max(record.last_end - first, 1.0), 1),
         "left_out": {
             "bars": len(bars) - len(shown),
             "nodes": len(outcome.setup.cluster.nodes) - len(nodes),

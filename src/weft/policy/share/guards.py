@@ -43,7 +43,8 @@ class Guard(Enum):
     GAIN = "gain", "together they would hardly do more than one after the other"
     RESTS = "rests", "such a party did harm not long ago, and rests"
     ROOM = "room", "beside nobody that may have company are the cores and memory that it needs"
-    NOBODY = "nobody", "nobody of its width, queue and priority may be joined on one node now"
+    NOBODY = "nobody", "nobody of its width, queue and priority on one node may be joined now"
+    FULL = "full", "who could be joined has as many companions as may be"
     FIRM = "firm", "who joins others has to be one that may be stopped, and it may not now"
     OVERDUE = "overdue", "it has waited so long that it is to have GPUs of its own"
 
