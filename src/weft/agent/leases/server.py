@@ -48,14 +48,17 @@ CREDENTIALS: Final = struct.Struct("3i")
 
 
 def serve(folder: Path) -> None:
-    """As soon as nobody else does, for as long as this process lives."""
+    """As soon as nobody else does, for as long as this process lives.
+
+    The lock names who serves, and does so only once its door is open.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
         _listen(door, folder / SOCKET)
+        os.write(lock, str(os.getpid()).encode())
         door.setblocking(False)
         Server(door).run()
 
