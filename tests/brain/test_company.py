@@ -347,7 +347,7 @@ def test_speeds_in_company_say_nothing_of_a_curve() -> None:
 # --- what is learnt of steps ----------------------------------------------------------------------
 
 
-def measured(brain: Brain, name: str, stages: StageProfile, **said: float) -> None:
+def measured(brain: Brain, name: str, stages: StageProfile | None, **said: object) -> None:
     slot = brain.state.slot_of[JobId(name)]
     epoch = int(brain.state.jobs.epoch[slot])
     given = {"gpus": 1, "units_per_second": 1.0, "seconds": 10.0, "work_done": 10.0} | said
@@ -355,8 +355,8 @@ def measured(brain: Brain, name: str, stages: StageProfile, **said: float) -> No
     brain.handle(event)
 
 
-def started(*jobs: Job) -> Brain:
-    there = world(list(jobs))
+def started(*jobs: Job, telling: Telling = TELLING) -> Brain:
+    there = world(list(jobs), telling=telling)
     while there.pending and there.now < 100.0:
         there.step()
     return there.brain
@@ -393,6 +393,52 @@ def test_a_claim_that_is_off_is_within_a_tenth_after_one_look(off: float) -> Non
         strict=True,
     ):
         assert abs(believed - real) <= 0.1 * COMPUTES.iteration_seconds + 1e-9
+
+
+def in_turns(brain: Brain, name: str, stages: StageProfile, **said: object) -> StageClaim:
+    """What is believed after a look at one in company."""
+    measured(brain, name, None, stages_in_turns=stages, shared_steps_per_second=0.8, **said)
+    claim = brain.state.spec(brain.state.slot_of[JobId(name)]).stages
+    assert claim is not None
+    return claim
+
+
+def two_in_turns(claim: StageProfile) -> Brain:
+    brain = started(job("a", LOADS, work=9e3), job("b", claim, work=9e3))
+    assert brain.state.seating.company
+    return brain
+
+
+def test_a_wrong_claim_is_found_out_in_company_too() -> None:
+    half = replace(COMPUTES, iteration_seconds=0.5, gpu_seconds=0.3)
+    brain = two_in_turns(half)
+    claim = in_turns(brain, "b", COMPUTES)
+    assert claim.profile == COMPUTES and claim.source is ClaimSource.IN_TURNS
+    assert in_turns(brain, "b", COMPUTES.scaled(1.05)).profile == COMPUTES, "within its noise"
+    measured(brain, "b", replace(COMPUTES, gpu_seconds=0.6))
+    assert in_turns(brain, "b", COMPUTES).source is ClaimSource.MEASURED, "alone it was seen better"
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.2, 1.45])
+def test_a_right_claim_stands_though_all_takes_longer_in_company(slower: float) -> None:
+    claim = in_turns(two_in_turns(COMPUTES), "b", COMPUTES.scaled(slower))
+    assert claim.profile == COMPUTES and claim.source is not ClaimSource.IN_TURNS
+
+
+def test_what_parties_lose_on_average_is_not_put_down_to_a_job() -> None:
+    brain = two_in_turns(replace(COMPUTES, iteration_seconds=0.5, gpu_seconds=0.3))
+    for name in "ab":
+        brain.state.turns.experience.learn((name, "x"), foretold_seconds=1.0, measured_seconds=1.5)
+    typical = brain.state.turns.experience.typical(2)
+    assert typical > 1.2
+    claim = in_turns(brain, "b", COMPUTES.scaled(typical))
+    assert claim.profile == COMPUTES
+
+
+def test_of_another_width_or_without_company_nothing_is_learnt_of_turns() -> None:
+    half = replace(COMPUTES, iteration_seconds=0.5, gpu_seconds=0.3)
+    assert in_turns(two_in_turns(half), "b", COMPUTES, gpus=2).profile == half
+    assert in_turns(started(job("b", half)), "b", COMPUTES).profile == half
 
 
 def test_memory_that_was_measured_higher_counts() -> None:
@@ -432,6 +478,20 @@ def test_a_slowdown_is_of_steps_where_they_were_counted_in_company() -> None:
     told = company_seen(brain, JobId("a"))
     assert told is not None
     assert [member.measured for member in told.members] == [pytest.approx(1.25)] * 2
+
+
+def test_what_a_party_does_is_judged_by_all_its_work_and_not_by_its_slowest() -> None:
+    """Of the short steps two were foretold for each long one, and one is done."""
+    short = replace(COMPUTES.scaled(0.25), storage_seconds=0.05)
+    brain = started(job("a", LOADS, work=9000.0), job("b", short, work=9000.0), telling=SILENT)
+    for name, slowdown in (("a", 1.1), ("b", 2.9)):
+        steps = 1.0 / slowdown if name == "a" else 1.0 / slowdown / short.iteration_seconds
+        measured(brain, name, None, shared_steps_per_second=steps)
+    told = company_seen(brain, JobId("a"))
+    assert told is not None
+    assert told.aggregate == pytest.approx(1.0 / 1.1 + 1.0 / 2.9, rel=0.01)
+    brain.handle(Tick(brain.now + 60.0))
+    assert brain.state.seating.company, "it does no harm"
 
 
 def test_names_of_other_tenants_are_not_shown() -> None:

@@ -84,6 +84,13 @@ def test_steps_of_another_width_or_beyond_all_measure_tell_nothing() -> None:
         assert event is not None and event.stages is None
 
 
+def test_what_steps_do_in_turns_is_told_apart() -> None:
+    event = measured(two_wide(), None, replace(TOLD, profile_in_turns=PROFILE), SPEED, NOW)
+    assert event is not None and event.stages is None
+    assert event.stages_in_turns is not None
+    assert event.stages_in_turns.gpu_seconds == PROFILE.gpu_seconds
+
+
 def test_a_speed_in_company_is_told_as_such() -> None:
     event = measured(two_wide(), WorkClaim(1000.0), TOLD, replace(SPEED, shared=True), NOW)
     assert event is not None

@@ -18,6 +18,7 @@ from weft.model.loss import LossCurve
 from weft.model.request import WorkUnit
 from weft.model.stages import StageProfile
 from weft.model.truth import Work
+from weft.perf.interleaving.group import MURI_OVERHEAD, CycleModel
 from weft.policy.recipe import Recipe
 from weft.policy.recipes import afs_p, even, fifo
 from weft.sim.costs import Costs, constant
@@ -176,6 +177,20 @@ def test_stages_are_told_that_are_others_than_were_claimed() -> None:
 def test_of_stages_that_were_claimed_as_they_are_nothing_is_told() -> None:
     private = a_member("private", claims=CLAIMED, shareable=False)
     assert not heard(a_member(claims=REAL), private).told
+
+
+def test_who_takes_turns_tells_of_stages_as_they_are_there() -> None:
+    slower = CycleModel(overhead=MURI_OVERHEAD).slower(2)
+    pair = [a_member("one", claims=CLAIMED), a_member("other", claims=REAL, seconds=2500.0)]
+    recipe, cycles = make_recipe("fifo(interleave=true)"), CycleModel(overhead=MURI_OVERHEAD)
+    told = heard(*pair, recipe=recipe, nodes=1, gpus=1, cycles=cycles).told
+    in_turns = [event for event in told if event.stages_in_turns is not None]
+    assert {event.job for event in in_turns} == {"one"}, "of the other all is known"
+    for event in in_turns:
+        assert event.stages is None and event.stages_in_turns is not None
+        assert event.stages_in_turns.gpu_seconds == pytest.approx(
+            slower * REAL.gpu_seconds, rel=0.02
+        )
 
 
 def test_who_takes_turns_does_not_know_what_it_would_do_alone() -> None:

@@ -269,6 +269,29 @@ def test_clean_figures_are_told_apart() -> None:
     assert later["clean"] == report["clean"]
 
 
+def test_what_was_waited_for_a_turn_to_read_is_no_work_of_storage() -> None:
+    loop = Loop()
+    loop.stages.switched(1, PLAN, 0)
+    loop.stages.calibrating(0)
+    loop.step()
+    for step in (1, 2, 3):
+        loop.stages.calibrating(step)
+        loop.spend(Stage.DATA_WAIT, 0.5)
+        loop.spend(Stage.FORWARD, 0.1)
+        loop.stages.waited_for_turns(0.375)
+        loop.step(data_wait=0.0)
+    report = loop.stages.report(1, PLAN, 0)
+    assert report["resources"][Resource.STORAGE] == 0.125
+    loop.stages.calibrating(4)
+    loop.spend(Stage.DATA_WAIT, 0.01)
+    loop.spend(Stage.FORWARD, 0.1)
+    loop.stages.waited_for_turns(0.375)
+    loop.step(data_wait=0.0)
+    exposed = loop.stages.report(1, PLAN, 0)["exposed"]
+    assert exposed[Stage.TOKEN_WAIT] == [0.01, 0.01], "the rest was hidden"
+    assert Stage.DATA_WAIT not in exposed
+
+
 def test_the_first_step_after_a_change_belongs_to_no_width() -> None:
     """It carries the state to newcomers, who bring no samples yet."""
     loop = Loop()

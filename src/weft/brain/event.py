@@ -133,9 +133,11 @@ class JobMeasured:
     `cpus` cores in all (0: not known), in the units that `work_done` counts. No second of training
     is in two measurements, so that they can be averaged by time. `work_total` is the
     total that the script states, for a job that was submitted without one; `loss` is where it
-    stands. `stages` is what one step does alone, as measured; `shared_steps_per_second` is the
-    speed where the job took turns with others meanwhile, which tells nothing of its width. Old news
-    and news of another incarnation do no harm: a speed is a fact of its width.
+    stands. `stages` is what one step does alone, as measured; of a job that has never been alone
+    `stages_in_turns` is what it does while it takes turns, without the waits for them.
+    `shared_steps_per_second` is the speed where the job took turns with others meanwhile, which
+    tells nothing of its width. Old news and news of another incarnation do no harm: a speed is a
+    fact of its width.
     """
 
     at: float
@@ -150,6 +152,7 @@ class JobMeasured:
     work_total: float | None = None
     loss: float | None = None
     stages: StageProfile | None = None
+    stages_in_turns: StageProfile | None = None
     shared_steps_per_second: float | None = None
 
 

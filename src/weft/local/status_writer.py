@@ -230,7 +230,7 @@ def measured(
     done = progress.done(work)
     if rate is None or done is None:
         return None
-    has_gpus = bool(entry.width)
+    has_gpus, on_gpus = bool(entry.width), bool(status.devices_in_use)
     cpus = sum(seat.cpus for seat in entry.seats)
     return JobMeasured(
         now,
@@ -244,7 +244,8 @@ def measured(
         cpus=cpus if speed.width == entry.width or not has_gpus else 0.0,
         work_total=stated_by_script(work, progress.total),
         loss=progress.metrics.get(LOSS),
-        stages=stages_of(status.profile, speed.width, on_gpus=bool(status.devices_in_use)),
+        stages=stages_of(status.profile, speed.width, on_gpus=on_gpus),
+        stages_in_turns=stages_of(status.profile_in_turns, speed.width, on_gpus=on_gpus),
         shared_steps_per_second=speed.steps_per_second if speed.shared else None,
     )
 

@@ -26,6 +26,8 @@ class ClaimSource(StrEnum):
     """A row of a workload, which tells what was recorded: as right as the record."""
     MEASURED = "measured"
     """Workers of the job, or of an earlier run of its program."""
+    IN_TURNS = "in turns"
+    """The same while it took turns with others, so by little their doing too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,10 @@ class Telling:
         minds_cores = request.host is None and truth.host is not None
         return request.curve is None or minds_cores or truth.loss is not None
 
-    def news(self, run: Run, now: float, chance: Chance, number: int) -> JobMeasured:
-        """What is told the `number`-th time."""
-        job, placement, done = run.job, run.placement, run.progress(now)
+    def news(self, run: Run, now: float, chance: Chance, slower: float = 1.0) -> JobMeasured:
+        """What is told next; in company all that a job does takes so many times longer."""
+        job, placement, done, number = run.job, run.placement, run.progress(now), run.news
+        stages = self._stages(run, chance, number)
         drawn = 2.0 * chance.uniform("speed", job.id, run.epoch, run.serial, number) - 1.0
         loss = None
         if job.truth.loss is not None:
@@ -65,13 +66,14 @@ class Telling:
             work_done=done,
             cpus=sum(seat.cpus + run.fed.cores * seat.gpus for seat in placement.seats),
             loss=loss,
-            stages=self._stages(run, chance, number),
+            stages=None if run.in_company else stages,
+            stages_in_turns=stages.scaled(slower) if stages and run.in_company else None,
         )
 
     def _stages(self, run: Run, chance: Chance, number: int) -> StageProfile | None:
-        """Of one that has its GPUs to itself."""
+        """As if it had its GPUs to itself."""
         job = run.job
-        if run.in_company or not tells_stages(job):
+        if not tells_stages(job):
             return None
         assert job.truth.stages is not None
         drawn = 2.0 * chance.uniform("stages", job.id, run.epoch, run.serial, number) - 1.0

@@ -31,6 +31,10 @@ class Turns:
         run.in_company = bool(others)
         return alone / self._slowdown(run, others) if others else alone
 
+    def slower(self, run: Run) -> float:
+        """How many times longer all that it does takes, because others train there too."""
+        return self._cycles.slower(1 + len(self.others(run)))
+
     def others(self, run: Run) -> list[Run]:
         """Those who train there now too."""
         there = (self._runs.get(job) for job in self._ground.party(run))

@@ -326,7 +326,7 @@ class World:
         run, version = what
         if run.version != version or run.phase is not Phase.RUNNING:
             return
-        self._tell(self.telling.news(run, self.now, self._chance, run.news))
+        self._tell(self.telling.news(run, self.now, self._chance, self._turns.slower(run)))
         run.told = self.now
         run.news += 1
         self._timetable.news(run)

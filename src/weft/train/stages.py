@@ -124,6 +124,16 @@ class Stages:
         if 0.0 < seconds < math.inf:
             self._added.append((stage, seconds))
 
+    def waited_for_turns(self, seconds: float) -> None:
+        """So long whoever reads waited for its turn: no wait for data, as far as the loop noticed.
+
+        What was read ahead, while the loop had something to do, has cost it nothing.
+        """
+        moved = min(seconds, self._exposed[Stage.DATA_WAIT.column])
+        if moved > 0.0:
+            self._exposed[Stage.DATA_WAIT.column] -= moved
+            self._exposed[Stage.TOKEN_WAIT.column] += moved
+
     def close_step(self, samples: int) -> None:
         """A step was applied that trained on so many samples, of all workers together."""
         if self._carrying:

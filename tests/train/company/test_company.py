@@ -50,6 +50,30 @@ def test_two_jobs_never_compute_at_the_same_time(tmp_path: Path, meeting: Path) 
     assert sum(line["breached"] for job in (a, b) for line in job.lines()) == 0
 
 
+def test_in_turns_a_job_tells_what_its_steps_take_without_the_waits(
+    tmp_path: Path, meeting: Path
+) -> None:
+    company, done = ("--company", f"{meeting}:0"), tmp_path / "done"
+    options = ("--total=100000", f"--until={done}")
+    with (
+        driven(tmp_path / "a", JOB, *options, agent=company) as a,
+        driven(tmp_path / "b", JOB, *options, agent=company) as b,
+    ):
+        serving(meeting)
+        both_train(a, b, 60)
+        a.until(lambda _: a.status()["profile_in_turns"] is not None)
+        told = a.status()
+        done.touch()
+        assert (a.wait(), b.wait()) == (0, 0)
+    assert told["profile"] is None and told["speed"]["shared"]
+    in_turns = told["profile_in_turns"]
+    assert (
+        in_turns["gpu_seconds"]
+        <= in_turns["step_seconds"]
+        < 0.8 / told["speed"]["steps_per_second"]
+    )
+
+
 def test_alone_nobody_asks_and_nobody_serves(tmp_path: Path) -> None:
     with driven(tmp_path / "a", JOB, "--total=20", "--move") as a:
         assert a.wait() == 0

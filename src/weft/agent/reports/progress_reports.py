@@ -8,7 +8,7 @@ from weft.agent.checkpoint.writer import CheckpointWriter
 from weft.agent.coordination.coordinator import Coordinator
 from weft.agent.messages import Pulse
 from weft.agent.reports.operator_client import Destination
-from weft.agent.reports.profile import Profile, profile_of
+from weft.agent.reports.profile import Profile, profile_in_turns, profile_of
 from weft.agent.reports.report import OrderAnswer, Reporter, Said
 from weft.agent.reports.speed import Speedometer
 
@@ -33,6 +33,7 @@ class ProgressReports:
         self.stages: dict[int, Mapping[str, Any]] = {}
         self.speed = Speedometer()
         self.profile: Profile | None = None
+        self.profile_in_turns: Profile | None = None
         self.tells_plans = False  # whether whoever hears it orders plans
         self.answer: OrderAnswer | None = None
         self._has_news = False
@@ -63,11 +64,19 @@ class ProgressReports:
         if mind.members[:1] != (worker,):
             return
         shared = in_company or TURNS in report
-        if not shared:
-            self.profile = profile_of(report) or self.profile
+        self._learn_profile(report, shared=shared)
         news = self.speed.hear(report, epoch=mind.epoch, width=len(mind.members), shared=shared)
         if news and worker in self.latest:
             self._report(worker, self.latest[worker], soon=True)
+
+    def _learn_profile(self, report: Mapping[str, Any], *, shared: bool) -> None:
+        """What it does alone goes before what it does in turns."""
+        if not shared:
+            self.profile = profile_of(report) or self.profile
+        if self.profile is not None:
+            self.profile_in_turns = None
+        elif shared:
+            self.profile_in_turns = profile_in_turns(report) or self.profile_in_turns
 
     def tell_soon(self) -> None:
         """Something has changed that whoever asked for the job waits for."""
@@ -95,6 +104,7 @@ class ProgressReports:
             live=mind.elastic,
             speed=self.speed.newest,
             profile=self.profile,
+            profile_in_turns=self.profile_in_turns,
             paused_seconds=mind.paused_seconds,
             save_every_seconds=self._save_every_seconds() or None,
             offers=mind.offers if self.tells_plans else (),

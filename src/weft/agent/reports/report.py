@@ -70,10 +70,11 @@ class Said:
     `step` counts the steps that are done, `width` the workers that train now; `live` is whether
     that can be changed while they do. Of the metrics `loss` has a place of its own, the others
     are told in words. `stages` is the report of `weft.train.stages`, `speed` what was measured
-    while the width stood still, `profile` what a step does alone, `paused_seconds` how long the
-    last resize kept it from training, `save_every_seconds` the time between two checkpoints. To an
-    operator that orders plans also as what the program can be run (`offers`), and what came of the
-    last order.
+    while the width stood still, `profile` what a step does alone, or `profile_in_turns` what it
+    does in company as long as it has never been alone, `paused_seconds` how long the last resize
+    kept it from training, `save_every_seconds` the time between two checkpoints. To an operator
+    that orders plans also as what the program can be run (`offers`), and what came of the last
+    order.
     """
 
     step: int
@@ -89,6 +90,7 @@ class Said:
     live: bool | None = None
     speed: Measured | None = None
     profile: Profile | None = None
+    profile_in_turns: Profile | None = None
     paused_seconds: float | None = None
     save_every_seconds: float | None = None
     offers: tuple[str, ...] = ()
@@ -276,6 +278,7 @@ def body_of(said: Said) -> bytes:
         "live": said.live,
         "speed": _speed(said.speed),
         "profile": _profile(said.profile),
+        "profile_in_turns": _profile(said.profile_in_turns),
         "paused_seconds": _number(said.paused_seconds, least=0.0),
         "save_every_seconds": _number(said.save_every_seconds, least=0.0),
         "offers": [_printable(name) for name in said.offers[:MOST_OFFERS]],
@@ -344,7 +347,7 @@ def _answer(answer: OrderAnswer | None) -> dict[str, Any]:
 
 
 def _profile(profile: Profile | None) -> dict[str, Any]:
-    """What one step does alone, if all of it is within bounds."""
+    """What one step does, if all of it is within bounds."""
     told = {} if profile is None else profile.as_json()
     return told if all(_number(value, least=0.0) is not None for value in told.values()) else {}
 

@@ -18,13 +18,14 @@ def of(agent: "Agent") -> dict[str, Any]:
     which there is a checkpoint; -1 where there is none. `live` is whether the workers can be
     resized while they train: null as long as none has spoken, since a plain script never does.
     `speed` is the newest measurement of it at one width, `profile` what one of its steps did while
-    it had its GPUs to itself, and `paused_seconds` how long training
-    stood still for the last order to resize; null before there is one. `unreached` is the width
-    that was ordered last, with the reason, if the job has stayed as it was instead.
+    it had its GPUs to itself, `profile_in_turns` the same in company, and `paused_seconds` how long
+    training stood still for the last order to resize; null before there is one. `unreached` is the
+    width that was ordered last, with the reason, if the job has stayed as it was instead.
     """
     mind = agent.coordinator
     pulse = agent.progress.latest.get(mind.members[0]) if mind.members else None
-    speed, profile = agent.progress.speed.newest, agent.progress.profile
+    progress = agent.progress
+    speed, profile, in_turns = progress.speed.newest, progress.profile, progress.profile_in_turns
     return {
         "job": agent.settings.job,
         "incarnation": agent.settings.incarnation,
@@ -47,6 +48,7 @@ def of(agent: "Agent") -> dict[str, Any]:
         "metrics": dict(pulse.metrics) if pulse else {},
         "speed": speed.as_json() if speed else None,
         "profile": profile.as_json() if profile else None,
+        "profile_in_turns": in_turns.as_json() if in_turns else None,
         "resizes": mind.resizes,
         "paused_seconds": mind.paused_seconds,
         "restarts": mind.restarts,

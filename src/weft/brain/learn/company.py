@@ -64,16 +64,15 @@ class CompanyWatch:
         claims = [state.spec(slot).stages for slot in members]
         forecast, kind = state.turns.forecast(claims), signature(claims)
         measured = [looked.slowdowns[slot] for slot in members]
-        worst = max(range(len(members)), key=lambda place: measured[place])
-        state.turns.experience.learn(
-            kind,
-            foretold_seconds=forecast.slowdowns[worst],
-            measured_seconds=measured[worst],
-        )
         shown = Shown(
             looked.seconds,
             looked.seconds / forecast.cycle_seconds,
             tuple(looked.seconds / slow for slow in measured),
+        )
+        state.turns.experience.learn(
+            kind,
+            foretold_seconds=1.0 / forecast.aggregate,
+            measured_seconds=1.0 / shown.aggregate,
         )
         looked.watch, verdict = looked.watch.look(shown)
         looked.measured, looked.slowdowns = looked.slowdowns, {}

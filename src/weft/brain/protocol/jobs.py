@@ -17,7 +17,7 @@ from weft.brain.learn.company import CompanyWatch
 from weft.brain.learn.host import learn_host
 from weft.brain.learn.learning import Learning, makes_sense
 from weft.brain.learn.neighbours import hear_neighbours
-from weft.brain.learn.stages import hear_stages
+from weft.brain.learn.stages import hear_in_turns, hear_stages
 from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
@@ -196,7 +196,8 @@ class Jobs:
         slot = state.slot_of.get(event.job)
         if slot is None or not makes_sense(event):
             return
-        if hear_stages(state, slot, event, self._learning.stages):
+        alone = hear_stages(state, slot, event, self._learning.stages)
+        if hear_in_turns(state, slot, event) or alone:
             self._pace.want()
         if self._company.concerns(slot, event):
             self._company.hear(slot, event)

@@ -72,9 +72,9 @@ class Report:
     """What was said; None is what was not said. `left_out` names metrics that were not taken.
 
     `live` is whether the job can be resized while it trains, `profile` what one of its steps does
-    alone, and `paused_seconds` how long the last resize kept it from training. A head that goes to
-    another plan when it is told so says as what the program can be run (`offers`), and what came of
-    the last order.
+    alone, `profile_in_turns` what it does in company, and `paused_seconds` how long the last resize
+    kept it from training. A head that goes to another plan when it is told so says as what the
+    program can be run (`offers`), and what came of the last order.
     """
 
     unit: Unit = Unit.STEPS
@@ -88,6 +88,7 @@ class Report:
     live: bool | None = None
     speed: Speed | None = None
     profile: Profile | None = None
+    profile_in_turns: Profile | None = None
     paused_seconds: float | None = None
     save_every_seconds: float | None = None
     offers: tuple[str, ...] = ()
@@ -131,7 +132,7 @@ class MeasuredSpeed(Closed):
 
 
 class StepProfile(Closed):
-    """What one step of so many workers does while the job has its GPUs to itself."""
+    """What one step of so many workers does."""
 
     width: Annotated[int, Field(ge=1, le=MOST_COUNT)]
     step_seconds: Positive
@@ -166,6 +167,7 @@ class WeftReport(Closed):
     live: bool | None = None
     speed: MeasuredSpeed | None = None
     profile: StepProfile | None = None
+    profile_in_turns: StepProfile | None = None
     paused_seconds: Amount | None = None
     save_every_seconds: Amount | None = None
     offers: Annotated[list[Text], Field(max_length=MOST_OFFERS)] = []
@@ -221,12 +223,17 @@ def read_weft(body: bytes) -> Report:
         message=said.message,
         live=said.live,
         speed=None if said.speed is None else Speed(**dict(said.speed)),
-        profile=None if said.profile is None else Profile(**dict(said.profile)),
+        profile=_profile(said.profile),
+        profile_in_turns=_profile(said.profile_in_turns),
         paused_seconds=said.paused_seconds,
         save_every_seconds=said.save_every_seconds,
         offers=tuple(said.offers),
         order=None if said.order is None else OrderAnswer(**dict(said.order)),
     )
+
+
+def _profile(said: StepProfile | None) -> Profile | None:
+    return None if said is None else Profile(**dict(said))
 
 
 def read_kubeflow(body: bytes) -> Report:

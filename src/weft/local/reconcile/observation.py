@@ -71,6 +71,7 @@ class Status:
     workers: tuple[ObservedWorker, ...] = ()
     speed: Measured | None = None
     profile: Profile | None = None
+    profile_in_turns: Profile | None = None
     company: str | None = None
     paused_seconds: float | None = None
     plan: str = ""
@@ -162,6 +163,7 @@ def read_status(body: Mapping[str, Any]) -> Status:
         workers=tuple(_worker(number, facts) for number, facts in shown if isinstance(facts, dict)),
         speed=_speed(body.get("speed")),
         profile=_profile(body.get("profile")),
+        profile_in_turns=_profile(body.get("profile_in_turns")),
         company=_company(body),
         paused_seconds=_amount(body.get("paused_seconds")),
         plan=_plan(body.get("plan")),
@@ -211,7 +213,7 @@ def _speed(value: object) -> Measured | None:
 
 
 def _profile(value: object) -> Profile | None:
-    """What one step does alone, if all of it makes sense."""
+    """What one step does, if all of it makes sense."""
     if not isinstance(value, dict):
         return None
     width, step = _count(value.get("width")), _amount(value.get("step_seconds"))

@@ -74,7 +74,11 @@ class Experience:
         return self._typical[max(tried)].factor if tried and members > 1 else 1.0
 
     def learn(self, group: Signature, *, foretold_seconds: float, measured_seconds: float) -> None:
-        """A cycle of such a group took so long, where so much was foretold by stages alone."""
+        """What takes one alone a second took such a group so long, and so long by stages alone.
+
+        By all their work and not by the slowest: whose steps are shorter may get fewer of them than
+        was foretold, and the other loses nothing by that.
+        """
         found = min(max(measured_seconds / foretold_seconds, LEAST_FACTOR), MOST_FACTOR)
         before = self._factor.pop(group, None)
         now = found if before is None else before + MEMORY * (found - before)

@@ -34,12 +34,12 @@ class ReadingTurns:
         if not company.folder:
             self._line.close()
             return read()
-        kinds = self._kinds
+        kinds, asked = self._kinds, time.monotonic()
         if self._usual.is_worth_a_turn:
             self._line.ask(company.folder, self._turn(company.gpus, kinds), lambda: False)
         began = time.monotonic()
         try:
-            return self._judged(read(), began)
+            return self._judged(read(), began)._replace(waited_seconds=began - asked)
         finally:
             self._usual.took(time.monotonic() - began)
             self._line.give_back(kinds, keep=True)

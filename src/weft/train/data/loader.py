@@ -170,6 +170,7 @@ class Loader:
             else:
                 self._reading = _Line(_Table(table, order, workers), collate)
         self._busy_seconds = 0.0
+        self._waited_seconds = 0.0
 
     @property
     def reach(self) -> int:
@@ -197,6 +198,7 @@ class Loader:
         if read.mark is not None:
             self.learn(read.mark)
         self._busy_seconds += read.busy_seconds
+        self._waited_seconds += read.waited_seconds
         step = share.start // self.global_batch
         return MicroBatch(read.data, read.ids, step, share.last, warmup)
 
@@ -204,6 +206,11 @@ class Loader:
         """Processor seconds of reading and collating what was fetched since this was last asked."""
         busy, self._busy_seconds = self._busy_seconds, 0.0
         return busy
+
+    def take_waited_seconds(self) -> float:
+        """Seconds for which what was fetched since this was last asked waited for turns to read."""
+        waited, self._waited_seconds = self._waited_seconds, 0.0
+        return waited
 
     def expect(self, shares: Iterable[Share]) -> None:
         """Read these in the background, in this order, and no longer what was hinted before."""

@@ -74,6 +74,7 @@ class Read(NamedTuple):
     data: Collated
     busy_seconds: float
     mark: Any = None  # where a stream stood before, for whoever may have to read it next
+    waited_seconds: float = 0.0  # for its turn, before anything was read
 
 
 class _Wanted(NamedTuple):

@@ -71,6 +71,7 @@ class Speeds:
             return None
         steps_per_second, seconds = found
         shared = report.speed is not None and report.speed.shared
+        width = max(seats.width, 1)
         rate = work_in_steps(job.work, steps_per_second, report.total)
         done = work_in_steps(job.work, report.done, report.total)
         if rate is None or done is None:
@@ -87,7 +88,8 @@ class Speeds:
             cpus=sum(seat.cpus for seat in seats.seats),
             work_total=stated_by_script(job.work, report.total),
             loss=report.metrics.get(LOSS),
-            stages=stages_of(report.profile, max(seats.width, 1), on_gpus=True),
+            stages=stages_of(report.profile, width, on_gpus=True),
+            stages_in_turns=stages_of(report.profile_in_turns, width, on_gpus=True),
             shared_steps_per_second=steps_per_second if shared else None,
         )
 
