@@ -49,7 +49,7 @@ DRAINED = 143
 BATCH = 12
 MOST_WORKERS = 500
 USUAL = Limits(warm_seconds=20.0)
-UNDAUNTED = replace(USUAL, most_fruitless=1_000)
+UNDAUNTED = replace(USUAL, most_fruitless=1_000, most_repeats=1_000)
 """By chance some jobs die four times in a row before anybody has heard of a step."""
 
 

@@ -204,6 +204,7 @@ def play(seed: int) -> None:
         warm_seconds=20.0,
         most_restarts=1000,
         most_fruitless=1000,
+        most_repeats=1000,
         most_stillborn=100,
         most_fruitless_halts=1000,
     )

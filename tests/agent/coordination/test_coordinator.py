@@ -257,6 +257,7 @@ def test_deaths_in_mid_step_lose_and_repeat_nothing(seed: int, units: int, unit:
 PLANS = (Plan(), Plan(tensor=2), Plan(shard=2), Plan(pipeline=2), Plan(shard=2, tensor=2))
 
 
+@example(seed=168, faults=0.05)  # a member and a newcomer are lost while all stop for a plan
 @given(seed=SEEDS, faults=st.sampled_from([0.0, 0.02, 0.05]))
 def test_plans_change_and_deaths_in_the_middle_lose_and_repeat_nothing(
     seed: int, faults: float
@@ -362,6 +363,21 @@ def test_a_script_that_always_dies_behind_its_loop_is_given_up() -> None:
     assert crowd.conclusion is not None
     assert crowd.conclusion.outcome is Outcome.INFRASTRUCTURE
     assert len(crowd.actors) == 1 + crowd.mind.limits.most_fruitless + 1
+
+
+def test_a_script_that_always_dies_at_one_step_is_given_up() -> None:
+    """It makes steps in each life, but none that nobody has made before."""
+    crowd = Crowd(3, 1, total=100)
+    for _ in range(50_000):
+        if crowd.conclusion is not None:
+            break
+        crowd.turn()
+        for actor in [a for a in crowd.actors.values() if a.alive and a.step >= 20]:
+            crowd.kill(actor.number)
+    assert crowd.conclusion is not None
+    assert crowd.conclusion.outcome is Outcome.INFRASTRUCTURE
+    assert "no further than" in crowd.conclusion.why
+    assert crowd.mind.restarts < 50
 
 
 @given(seed=SEEDS, width=st.integers(1, 4), turns=st.integers(0, 600))

@@ -34,6 +34,7 @@ from weft.agent.coordination.doubt import Verdict
 from weft.agent.coordination.epochs import Epochs, Phase
 from weft.agent.coordination.heirs import Inherited
 from weft.agent.coordination.limits import BETWEEN, SILENCE, Limits
+from weft.agent.coordination.lives import Lives
 from weft.agent.coordination.plain import NEVER, PlainCrew
 from weft.agent.coordination.roster import Roster
 from weft.agent.coordination.standing import Standing
@@ -94,7 +95,7 @@ class Coordinator(Standing):
         self._departed: dict[int, int] = {}
         self._pauses: dict[int, float] = {}  # by epoch, since the last order
         self._owed = False  # whether a member was lost and no step was made since
-        self._fruitless = 0  # lives in a row in which no step was made
+        self._lives = Lives()
         self._begun_after = FRESH
         self._now = 0.0
 
@@ -350,15 +351,15 @@ class Coordinator(Standing):
             return
         made = max((self.workers[number].step for number in self.members), default=FRESH)
         self._roster.note("begun again", saved_step=self.saved_step, made=made)
-        self._fruitless = 0 if made > self._begun_after else self._fruitless + 1
+        self._lives.count(begun_after=self._begun_after, made=made, saved=self.saved_step)
         self._epochs.disband(Phase.GATHERING)
         self.finished = self._owed = False
         self.restarts += 1
         self._sizing.wanted_since = self._now
         if self.restarts > self.limits.most_restarts:
             self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, f"{self.restarts} restarts")
-        elif self._fruitless > self.limits.most_fruitless:
-            why = f"lost {self._fruitless} times without a step: {self.halted_why}"
+        elif why := self._lives.why_no_more(self.limits):
+            why = f"{why}: {self.halted_why}"
             self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, why)
 
     # ---------------------------------------------------------------------------------- time

@@ -39,6 +39,7 @@ class Limits:
     write_seconds: float = 3600.0
     most_restarts: int = 100
     most_fruitless: int = 3
+    most_repeats: int = 9
     most_stillborn: int = 3
     most_hangs: int = 2
     most_failed_joins: int = 3
