@@ -360,7 +360,7 @@ class Coordinator(Standing):
             self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, f"{self.restarts} restarts")
         elif why := self._lives.why_no_more(self.limits):
             why = f"{why}: {self.halted_why}"
-            self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, why)
+            self._conclude(Outcome.INFRASTRUCTURE, INFRASTRUCTURE, why, self._lives.lost)
 
     # ---------------------------------------------------------------------------------- time
 
@@ -444,7 +444,7 @@ class Coordinator(Standing):
 
     def _missing(self, number: int, code: int, why: str) -> None:
         """If newcomers die one after the other, the job stays as wide as it is."""
-        self._owed = self._owed or number in self.members
+        self._owed, self._lives.lost = self._owed or number in self.members, number
         if self._sizing.stillborn <= self.limits.most_stillborn:
             self._lost(number)
         elif self.members:

@@ -12,11 +12,15 @@ from weft.agent.messages import FRESH
 
 @dataclass(slots=True)
 class Lives:
-    """How many in a row made no step, and how many none that had not been made before."""
+    """How many in a row made no step, and how many none that had not been made before.
+
+    Of the worker that was `lost` last it is told how it ended: the others were lost like it.
+    """
 
     fruitless: int = 0
     repeats: int = 0
     furthest: int = FRESH
+    lost: int | None = None
 
     def count(self, *, begun_after: int, made: int, saved: int) -> None:
         """Another one is over; a newer snapshot than the one it began with is worth it as well."""
