@@ -425,16 +425,6 @@ def test_a_right_claim_stands_though_all_takes_longer_in_company(slower: float) 
     assert claim.profile == COMPUTES and claim.source is not ClaimSource.IN_TURNS
 
 
-def test_what_parties_lose_on_average_is_not_put_down_to_a_job() -> None:
-    brain = two_in_turns(replace(COMPUTES, iteration_seconds=0.5, gpu_seconds=0.3))
-    for name in "ab":
-        brain.state.turns.experience.learn((name, "x"), foretold_seconds=1.0, measured_seconds=1.5)
-    typical = brain.state.turns.experience.typical(2)
-    assert typical > 1.2
-    claim = in_turns(brain, "b", COMPUTES.scaled(typical))
-    assert claim.profile == COMPUTES
-
-
 def test_of_another_width_or_without_company_nothing_is_learnt_of_turns() -> None:
     half = replace(COMPUTES, iteration_seconds=0.5, gpu_seconds=0.3)
     assert in_turns(two_in_turns(half), "b", COMPUTES, gpus=2).profile == half
@@ -492,6 +482,36 @@ def test_what_a_party_does_is_judged_by_all_its_work_and_not_by_its_slowest() ->
     assert told.aggregate == pytest.approx(1.0 / 1.1 + 1.0 / 2.9, rel=0.01)
     brain.handle(Tick(brain.now + 60.0))
     assert brain.state.seating.company, "it does no harm"
+
+
+def looks(brain: Brain, slowdowns: dict[str, float], *, times: int) -> None:
+    """So many measurements of ten seconds each, as workers make them; steps take a second alone."""
+    for _ in range(times):
+        for name, slowdown in slowdowns.items():
+            measured(brain, name, None, shared_steps_per_second=1.0 / slowdown)
+
+
+def test_measurements_of_a_few_seconds_add_up_until_a_party_is_judged() -> None:
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    brain = started(*jobs, telling=SILENT)
+    looks(brain, {"a": 1.1, "b": 40.0}, times=3)
+    assert brain.state.seating.company, "for half a minute"
+    looks(brain, {"a": 1.1, "b": 40.0}, times=3)
+    stopping = {name: brain.state.state_of(slot_of(brain, name)) is State.STOPPING for name in "ab"}
+    assert any(stopping.values()), "together they did less than one alone"
+
+
+def test_who_is_slowed_far_beyond_its_cap_at_two_looks_is_released_whatever_all_do() -> None:
+    jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
+    brain = started(*jobs, telling=SILENT)
+    looks(brain, {"a": 1.0, "b": 8.0}, times=9)
+    assert brain.state.state_of(slot_of(brain, "b")) is State.RUNNING, "fifty cycles are a look"
+    looks(brain, {"a": 1.0, "b": 8.0}, times=2)
+    assert brain.state.state_of(slot_of(brain, "b")) is State.STOPPING
+
+
+def slot_of(brain: Brain, name: str) -> int:
+    return brain.state.slot_of[JobId(name)]
 
 
 def test_names_of_other_tenants_are_not_shown() -> None:
@@ -628,9 +648,8 @@ def test_nobody_is_shown_to_be_faster_than_alone() -> None:
 
 def test_a_party_that_rests_is_told_and_who_was_in_it() -> None:
     jobs = [job("a", LOADS, work=9000.0), job("b", COMPUTES, work=9000.0)]
-    brain = started(*jobs)
-    for name, stages in (("a", LOADS), ("b", COMPUTES)):
-        measured(brain, name, stages, units_per_second=0.3, shared_steps_per_second=0.3)
+    brain = started(*jobs, telling=SILENT)
+    looks(brain, dict.fromkeys("ab", 2.1), times=6)
     brain.handle(InstructionDone(brain.now + 5.0, JobId("b"), 1, Verb.STOP))
     brain.handle(Tick(brain.now + 120.0))
     assert not brain.state.seating.company

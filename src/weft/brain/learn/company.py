@@ -12,7 +12,7 @@ from weft.brain.state.brain_state import BrainState
 from weft.brain.state.slowdown_cap import slowdown_cap
 from weft.brain.state.turns import Looked, signature
 from weft.model.state import State
-from weft.perf.interleaving.watch import Course, Shown, Watch
+from weft.perf.interleaving.watch import Course, Watch
 
 ROUNDING_SECONDS = 1.0
 LEAST_SPEED = 1e-6
@@ -50,8 +50,7 @@ class CompanyWatch:
         looked = state.turns.looked.get(members[0])
         if looked is None or looked.members != members:
             looked = state.turns.looked[members[0]] = Looked(members, self._watch_over(members))
-        looked.slowdowns[slot] = slowdown
-        looked.seconds = max(looked.seconds, event.seconds)
+        looked.hear(slot, slowdown, event.seconds)
         if len(looked.slowdowns) == len(members):
             self._judge(looked)
 
@@ -64,18 +63,16 @@ class CompanyWatch:
         claims = [state.spec(slot).stages for slot in members]
         forecast, kind = state.turns.forecast(claims), signature(claims)
         measured = [looked.slowdowns[slot] for slot in members]
-        shown = Shown(
-            looked.seconds,
-            looked.seconds / forecast.cycle_seconds,
-            tuple(looked.seconds / slow for slow in measured),
-        )
         state.turns.experience.learn(
             kind,
             foretold_seconds=1.0 / forecast.aggregate,
-            measured_seconds=1.0 / shown.aggregate,
+            measured_seconds=1.0 / sum(1.0 / slowdown for slowdown in measured),
         )
+        shown = looked.shown(forecast.cycle_seconds)
         looked.watch, verdict = looked.watch.look(shown)
         looked.measured, looked.slowdowns = looked.slowdowns, {}
+        if shown.tells_enough:
+            looked.begin_anew()
         if verdict.course is Course.GOES_ON:
             return
         state.turns.experience.rest(kind, self._context.now)

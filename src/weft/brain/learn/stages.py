@@ -65,21 +65,19 @@ def hear_stages(state: BrainState, slot: int, event: JobMeasured, history: Stage
 def hear_in_turns(state: BrainState, slot: int, event: JobMeasured) -> bool:
     """Take in what was measured in company, unless the claim would look like that there.
 
-    All of a job's stages take longer beside others, and how much longer such parties take is known
-    on average. A job that claims right things is not believed less for that.
+    All of a job's stages may take longer beside others, and a job that claims right things is not
+    believed less for that. How much longer is not known, so what was measured is taken as it is.
     """
     spec, seen, claim = state.spec(slot), event.stages_in_turns, state.spec(slot).stages
-    members = len(state.seating.company.members(slot))
-    if seen is None or claim is None or claim.source is ClaimSource.MEASURED or members == 1:
+    if seen is None or claim is None or claim.source is ClaimSource.MEASURED:
         return False
-    if event.gpus != spec.width.asked_gpus:
+    if event.gpus != spec.width.asked_gpus or not state.seating.company.shares(slot):
         return False
     slower = seen.iteration_seconds / claim.profile.iteration_seconds
     seen = _holding(seen, claim)
     if _alike(spec, seen.scaled(1.0 / min(max(slower, 1.0), MOST_SLOWER))):
         return False
-    typical = max(state.turns.experience.typical(members), 1.0)
-    _believe(state, slot, _rounded(seen.scaled(1.0 / typical)), ClaimSource.IN_TURNS)
+    _believe(state, slot, _rounded(seen), ClaimSource.IN_TURNS)
     return True
 
 

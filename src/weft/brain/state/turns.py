@@ -11,7 +11,7 @@ from weft.model.claim import StageClaim
 from weft.model.stages import BUSY
 from weft.perf.interleaving.experience import Experience, Signature, signature_of
 from weft.perf.interleaving.group import GroupForecast, foretold
-from weft.perf.interleaving.watch import Watch
+from weft.perf.interleaving.watch import Shown, Watch
 from weft.policy.share.guards import Guard
 
 
@@ -33,13 +33,32 @@ class Looked:
     members: tuple[int, ...]
     watch: Watch
     slowdowns: dict[int, float] = field(default_factory=dict)
-    seconds: float = 0.0
     measured: dict[int, float] = field(default_factory=dict)
     """As of the last look that was complete."""
 
+    seconds: dict[int, float] = field(default_factory=dict)
+    alone_seconds: dict[int, float] = field(default_factory=dict)
+    """Of each, since there was last enough to judge by: how long it was measured, and how long
+    what it did then would have taken it alone."""
+
+    def hear(self, slot: int, slowdown: float, seconds: float) -> None:
+        """Workers measure a few seconds at a time, which are too few to judge anybody by."""
+        self.slowdowns[slot] = slowdown
+        self.seconds[slot] = self.seconds.get(slot, 0.0) + seconds
+        self.alone_seconds[slot] = self.alone_seconds.get(slot, 0.0) + seconds / slowdown
+
+    def shown(self, cycle_seconds: float) -> Shown:
+        """For as long as all of them were measured."""
+        seconds = min(self.seconds.values())
+        alone = (self.alone_seconds[slot] / self.seconds[slot] for slot in self.members)
+        return Shown(seconds, seconds / cycle_seconds, tuple(seconds * part for part in alone))
+
+    def begin_anew(self) -> None:
+        self.seconds, self.alone_seconds = {}, {}
+
     def copied(self) -> "Looked":
-        own = dict(self.slowdowns), self.seconds, dict(self.measured)
-        return Looked(self.members, self.watch, *own)
+        own = self.slowdowns, self.measured, self.seconds, self.alone_seconds
+        return Looked(self.members, self.watch, *map(dict, own))
 
 
 @dataclass(frozen=True, slots=True)
