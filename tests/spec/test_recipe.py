@@ -61,6 +61,7 @@ def test_an_unknown_name_comes_with_the_nearest_known(text: str, message: str, h
         "las(hold=)",
         "las(hold='long')",
         "las(hold=True)",
+        "las(hold=30, hold=60)",
         "las(hold=__import__('os').getcwd())",
         "las(hold=1)(2)",
         "tiresias(limits=3)",

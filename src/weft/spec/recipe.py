@@ -135,6 +135,8 @@ def _literals(given: str, text: str) -> dict[str, object]:
     for keyword in call.keywords:
         if keyword.arg is None:
             raise SpecError(f"'{text}': parameters are given by name", hint=EXAMPLE)
+        if keyword.arg in values:
+            raise SpecError(f"'{text}': {keyword.arg} is given twice", hint="keep one")
         values[keyword.arg] = _literal(keyword.arg, keyword.value)
     return values
 

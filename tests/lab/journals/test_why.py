@@ -132,3 +132,12 @@ def test_a_wait_without_an_end_is_told_up_to_the_last_end_of_another(tmp_path: P
     assert found.summary.waits_seconds["quota"] == ended
     answer = why(journal_in(run), "b")
     assert (answer.waited_seconds, answer.waits_seconds["quota"]) == (ended, ended)
+
+
+def test_a_node_is_named_once_however_many_seats_are_on_it(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("job_id,submit_seconds,gpus,duration_seconds\na,0,1..2,7200\nb,0,2,7200\n")
+    run = tmp_path / "run"
+    run.mkdir()
+    run_into(run, Experiment(source=FromFile(path=str(jobs)), cluster="1x4"), command=[])
+    assert why(journal_in(run), "a", at=100.0).nodes == ("n0",)

@@ -22,7 +22,7 @@ from weft.failure.classes import FailureClass
 from weft.lab.journals.journal_file import JournalFile
 from weft.lab.time_words import span
 from weft.model.errors import UnknownName
-from weft.model.ids import JobId
+from weft.model.ids import JobId, NodeId
 from weft.model.reason import CAUSES, Reason
 from weft.model.request import JobRequest
 from weft.model.state import State
@@ -193,6 +193,11 @@ def follow(journal: Path, job: JobId, at: float | None) -> Course:
     return Course(spec, tuple(episodes), record, calm_since(brain.state, brain.now), failed)
 
 
+def _nodes(state: BrainState, slot: int) -> tuple[NodeId, ...]:
+    """Each once, however many seats are on it."""
+    return tuple(state.node_ids[row] for row in dict.fromkeys(state.nodes_of(slot)))
+
+
 def answer(brain: Brain, course: Course, at: float | None) -> Answer:
     """What the brain says of the job now."""
     state, spec = brain.state, course.job
@@ -208,7 +213,7 @@ def answer(brain: Brain, course: Course, at: float | None) -> Answer:
         state=course.state_at(now),
         gpus=(0 if slot is None else int(state.jobs.width[slot])) or spec.width.asked_gpus,
         queue=spec.queue,
-        nodes=() if slot is None else tuple(state.node_ids[row] for row in state.nodes_of(slot)),
+        nodes=() if slot is None else _nodes(state, slot),
         waited_seconds=sum(waits),
         wait_ended=ended,
         position=line.index(spec.id) + 1 if spec.id in line else None,
