@@ -503,7 +503,7 @@ class Auditor:
                 used[seat.node] = (cpus + seat.cpus, memory + seat.memory_gib)
             if not self._is_strange(run):
                 self._held(state, run)
-        sound_company(world, world.running(), world.plan.recipe.sharing)
+        sound_company(world, world.running(), world.plan.recipe.sharing, world.plan.jobs)
         for name, (cpus, memory) in used.items():
             node, gpus = world.node(name), gpus_on[name]
             if gpus > node.gpus and gpus > self.shrunk.get(name, 0):

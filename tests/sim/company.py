@@ -4,7 +4,7 @@ Drawn apart from everything else, so that a seed without company is the world th
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -124,17 +124,21 @@ def gpus_by_node(runs: Iterable[Run]) -> Counter[NodeId]:
     return used
 
 
-def sound_company(world: World, runs: Iterable[Run], sharing: Sharing | None) -> None:
+def sound_company(
+    world: World, runs: Iterable[Run], sharing: Sharing | None, jobs: Sequence[Job]
+) -> None:
     """Alike, few enough, and with memory for all; nobody who would not, and none by chance."""
     parties: dict[str, list[Run]] = {}
     for run in runs:
         parties.setdefault(run.party, []).append(run)
     for party in parties.values():
         if len(party) > 1:
-            _demand_sound(world, party, sharing)
+            _demand_sound(world, party, sharing, jobs)
 
 
-def _demand_sound(world: World, party: list[Run], sharing: Sharing | None) -> None:
+def _demand_sound(
+    world: World, party: list[Run], sharing: Sharing | None, jobs: Sequence[Job]
+) -> None:
     requests = [run.job.request for run in party]
     alike = {
         (run.placement.width, one.priority, one.queue)
@@ -151,14 +155,28 @@ def _demand_sound(world: World, party: list[Run], sharing: Sharing | None) -> No
         for n in world.brain.state.node_table.specs
         if n.id == party[0].placement.nodes[0]
     )
-    needs = [_memory_bytes(run.job) for run in party]
+    needs = [_memory_bytes(run.job, jobs) for run in party]
     if gib is not None and (None in needs or sum(need or 0 for need in needs) > gib * GIB):
         raise PromiseBroken("I14", f"{[one.id for one in requests]} need {needs} of {gib} GiB")
 
 
-def _memory_bytes(job: Job) -> int | None:
-    """As claimed; of one that claims nothing of it, what it has measured."""
-    claim, real = job.request.stages, job.truth.stages
+def _memory_bytes(job: Job, jobs: Sequence[Job]) -> int | None:
+    """As claimed; of one that claims nothing of it, what it or another of its program measured."""
+    claim, alike = job.request.stages, [job, *_of_its_program(job, jobs)]
     if claim is not None and claim.profile.gpu_memory_bytes is not None:
         return claim.profile.gpu_memory_bytes
-    return None if real is None else real.gpu_memory_bytes
+    known = [stages.gpu_memory_bytes for one in alike if (stages := one.truth.stages)]
+    return min((each for each in known if each is not None), default=None)
+
+
+def _of_its_program(job: Job, jobs: Sequence[Job]) -> Iterator[Job]:
+    """The same command of the same tenant at the same width, which one tells of the next."""
+    mine = job.request
+    for other in jobs if mine.program else ():
+        its = other.request
+        if (its.tenant, its.program, its.width.asked_gpus) == (
+            mine.tenant,
+            mine.program,
+            mine.width.asked_gpus,
+        ):
+            yield other
