@@ -231,6 +231,7 @@ class ModelAgent:
             "save_every_seconds": None,
             "company": {"folder": self.company} if self.company else None,
             "profile": self.profile(),
+            "profile_in_turns": None,
             "width": self.width if "live" in self.knobs else 0,
             "target": self.target,
             "unreached": None,

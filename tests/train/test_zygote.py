@@ -73,7 +73,9 @@ def test_forked_and_plainly_started_workers_see_the_same(tmp_path: Path) -> None
 @pytest.mark.parametrize(("end", "code"), ENDS.items(), ids=ENDS.values())
 def test_it_ends_with_the_scripts_own_code(tmp_path: Path, end: str, code: int) -> None:
     script = tmp_path / "end.py"
-    script.write_text(f"import os, sys\ndef never():\n    import torch\nprint('here')\n{end}\n")
+    script.write_text(
+        f"import os, sys\ndef never():\n    import torch\nprint('here', flush=True)\n{end}\n"
+    )
     with driven(tmp_path, str(script), agent=("-n", "1")) as job:
         job.wait()
     assert [event["code"] for event in job.named("exited")] == [code]

@@ -12,9 +12,11 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import unwrap
 from pathlib import Path
+from types import CodeType
 
 import weft
 from weft.model.errors import SpecError, UnknownName
@@ -135,8 +137,21 @@ def where_of(part: object) -> Where | None:
     return None if code is None else Where(code.co_filename, code.co_firstlineno, code.co_name)
 
 
+class _AsWritten(SourceFileLoader):
+    """Compiles what is in the file now.
+
+    Python's own cache takes a file that was edited within a second, and is as long as before, for
+    the same.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
 def _contents(path: Path) -> Mapping[str, object]:
-    spec = spec_from_file_location(f"weft_recipe_{path.stem}", path)
+    name = f"weft_recipe_{path.stem}"
+    spec = spec_from_file_location(name, path, loader=_AsWritten(name, str(path)))
     if not path.is_file() or spec is None or spec.loader is None:
         raise SpecError(
             f"no recipe file {path}",
