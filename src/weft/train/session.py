@@ -411,8 +411,7 @@ class Session(Member):
         if self.result is not Result.COMMITTED:
             return
         self.stages.add(Stage.COMM_BUSY, self.reduction.busy_seconds)
-        self.stages.add(Stage.CPU_PREP, self._loader.take_busy_seconds())
-        self.stages.waited_for_turns(self._loader.take_waited_seconds())
+        self._loader.book(self.stages)
         self.stages.close_step(self._global_batch)
         passing("step-closed")
         if self._control is None or self._groups.epoch != self._turn_epoch:

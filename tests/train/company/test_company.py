@@ -2,6 +2,8 @@
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,7 +31,9 @@ def both_train(one: Driven, other: Driven, more: int = 5) -> None:
         job.reached(goal)
 
 
-def test_two_jobs_never_compute_at_the_same_time(tmp_path: Path, meeting: Path) -> None:
+@contextmanager
+def two_in_turns(tmp_path: Path, meeting: Path) -> Iterator[tuple[Driven, Driven]]:
+    """After some steps of each; behind this both have ended well."""
     company, done = ("--company", f"{meeting}:0"), tmp_path / "done"
     options = ("--total=100000", f"--until={done}")
     with (
@@ -38,8 +42,14 @@ def test_two_jobs_never_compute_at_the_same_time(tmp_path: Path, meeting: Path) 
     ):
         serving(meeting)
         both_train(a, b, 60)
+        yield a, b
         done.touch()
         assert (a.wait(), b.wait()) == (0, 0)
+
+
+def test_two_jobs_never_compute_at_the_same_time(tmp_path: Path, meeting: Path) -> None:
+    with two_in_turns(tmp_path, meeting) as (a, b):
+        pass
     asked = [[line for line in job.lines() if line["granted"]] for job in (a, b)]
     began = max(lines[3]["entered"][0][1] for lines in asked)
     ended = min(lines[-1]["entered"][-1][1] for lines in asked)
@@ -53,18 +63,9 @@ def test_two_jobs_never_compute_at_the_same_time(tmp_path: Path, meeting: Path) 
 def test_in_turns_a_job_tells_what_its_steps_take_without_the_waits(
     tmp_path: Path, meeting: Path
 ) -> None:
-    company, done = ("--company", f"{meeting}:0"), tmp_path / "done"
-    options = ("--total=100000", f"--until={done}")
-    with (
-        driven(tmp_path / "a", JOB, *options, agent=company) as a,
-        driven(tmp_path / "b", JOB, *options, agent=company) as b,
-    ):
-        serving(meeting)
-        both_train(a, b, 60)
+    with two_in_turns(tmp_path, meeting) as (a, _):
         a.until(lambda _: a.status()["profile_in_turns"] is not None)
         told = a.status()
-        done.touch()
-        assert (a.wait(), b.wait()) == (0, 0)
     assert told["profile"] is None and told["speed"]["shared"]
     in_turns = told["profile_in_turns"]
     assert 0.0 < in_turns["gpu_seconds"] <= in_turns["step_seconds"]

@@ -96,7 +96,6 @@ class Coordinator(Standing):
         self._pauses: dict[int, float] = {}  # by epoch, since the last order
         self._owed = False  # whether a member was lost and no step was made since
         self._lives = Lives()
-        self._begun_after = FRESH
         self._now = 0.0
 
     @property
@@ -271,7 +270,7 @@ class Coordinator(Standing):
         self._plans.adopt(self._now)
         self._departed = {}  # whoever left before was perhaps further than what is begun from
         donors = members[: self.unit]
-        self._begun_after = self.saved_step
+        self._lives.begun_after = self.saved_step
         self._epochs.begin(members, donors, self.saved_step, self.source, self._now)
         return None
 
@@ -316,7 +315,7 @@ class Coordinator(Standing):
         self._roster.dismiss(self._roster.mates(number))
         if self.change and self.phase is Phase.BUILDING and number in self.change.joiners:
             self._epochs.abandon()
-        if number in self._epochs.participants and self.phase is not Phase.HALTED:
+        if number in self._epochs.participants:
             self._epochs.halt(self._now, f"worker {number} is gone")
 
     def _resolve(self) -> None:
@@ -351,7 +350,7 @@ class Coordinator(Standing):
             return
         made = max((self.workers[number].step for number in self.members), default=FRESH)
         self._roster.note("begun again", saved_step=self.saved_step, made=made)
-        self._lives.count(begun_after=self._begun_after, made=made, saved=self.saved_step)
+        self._lives.count(made=made, saved=self.saved_step)
         self._epochs.disband(Phase.GATHERING)
         self.finished = self._owed = False
         self.restarts += 1
@@ -444,7 +443,8 @@ class Coordinator(Standing):
 
     def _missing(self, number: int, code: int, why: str) -> None:
         """If newcomers die one after the other, the job stays as wide as it is."""
-        self._owed, self._lives.lost = self._owed or number in self.members, number
+        self._owed = self._owed or number in self.members
+        self._lives.lost = number
         if self._sizing.stillborn <= self.limits.most_stillborn:
             self._lost(number)
         elif self.members:

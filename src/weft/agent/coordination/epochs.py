@@ -167,7 +167,12 @@ class Epochs:
         self._roster.tell(members, Regroup(change.epoch, members, donors, committed, source))
 
     def halt(self, now: float, why: str) -> None:
-        """Somebody is missing: ask the others how far they are."""
+        """Somebody is missing: ask the others how far they are.
+
+        Who is halted already has been asked, and answers once.
+        """
+        if self.phase is Phase.HALTED:
+            return
         if self.phase is Phase.BUILDING:
             self.abandon()
         self.failed_switches += self.phase is Phase.ARMED

@@ -20,13 +20,14 @@ class Lives:
     fruitless: int = 0
     repeats: int = 0
     furthest: int = FRESH
+    begun_after: int = FRESH
     lost: int | None = None
 
-    def count(self, *, begun_after: int, made: int, saved: int) -> None:
+    def count(self, *, made: int, saved: int) -> None:
         """Another one is over; a newer snapshot than the one it began with is worth it as well."""
-        further = made > self.furthest or saved > begun_after
+        further = made > self.furthest or saved > self.begun_after
         self.furthest = max(self.furthest, made)
-        self.fruitless = 0 if made > begun_after else self.fruitless + 1
+        self.fruitless = 0 if made > self.begun_after else self.fruitless + 1
         self.repeats = 0 if further else self.repeats + 1
 
     def why_no_more(self, limits: Limits) -> str:

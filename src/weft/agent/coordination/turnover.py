@@ -263,13 +263,9 @@ class Turnover:
         self._let_train(order, "the members did not stop for another plan", now)
 
     def _let_train(self, order: Order, why: str, now: float) -> None:
-        """Whoever stands still for it, or is about to, trains on under the plan that there is.
-
-        Who is halted already has been asked how far it is, and answers once.
-        """
+        """Whoever stands still for it, or is about to, trains on under the plan that there is."""
         order.turn, order.since_seconds = Turn.WARMING, now
-        if self._epochs.phase is not Phase.HALTED:
-            self._epochs.halt(now, why)
+        self._epochs.halt(now, why)
 
     # ------------------------------------------------------------------------------ the rest
 

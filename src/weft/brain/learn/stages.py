@@ -68,7 +68,8 @@ def hear_in_turns(state: BrainState, slot: int, event: JobMeasured) -> bool:
     All of a job's stages may take longer beside others, and a job that claims right things is not
     believed less for that. How much longer is not known, so what was measured is taken as it is.
     """
-    spec, seen, claim = state.spec(slot), event.stages_in_turns, state.spec(slot).stages
+    spec, seen = state.spec(slot), event.stages_in_turns
+    claim = spec.stages
     if seen is None or claim is None or claim.source is ClaimSource.MEASURED:
         return False
     if event.gpus != spec.width.asked_gpus or not state.seating.company.shares(slot):

@@ -50,6 +50,7 @@ from weft.train.data.loader_processes import (
 from weft.train.data.order import SampleOrder
 from weft.train.data.split import Share, shares
 from weft.train.data.stream import Stream
+from weft.train.stages import Stage, Stages
 
 Ask: TypeAlias = Callable[[Share], Read]
 Moving: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -202,15 +203,11 @@ class Loader:
         step = share.start // self.global_batch
         return MicroBatch(read.data, read.ids, step, share.last, warmup)
 
-    def take_busy_seconds(self) -> float:
-        """Processor seconds of reading and collating what was fetched since this was last asked."""
-        busy, self._busy_seconds = self._busy_seconds, 0.0
-        return busy
-
-    def take_waited_seconds(self) -> float:
-        """Seconds for which what was fetched since this was last asked waited for turns to read."""
-        waited, self._waited_seconds = self._waited_seconds, 0.0
-        return waited
+    def book(self, stages: Stages) -> None:
+        """What was fetched since the last step took the processor so long, and waited for turns."""
+        stages.add(Stage.CPU_PREP, self._busy_seconds)
+        stages.waited_for_turns(self._waited_seconds)
+        self._busy_seconds = self._waited_seconds = 0.0
 
     def expect(self, shares: Iterable[Share]) -> None:
         """Read these in the background, in this order, and no longer what was hinted before."""
