@@ -126,9 +126,9 @@ def test_whose_end_nobody_knows_has_as_much_before_it_as_behind_it() -> None:
     assert saved(unknown, running(100.0), goals=[4, 4]) == [25.0, 25.0]
 
 
-def test_who_has_done_more_than_it_was_said_to_have_counts_as_one_whose_end_nobody_knows() -> None:
-    outrun = running(-40.0, work_done=100.0)
-    assert saved(outrun, goals=[4]) == [25.0]
+def test_a_job_that_exceeded_its_declared_work_is_expected_to_need_as_much_more() -> None:
+    exceeded = running(-40.0, work_done=100.0)
+    assert saved(exceeded, goals=[4]) == [40.0 / 2 - 40.0 / 4]
     assert saved(running(NAN, work_total=NAN), goals=[4]) == [0.0], "it has just begun"
 
 

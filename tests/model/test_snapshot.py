@@ -51,7 +51,15 @@ def test_service_and_work_are_carried_forward_to_now() -> None:
     view = scene.brain.state.snapshot(30.0).job(0)
     assert (view.attained_gpu_seconds, view.remaining_seconds) == (120.0, 70.0)
     assert (view.state, view.width, view.epoch, view.id) == (State.RUNNING, 4, 1, "job")
-    assert scene.brain.state.snapshot(500.0).job(0).remaining_seconds == 0.0
+    assert scene.brain.state.snapshot(100.0).job(0).remaining_seconds == 0.0
+
+
+def test_a_job_that_exceeded_its_work_is_expected_to_need_as_much_more() -> None:
+    scene = scene_of(a_cluster(nodes=1, gpus=8)).submit(a_job("job", 4, seconds=100.0)).decide()
+    at_the_end, later = (scene.brain.state.snapshot(at) for at in (100.0, 500.0))
+    one = np.array([0])
+    assert later.remaining_seconds(one).tolist() == [400.0]
+    assert (at_the_end.exceeds_total(one).all(), later.exceeds_total(one).all()) == (False, True)
 
 
 def test_what_nobody_knows_is_not_a_number() -> None:

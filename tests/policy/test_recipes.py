@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 from tests.builders import a_cluster, a_job, given, jobs
@@ -46,10 +47,11 @@ def test_a_simple_day_ends_with_every_job_done(name: str) -> None:
     scene.submit(*jobs(9, "small", 3, seconds=100.0), a_job("gang", 16, seconds=50.0))
     for _ in range(200):
         scene.wait(120.0)
-        done = scene.brain.state.jobs.work_done
+        snapshot = scene.brain.state.snapshot(scene.now)
         for job, slot in list(scene.brain.state.slot_of.items()):
-            view = scene.brain.state.snapshot(scene.now).job(slot)
-            if job in scene.running() and view.remaining_seconds <= 0 and done[slot] >= 0:
+            one = np.array([slot])
+            over = snapshot.work_done(one) >= snapshot.jobs.work_total[one]
+            if job in scene.running() and over.all():
                 scene.finish(job)
         if not scene.brain.state.slot_of:
             return

@@ -246,8 +246,17 @@ class Snapshot:
         return jobs.work_done[slots] + jobs.speed[slots] * (self.now - jobs.mark[slots])
 
     def remaining_work(self, slots: Ints) -> Floats:
-        """Work left, in each job's own unit; NaN where nobody knows the total."""
-        return np.maximum(self.jobs.work_total[slots] - self.work_done(slots), 0.0)
+        """Work left, in each job's own unit; NaN where the total is unknown.
+
+        A job that has exceeded its total by x is expected to need x more.
+        """
+        left: Floats = np.abs(self.jobs.work_total[slots] - self.work_done(slots))
+        return left
+
+    def exceeds_total(self, slots: Ints) -> Bools:
+        """Jobs that have done more work than they were expected to need in all."""
+        exceeds: Bools = self.work_done(slots) > self.jobs.work_total[slots]
+        return exceeds
 
     def remaining_seconds(self, slots: Ints) -> Floats:
         """Seconds left at the asked width, alone and well placed; NaN where nobody knows."""

@@ -148,6 +148,33 @@ def test_a_job_that_is_being_learnt_moves_as_its_interval_closes() -> None:
     assert order(rival, between(200.0, 300.0)) == [1, 0]
 
 
+# --- lengths that were declared too short ---------------------------------------------------------
+
+
+def test_a_job_at_its_declared_length_is_about_to_end() -> None:
+    low, high = seconds_left(*scene(exactly(4000.0, work_done=4000.0)))
+    assert (low.tolist(), high.tolist()) == ([0.0], [0.0])
+
+
+def test_as_much_is_expected_again_as_exceeds_the_declared_length() -> None:
+    exceeded = exactly(1000.0, work_done=4000.0, attained_gpu_seconds=4000.0)
+    low, high = seconds_left(*scene(exceeded))
+    assert low.tolist() == [3000.0 / GUESS_FACTOR]
+    assert high.tolist() == [3000.0 * GUESS_FACTOR]
+
+
+def test_a_job_that_exceeded_its_declared_length_ranks_behind_shorter_ones() -> None:
+    exceeded = exactly(60.0, work_done=2000.0, attained_gpu_seconds=2000.0)
+    assert order(exceeded, exactly(100.0)) == [1, 0]
+    assert order(exceeded, exactly(1e5)) == [0, 1]
+
+
+def test_a_running_job_that_exceeds_its_declared_length_asks_for_its_turn_to_end() -> None:
+    running = exactly(60.0, work_done=1900.0, attained_gpu_seconds=1900.0, mark=1000.0, gpu_rate=1)
+    snapshot, slots = scene(unknown(1000.0), running)
+    assert ExpectedShortest()(snapshot, slots).wake is not None
+
+
 # --- time -----------------------------------------------------------------------------------------
 
 

@@ -54,9 +54,8 @@ def _whole_at(state: BrainState, now: float) -> Floats:
     rows = np.flatnonzero(state.seats.slot[:count] >= 0)
     slots = state.seats.slot[rows]
     jobs = state.jobs
-    done = jobs.work_done[slots] + jobs.speed[slots] * (now - jobs.mark[slots])
     speed = np.where(jobs.speed[slots] > 0, jobs.speed[slots], jobs.pace[slots])
-    left = np.maximum(jobs.work_total[slots] - done, 0.0) / np.maximum(speed, 1e-12)
+    left = state.snapshot(now).remaining_work(slots) / np.maximum(speed, 1e-12)
     left = np.where(np.isnan(left), UNKNOWN_SECONDS, left)
     np.maximum.at(free_at, state.seats.node[rows], now + left)
     return free_at

@@ -134,8 +134,7 @@ class Session:
 
     def all_gone_in_time(self) -> Bools:
         """The same for all waiting jobs, by slot."""
-        jobs = self.snapshot.jobs
-        left = (jobs.work_total - jobs.work_done) / jobs.pace
+        left = self.snapshot.remaining_seconds(np.arange(len(self.snapshot.jobs.active)))
         in_time: Bools = self.now + left <= self.reserved_until
         return in_time
 
@@ -201,8 +200,7 @@ class Session:
 
     def remaining_seconds(self, slot: int) -> float:
         """Seconds that a waiting job has left; NaN where nobody knows."""
-        jobs = self.snapshot.jobs
-        return float((jobs.work_total[slot] - jobs.work_done[slot]) / jobs.pace[slot])
+        return float(self.snapshot.remaining_seconds(np.array([slot]))[0])
 
     def patience_left_seconds(self, slot: int, offer: Offer) -> float:
         """How much longer the job waits for a tighter placement than this one.

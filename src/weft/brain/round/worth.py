@@ -3,8 +3,8 @@
 A resize that saves little is not made (the replay of AFS on Philly's clusters changes a share three
 times per job, and a third of that buys nothing). What a change costs is measured: the time for
 which training stood still; and where the job has to stop for it, what it had not saved comes on
-top. Whose remaining work nobody knows, or who has done more than it was said to have, is taken to
-have as much before it as behind it.
+top. A job of unknown length is expected to need as much work again as it has done; one that has
+exceeded its declared length by x, x more.
 """
 
 from enum import Enum
@@ -98,7 +98,8 @@ def seconds_saved(snapshot: Snapshot, slots: Ints, goals: Ints) -> Floats:
 
 def seconds_left(snapshot: Snapshot, slots: Ints, widths: Ints) -> Floats:
     """How long each still takes at a width; 0 where nothing is known at all."""
-    left, unknown = snapshot.remaining_work(slots), _open_ended(snapshot, slots)
+    left = snapshot.remaining_work(slots)
+    unknown = np.isnan(left)
     if unknown.any():
         left = np.where(unknown, snapshot.work_done(slots), left)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -110,9 +111,9 @@ def seconds_left(snapshot: Snapshot, slots: Ints, widths: Ints) -> Floats:
 
 
 def _open_ended(snapshot: Snapshot, slots: Ints) -> Bools:
-    """Whose remaining work nobody knows."""
-    unknown: Bools = ~(snapshot.remaining_work(slots) > 0.0)
-    return unknown
+    """Jobs whose expected remaining work grows while they run."""
+    open_ended: Bools = np.isnan(snapshot.jobs.work_total[slots]) | snapshot.exceeds_total(slots)
+    return open_ended
 
 
 def _as_long_again(snapshot: Snapshot, slots: Ints, widths: Ints) -> Floats:

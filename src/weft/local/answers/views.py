@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import isnan
 from typing import Any
 
 from weft.brain.brain import Brain
@@ -288,7 +287,8 @@ def _remaining_seconds(entry: Entry, brain: Brain) -> float | None:
     done = float(jobs.work_done[slot]) + float(jobs.speed[slot]) * (
         brain.now - float(jobs.mark[slot])
     )
-    return max(total - done, 0.0) / speed if speed > 0 and not isnan(total) else None
+    known = done <= total  # neither unknown (NaN) nor exceeded
+    return (total - done) / speed if speed > 0 and known else None
 
 
 def _seats(entry: Entry, machine: Machine) -> tuple[SeatLine, ...]:

@@ -6,7 +6,9 @@ length as in least attained service, and one that is being learnt moves from the
 as its interval closes: AFS-L, AFS-P and AITurbo's two kinds of jobs in one rule.
 
 Of a job whose length nobody knows it is expected that it needs about as much again as it has had
-(for lengths with a heavy tail the best guess there is), give or take a factor. Those who run are
+(for lengths with a heavy tail the best guess there is), give or take a factor. A job that has
+exceeded its length is expected to need as much again as the part beyond it, so that a length that
+was declared too short ranks a job first for a short time only. Those who run are
 taken for shorter by another factor (`held_service`): in a crowd of such jobs, all that stand in
 line would otherwise be in and out every few minutes.
 """
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.model.snapshot import Floats, Ints, Snapshot
+from weft.model.snapshot import Bools, Floats, Ints, Snapshot
 from weft.policy.order.ranking import Ranking
 from weft.policy.order.turn import next_turn
 from weft.policy.service import held_service
@@ -55,17 +57,34 @@ def seconds_left(snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
     low, high = snapshot.remaining_interval(slots)
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = low / speed, high / speed
-    unknown = np.isnan(low)
-    if unknown.any():
-        held, _ = held_service(snapshot, slots)
-        served = np.maximum(held, NEW_SECONDS)
-        low = np.where(unknown, served / GUESS_FACTOR, low)
-        high = np.where(unknown, served * GUESS_FACTOR, high)
+    guessed = _is_guessed(snapshot, slots)
+    if guessed.any():
+        held, _ = _unexpected_service(snapshot, slots)
+        low = np.where(guessed, held / GUESS_FACTOR, low)
+        high = np.where(guessed, held * GUESS_FACTOR, high)
     return low, high
 
 
+def _is_guessed(snapshot: Snapshot, slots: Ints) -> Bools:
+    """Jobs of unknown length, and jobs that have exceeded the most that was expected."""
+    guessed: Bools = ~(snapshot.work_done(slots) <= snapshot.jobs.work_high[slots])
+    return guessed
+
+
+def _unexpected_service(snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
+    """Service beyond the most that was expected of each guessed job, and how fast that grows.
+
+    All service of a job of unknown length is unexpected.
+    """
+    held, rate = held_service(snapshot, slots)
+    expected = np.nan_to_num(snapshot.jobs.work_high[slots], nan=0.0)
+    done = snapshot.work_done(slots)
+    share = np.ones(len(slots))
+    np.divide(done - expected, done, out=share, where=(expected > 0.0) & (done > expected))
+    return np.maximum(held * share, NEW_SECONDS), rate
+
+
 def _next_turn(snapshot: Snapshot, slots: Ints) -> float | None:
-    """When one of unknown length falls behind another that waits."""
-    low, _ = snapshot.remaining_interval(slots)
-    held, rate = held_service(snapshot, slots[np.isnan(low)])
-    return next_turn(snapshot.now, np.maximum(held, NEW_SECONDS), rate)
+    """When a running job of guessed length falls behind another that waits."""
+    guessed = slots[_is_guessed(snapshot, slots)]
+    return next_turn(snapshot.now, *_unexpected_service(snapshot, guessed))

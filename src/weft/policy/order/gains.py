@@ -25,9 +25,10 @@ from weft.perf.predictability import predictable
 
 
 def foreseen(snapshot: Snapshot, slots: Ints) -> Bools:
-    """Who is predictable and has something left: a job that outlived its prediction had none."""
+    """Predictable jobs that have not yet done all the work that was predicted."""
     left = snapshot.remaining_work(slots)
-    found: Bools = predictable(snapshot.jobs.steady[slots]) & (left > 0) & np.isfinite(left)
+    ahead = (left > 0) & np.isfinite(left) & ~snapshot.exceeds_total(slots)
+    found: Bools = predictable(snapshot.jobs.steady[slots]) & ahead
     return found
 
 

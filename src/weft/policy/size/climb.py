@@ -38,8 +38,7 @@ class Climb:
     pool: Ints
 
     def expected_work(self) -> Floats:
-        """What is left of each; of whom nobody knows, or who has outrun what was said, as much
-        again as it has had.
+        """Remaining work; of a job of unknown length as much again as its attained service.
 
         Attained service is GPU-seconds, so it is that many seconds on the first rung.
         """
