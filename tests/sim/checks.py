@@ -7,6 +7,7 @@ more in the dullest way, so that this file shares no mistake with the code that 
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import numpy as np
 from tests.sim import idle
 from tests.sim.apart import Apart, rested_are_thought_of
 from tests.sim.company import companions_of, gpus_by_node, party_of, sound_company
+from tests.sim.limited import chosen_too_small, nothing_stands_still
 from tests.sim.moving import HoldWatch
 from tests.sim.overdue import Overdue
 from tests.sim.plans import lawful
@@ -128,6 +130,8 @@ class Auditor:
         slot = state.slot_of.get(event.job)
         if slot is None or int(state.jobs.epoch[slot]) != event.epoch:
             return
+        if chosen_too_small(state, event):
+            return
         if state.state_of(slot).holds_seats:
             epochs = self.failed.setdefault(event.job, set())
             epochs.add(event.epoch)
@@ -141,6 +145,7 @@ class Auditor:
         self.failures.heard(self.world, event, instructions)
         self.holds.heard(self.world)
         learnt_within_bounds(self.world)
+        nothing_stands_still(self.world)
         self._pledges_kept(event)
         self._ended_for_cause()
         started = set()
@@ -792,7 +797,9 @@ def _is_short_of_nodes(world: "RandomWorld", job: JobId) -> bool:
 
 
 def _could_run(world: "RandomWorld", job: JobId, nodes: list[Node]) -> bool:
-    request = world.request(job)
+    request, state = world.request(job), world.brain.state
+    if job in state.slot_of:  # at the widths at which it is known to run
+        request = replace(request, width=state.spec(state.slot_of[job]).width)
     return could_ever_run(
         request, _least_width(world.brain.recipe, request, nodes), nodes, world.tree
     )

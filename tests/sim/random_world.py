@@ -29,6 +29,7 @@ from tests.sim.hardships import (
     moved_retry,
     with_burst,
 )
+from tests.sim.limited import chooses_plans, limited, with_limits
 from tests.sim.moving import keeping, keeps_seats, moves_for_gangs, moving
 from tests.sim.plans import PLANNED, choosing_plans, planful, with_plans
 from tests.sim.strained import strained, with_strain
@@ -183,6 +184,8 @@ def draw(seed: int) -> Plan:
         cluster, jobs = with_memory(seed, cluster), with_company(seed, jobs)
     if planful(seed):
         jobs = with_plans(seed, jobs)
+    if limited(seed):
+        jobs = with_limits(seed, jobs)
     if strained(seed):
         jobs = with_strain(seed, jobs)
     jobs = with_burst(seed, jobs)
@@ -413,7 +416,7 @@ def _recipe(rng: Random) -> Recipe:
 def _recipe_of(seed: int, rng: Random, hurry: Random | None) -> Recipe:
     recipe = _recipe(rng) if hurry is None else _hurried(hurry, _recipe(rng))
     recipe = taking_turns(seed, recipe) if sociable(seed) else recipe
-    if not planful(seed):
+    if not chooses_plans(seed):
         return moving(seed, recipe) if moves_for_gangs(seed) else recipe
     return replace(choosing_plans(seed), waiting=recipe.waiting)
 

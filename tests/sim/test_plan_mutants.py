@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from tests.sim.plans import planful
+from tests.sim.limited import chooses_plans
 from tests.sim.play import play
 from tests.sim.promise import PromiseBroken
 from tests.sim.random_world import draw
@@ -97,7 +97,7 @@ def _anew() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_defence_of_plans_is_noticed(name: str) -> None:
-    seeds = [seed for seed in range(4 * MOST_SEEDS) if planful(seed)][:MOST_SEEDS]
+    seeds = [seed for seed in range(4 * MOST_SEEDS) if chooses_plans(seed)][:MOST_SEEDS]
     with MUTANTS[name]():
         for seed in seeds:
             try:

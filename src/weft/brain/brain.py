@@ -77,6 +77,7 @@ class Brain:
         context = Context(BrainState(tree or QueueTree()), recipe, settings)
         replays = recipe.yielding is not None and recipe.yielding.regrouping is not None
         context.state.turns.charges_all = replays
+        context.state.plan_book.chooses = recipe.planning is not None
         self._wire(context, Pace(context), Outbox(context), Learning())
         self._broken_off: Event | None = None
 

@@ -126,6 +126,17 @@ def _decided_wrongly(state: BrainState, decision: Decision) -> list[Breach]:
         *_idle_preemptions(state, decision),
         *_broken_guarantees(state, decision),
         *_bad_company(state, decision),
+        *_idle_allocations(state, decision),
+    ]
+
+
+def _idle_allocations(state: BrainState, decision: Decision) -> list[Breach]:
+    """No job is given a width at which it makes no progress."""
+    given = (*decision.grants, *decision.moves, *decision.resizes)
+    return [
+        Breach("a job runs at its width", f"job {one.job} is given {one.assignment.width} GPUs")
+        for one in given
+        if not state.runnable.runs(state.slot_of[one.job], one.assignment.width)
     ]
 
 

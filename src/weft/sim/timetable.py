@@ -42,9 +42,16 @@ class Timetable:
         self._happen = happen
 
     def pace(self, run: Run) -> None:
-        """Its pace has changed: when it ends and when it is measured, if nothing else happens."""
+        """Its pace has changed: when it ends and when it is measured, if nothing else happens.
+
+        One that has no speed here fails at once.
+        """
         run.version += 1
         run.foreseen, run.news = self._agenda.now, run.version
+        if run.speed <= 0.0:
+            what = (run, run.version)
+            run.end_order = self._put(self._agenda.now, Turn.JOB, self._happen.fail, what)
+            return
         self._end(run)
         self.news(run)
 

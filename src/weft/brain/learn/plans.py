@@ -4,18 +4,23 @@ import numpy as np
 
 from weft.brain.event import JobMeasured
 from weft.brain.state.brain_state import BrainState
+from weft.brain.state.menubook import listed
 from weft.brain.state.plan_book import cores_of, step_seconds, units_per_second, where
+from weft.model.request import Width
 from weft.model.state import State
 from weft.perf.plans.options import PlanOptions
 
 
 def begin(state: BrainState, slot: int) -> None:
-    """Its menu is the best plan of each width, as foretold."""
+    """Its menu is the best plan of each width, or the submitted one where none is chosen."""
     spec = state.spec(slot)
     found = state.plan_book.options(slot, spec)
     if found is None:
         return
-    gpus, speeds = _rows(spec.width.max_gpus, found)
+    if state.plan_book.chooses:
+        gpus, speeds = _rows(spec.width.max_gpus, found)
+    else:
+        gpus, speeds = _rows_as_submitted(spec.width, found)
     likely = np.array([units_per_second(spec, found, seconds) for seconds in speeds[0]])
     low = np.array([units_per_second(spec, found, seconds) for seconds in speeds[1]])
     menu = int(state.jobs.menu[slot])
@@ -40,6 +45,17 @@ def hear(state: BrainState, slot: int, event: JobMeasured) -> bool:
     foretold = found.step(held.plan, where(held.placement), cores_of(held.placement))
     steps = int(event.seconds / seconds)
     return state.plan_book.learn(slot, spec, foretold, seconds, steps)
+
+
+def _rows_as_submitted(
+    width: Width, found: PlanOptions
+) -> tuple[list[int], tuple[list[float], list[float]]]:
+    """GPUs from 0 and the seconds of the submitted plan there: infinite where it does not run."""
+    submitted, gpus = found.submitted(), listed(width)
+    steps = [submitted.get(count) for count in gpus]
+    likely = [np.inf if step is None else step.seconds for step in steps]
+    slow = [np.inf if step is None else step.slow_seconds for step in steps]
+    return list(gpus), (likely, slow)
 
 
 def _rows(widest: int, found: PlanOptions) -> tuple[list[int], tuple[list[float], list[float]]]:

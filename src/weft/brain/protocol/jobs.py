@@ -18,11 +18,13 @@ from weft.brain.learn.host import learn_host
 from weft.brain.learn.learning import Learning, makes_sense
 from weft.brain.learn.neighbours import hear_neighbours
 from weft.brain.learn.stages import hear_in_turns, hear_stages
+from weft.brain.learn.widths import exclude_width
 from weft.brain.protocol.admission import NO_QUEUE, Admission
 from weft.brain.protocol.care import Care
 from weft.brain.protocol.dispatch import Dispatch
 from weft.brain.protocol.holding import Holding
 from weft.brain.protocol.pace import Pace
+from weft.brain.state.runnable import within_runnable
 from weft.brain.state.waits import REASON_ROW
 from weft.failure.classes import NodeAction
 from weft.failure.diagnosis import Diagnosis
@@ -65,7 +67,9 @@ class Jobs:
         state, now = self._context.state, self._context.now
         if event.job.id in state.slot_of or event.job.id in state.closed:
             return
-        slot = state.add_job(self._taken(event.job), now)
+        job = self._taken(event.job)
+        slot = state.add_job(job, now)
+        state.runnable.begin(slot, job, state.plan_book)
         self._learning.begin(state, slot)
         if state.jobs.queue[slot] < 0:
             state.waits.begin(slot, now, NO_QUEUE)
@@ -76,11 +80,11 @@ class Jobs:
 
         What a person says of a model is worth less than that; a record of a workload tells more.
         """
-        planning = self._context.recipe.planning
+        planning, plans = self._context.recipe.planning, self._context.state.plan_book
         if planning is None:
             said = job.splits is not None and job.splits.source is ClaimSource.USER
-            return replace(job, splits=None) if said else job
-        least = self._context.state.plan_book.fewest_gpus(job)
+            return within_runnable(replace(job, splits=None) if said else job, plans)
+        least = plans.fewest_gpus(job)
         if planning.scope is not Scope.SEATED or least <= job.width.min_gpus:
             return job
         # others decide how wide it is: never so narrow that no plan fits
@@ -120,10 +124,14 @@ class Jobs:
             self._care.learn(slot, event.diagnosis, run)  # before others get its seats
         state.set_idle(slot, self._context.now, event.work_kept)
         had = self._holding.seats(slot)
+        excluded = exclude_width(state, slot, event)
         self._admission.free_seats(slot)
-        state.jobs.failures[slot] += 1
+        state.jobs.failures[slot] += not excluded
         if cancelled:
             self._admission.close(slot, State.CANCELLED)
+            return
+        if excluded:  # the width was the scheduler's choice, so the job is not charged a retry
+            self._admission.requeue(slot, RETRY, 0.0)
             return
         verdict = self._verdict(slot, event, run)
         if verdict.retry_after_seconds is None:

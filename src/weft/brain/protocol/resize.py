@@ -199,4 +199,5 @@ def left_of(state: BrainState, slot: int, gone_nodes: Collection[str]) -> Placem
 def can_train_on(state: BrainState, slot: int, left: Placement) -> bool:
     """A job lives as long as it is no narrower than it may be; who leads it, the world knows."""
     width = state.spec(slot).width
-    return bool(left.seats) and width.min_gpus <= left.width <= width.max_gpus
+    in_range = width.min_gpus <= left.width <= width.max_gpus
+    return bool(left.seats) and in_range and state.runnable.runs(slot, left.width)

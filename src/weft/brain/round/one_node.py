@@ -22,6 +22,7 @@ def one_node_width(
     on_one_node = min(free, width - 1)
     if session.recipe.resizing is not None:
         on_one_node -= (on_one_node - least) % session.recipe.resizing.grain_gpus
+    on_one_node = session.state.runnable.rounded(slot, on_one_node)
     if on_one_node < max(least, 1):
         return None
     if offer is None:

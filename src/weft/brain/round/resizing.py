@@ -124,6 +124,7 @@ class Stretch:
                 self._take_back(surplus)
         for surplus in staying:
             self._let_go(surplus, wanted)
+            self._let_go_to_runnable(surplus)
             gone = surplus.gone
             if gone:
                 self._shrink(surplus.slot, gone)
@@ -154,6 +155,8 @@ class Stretch:
                 left = after
             elif self._resizing.packing.packs:
                 break
+        while found and not session.state.runnable.runs(slot, left):
+            left += found.pop().gpus
         return tuple(found)
 
     def _shrink_steps(self, slot: int) -> Iterator[ShrinkStep]:
@@ -210,6 +213,16 @@ class Stretch:
                 self._session.give([self._as_victim(surplus.slot, step.seats)])
                 wanted[domain] -= step.gpus
 
+    def _let_go_to_runnable(self, surplus: _Surplus) -> None:
+        """So much more that the job runs at the width that it is left with."""
+        runnable = self._session.state.runnable
+        width = int(self._session.snapshot.jobs.width[surplus.slot])
+        while surplus.kept and not runnable.runs(
+            surplus.slot, width - sum(seat.gpus for seat in surplus.gone)
+        ):
+            step = surplus.kept.pop()
+            self._session.give([self._as_victim(surplus.slot, step.seats)])
+
     def _take(self, slot: int, shares: tuple[Share, ...]) -> None:
         gpus = sum(gpus for _, gpus in shares)
         self._session.take(Granted(slot, gpus, shares), self._session.kind(slot))
@@ -259,9 +272,10 @@ class Stretch:
     def _grow(self, slot: int) -> None:
         """Up to the target, on nodes that it is on first, if it may and gains by it."""
         session = self._session
-        missing = int(self._targets[slot]) - int(session.snapshot.jobs.width[slot])
-        missing = min(missing, session.growth_room(slot))
+        width = int(session.snapshot.jobs.width[slot])
+        missing = min(int(self._targets[slot]) - width, session.growth_room(slot))
         missing -= missing % self._resizing.grain_gpus
+        missing = session.state.runnable.rounded(slot, width + missing) - width
         if missing <= 0:
             return
         kind = session.kind(slot)
@@ -401,6 +415,9 @@ class Stretch:
         Only recipes that use curves mind what was measured of the width itself.
         """
         state, seats = self._session.state, self._session.state.placement(slot).seats
+        gpus = state.placement(slot).width + sum(count for _, count in added)
+        if not state.runnable.runs(slot, gpus):
+            return False
         more = tuple(Seat(state.node_ids[row], gpus) for row, gpus in added)
         now, wider = (
             state.pace_on(slot, Placement(held), believing=self._resizing.explore)

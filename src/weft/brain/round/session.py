@@ -220,13 +220,21 @@ class Session:
     def sized(self, slots: Ints, *, overdue: Bools | None = None) -> Ints:
         """The width that the recipe says for each of these, first to last in rank.
 
-        Those of them who are `overdue` have waited too long.
+        Those of them who are `overdue` have waited too long. A width at which a job does not run is
+        rounded down to one at which it does.
         """
         supply = NO_SUPPLY
         if self.recipe.resizing is not None:
             ledger = self.ledger if self.restricted else None
             supply = Supply.of(self.snapshot, slots, ledger, overdue=overdue)
-        return self.recipe.size(self.snapshot, slots, supply)
+        return self._runnable(slots, self.recipe.size(self.snapshot, slots, supply))
+
+    def _runnable(self, slots: Ints, widths: Ints) -> Ints:
+        rounded = self.state.runnable
+        if not rounded:
+            return widths
+        pairs = zip(slots.tolist(), widths.tolist(), strict=True)
+        return np.array([rounded.rounded(slot, gpus) for slot, gpus in pairs], np.int64)
 
     def suitable_free(self, kind: Kind) -> int:
         """Free GPUs on nodes that suit the kind."""

@@ -1,7 +1,6 @@
 """The brain's state: rows of jobs, nodes, queues and seats, and the few moves between them.
 
-Usage is never counted up and down: it is summed from the seats that are held whenever somebody
-asks (`seating`).
+Usage is never counted up and down: it is summed from the seats that are held (`seating`).
 """
 
 from copy import copy
@@ -19,6 +18,7 @@ from weft.brain.state.menubook import MenuBook, is_learnt
 from weft.brain.state.neighbour_book import NeighbourBook
 from weft.brain.state.node_table import NodeTable
 from weft.brain.state.plan_book import PlanBook
+from weft.brain.state.runnable import RunnableWidths
 from weft.brain.state.seating import Seating
 from weft.brain.state.turns import ALONE, Turn, Turns
 from weft.brain.state.vacancy import Vacancy
@@ -85,7 +85,7 @@ class BrainState:
         self._tenants: dict[str, int] = {}
         self.finished = Finished()
         self.failures = FailureBook()
-        self.turns, self.neighbours = Turns(), NeighbourBook()
+        self.turns, self.neighbours, self.runnable = Turns(), NeighbourBook(), RunnableWidths()
         self.counts_host = False
         self.set_tree(tree)
         self._types: tuple[GpuType, ...] = ()
@@ -190,7 +190,7 @@ class BrainState:
         twin.job_table, twin.node_table = self.job_table.copied(), self.node_table.copied()
         twin.seating = self.seating.copied(twin.job_table, twin.node_table)
         twin.vacancy = Vacancy(twin.seating, twin.node_table)
-        for name in ("menus", "turns", "failures", "plan_book", "neighbours"):
+        for name in ("menus", "turns", "failures", "plan_book", "neighbours", "runnable"):
             setattr(twin, name, getattr(self, name).copied())
         twin.waits, twin.finished = self.waits.copied(twin.job_table), self.finished.copied()
         for name in ("specs", "after_stop", "plans", "kinds"):
@@ -268,7 +268,7 @@ class BrainState:
             why=why,
             diagnosis=self.failures.last.get(slot) if state is State.FAILED else None,
         )
-        for book in (self.failures, self.turns, self.neighbours):
+        for book in (self.failures, self.turns, self.neighbours, self.runnable):
             book.forget(slot)
         self.seating.forget_party(slot)
         self.menus.drop(int(jobs.menu[slot]))

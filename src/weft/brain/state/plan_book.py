@@ -45,6 +45,9 @@ NEW = Entry()
 class PlanBook:
     """Entries by slot, and what the cluster has learnt and paid."""
 
+    chooses: bool = True
+    """Whether the policy chooses plans; without, all jobs run as submitted."""
+
     corrections: Corrections = field(default_factory=Corrections)
     entries: dict[int, Entry] = field(default_factory=dict)
     served_gpu_seconds: float = 0.0
@@ -76,6 +79,12 @@ class PlanBook:
             asked = self._asked(spec, self._claim(slot, spec.splits))
             found = self._options[slot] = options(asked, self.fabric)
         return found
+
+    def submitted(self, spec: JobRequest) -> dict[int, Foretold]:
+        """The submitted plan at each width at which it runs; empty where no shape is claimed."""
+        if spec.splits is None or not spec.width.asked_gpus:
+            return {}
+        return options(self._asked(spec, spec.splits), self.fabric).submitted()
 
     def fewest_gpus(self, spec: JobRequest) -> int:
         """On fewer no plan fits; 0 where none fits at all, or nothing is claimed."""

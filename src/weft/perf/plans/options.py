@@ -74,6 +74,7 @@ class PlanOptions:
     useful: tuple[Configuration, ...]
     _steps: dict[tuple[ExecutionPlan, Where, float], Foretold] = field(default_factory=dict)
     _best: dict[tuple[Where, float, Plans], Foretold | None] = field(default_factory=dict)
+    _submitted: dict[int, Foretold] | None = None
 
     def step(self, plan: ExecutionPlan, where: Where, cores: float) -> Foretold:
         """Of this plan there; one `AS_WRITTEN` is the submitted one.
@@ -96,6 +97,41 @@ class PlanOptions:
     def as_asked(self) -> Foretold:
         """What the job asked for: its GPUs on as few nodes as possible, the submitted plan."""
         return self.step(AS_WRITTEN, self.model.fabric.filled(self.asked.gpus), self.asked.cores)
+
+    def submitted(self) -> dict[int, Foretold]:
+        """The submitted plan at each width at which it runs, on as few nodes as possible.
+
+        It has more or fewer replicas there. The width that was asked for is always among them.
+        """
+        if self._submitted is None:
+            widths = range(max(self.asked.least_gpus, 1), self.asked.most_gpus + 1)
+            pairs = [(scaled(self.asked.plans[0], width), width) for width in widths]
+            self._submitted = self._foretell_all([pair for pair in pairs if self._is_legal(*pair)])
+            self._submitted[self.asked.gpus] = self.as_asked()
+        return self._submitted
+
+    def _is_legal(self, plan: ExecutionPlan, width: int) -> bool:
+        """Whether the plan breaks no law at that width, and is listed where several plans are."""
+        plans = self.asked.plans
+        listed = len(plans) == 1 or any(counted(one, width) == plan for one in plans)
+        return listed and not breaches(plan, width, self.bounds)
+
+    def _foretell_all(self, pairs: list[tuple[ExecutionPlan, int]]) -> dict[int, Foretold]:
+        """Those of these legal plans that fit into memory, by width."""
+        fabric, cores = self.model.fabric, max(self.asked.cores, 1.0)
+        columns = PlanColumns.of([plan for plan, _ in pairs], [width for _, width in pairs])
+        peak = peak_memory(columns, self.bounds.shape, self.bounds.batch)
+        where = [fabric.filled(width) for _, width in pairs]
+        cases = Cases.laid(columns, where, np.full(len(pairs), cores), fabric)
+        forecast, fits = self.model.forecast(cases), peak.fits(fabric).tolist()
+        seconds, slow, used = (
+            column.tolist() for column in (forecast.seconds, forecast.high, peak.total)
+        )
+        return {
+            width: Foretold(plan, seconds[row], slow[row], used[row])
+            for row, (plan, width) in enumerate(pairs)
+            if fits[row]
+        }
 
     def on_paper(self, one: Configuration) -> Foretold:
         """A configuration as a forecast."""
