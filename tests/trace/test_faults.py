@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from weft.model.errors import TraceFault, UnknownName
-from weft.trace.faults import FaultLog, InputFault, Severity
+from weft.trace.faults import FaultLog, InputFault, Severity, grouped
 from weft.trace.readers import read
 from weft.trace.workload import Workload
 
@@ -23,17 +23,43 @@ def test_a_fault_reads_as_a_sentence() -> None:
     assert whole.text == "jobs.csv: holds no job"
 
 
-def test_raising_lists_the_first_faults_and_counts_the_rest() -> None:
+def test_raising_counts_rows_with_one_fault_in_one_line() -> None:
     log = FaultLog("jobs.csv", range(2, 20))
     for index in range(8):
         log.error(index, "gpus", "x", problem="is not a number", remedy="write one")
     with pytest.raises(TraceFault) as caught:
         log.settle("raise")
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "jobs.csv: 8 rows cannot be used"
-    assert lines[1] == "  jobs.csv row 2, gpus 'x': is not a number"
-    assert lines[-1] == "  and 3 more"
+    assert str(caught.value).splitlines() == [
+        "jobs.csv: 8 rows cannot be used",
+        "  jobs.csv, 8 rows (2, 3, 4, …), gpus 'x': is not a number",
+    ]
     assert caught.value.hint == "write one; or leave such rows out: --on-fault skip"
+
+
+def test_raising_lists_the_first_causes_and_counts_the_rest() -> None:
+    log = FaultLog("jobs.csv", range(2, 20))
+    for index, column in enumerate("abcdefg"):
+        log.error(index, column, "x", problem="is not a number", remedy="write one")
+    with pytest.raises(TraceFault) as caught:
+        log.settle("raise")
+    lines = str(caught.value).splitlines()
+    assert lines[1] == "  jobs.csv row 2, a 'x': is not a number"
+    assert lines[-1] == "  and 2 more"
+
+
+def test_faults_that_differ_in_row_value_and_figures_are_one_group() -> None:
+    log = FaultLog("jobs.csv", range(2, 20))
+    for index, name in enumerate(("a", "b", "c", "d")):
+        problem = f"job {name} stands in row {index} already"
+        log.error(index, "", name, problem=problem, remedy="rename it")
+    log.warn(4, "gpus", "0", problem="asks for CPUs only", remedy="none")
+    log.inform("", problem="unsorted", remedy="none")
+    whole, same, other = grouped(log.faults)
+    assert whole.text == "jobs.csv: unsorted"
+    assert same.text == (
+        "jobs.csv, 4 rows (2, 3, 4, …) 'a', 'b', 'c', …: row 2 job a stands in row 0 already"
+    )
+    assert other.text == "jobs.csv row 6, gpus '0': asks for CPUs only"
 
 
 def test_warnings_alone_never_raise() -> None:

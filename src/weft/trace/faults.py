@@ -6,6 +6,7 @@ used exactly as written although it contradicts itself, an *info* speaks of the 
 Whether errors stop the reading or leave their rows out is the caller's choice, said in one word.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,6 +17,7 @@ from weft.model.errors import TraceFault, UnknownName
 OnFault = Literal["raise", "skip"]
 
 LISTED = 5
+EXAMPLES = 3
 
 
 class Severity(StrEnum):
@@ -44,6 +46,39 @@ class InputFault:
         cell = f", {self.column}" if self.column else ""
         value = f" '{self.value}'" if self.value else ""
         return f"{where}{cell}{value}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultGroup:
+    """Faults that differ in row, value and figures alone, told in one line."""
+
+    faults: tuple[InputFault, ...]
+
+    @property
+    def first(self) -> InputFault:
+        return self.faults[0]
+
+    @property
+    def text(self) -> str:
+        """The fault; of several, how many there are, with the first rows and values."""
+        first = self.first
+        if len(self.faults) == 1:
+            return first.text
+        rows = _examples([f"{fault.row}" for fault in self.faults])
+        values = _examples([f"'{fault.value}'" for fault in self.faults if fault.value])
+        where = f"{first.file}, {len(self.faults):,} rows ({rows})"
+        cell = f", {first.column}" if first.column else ""
+        same = len({fault.problem for fault in self.faults}) == 1
+        problem = first.problem if same else f"row {first.row} {first.problem}"
+        return f"{where}{cell}{' ' if values else ''}{values}: {problem}"
+
+
+def grouped(faults: Sequence[InputFault]) -> tuple[FaultGroup, ...]:
+    """Faults with one cause together, in the order of the first of each."""
+    groups: dict[tuple[str, ...], list[InputFault]] = {}
+    for fault in faults:
+        groups.setdefault(_cause(fault), []).append(fault)
+    return tuple(FaultGroup(tuple(group)) for group in groups.values())
 
 
 class FaultLog:
@@ -92,13 +127,29 @@ def check_choice(on_fault: str) -> None:
 
 def _summary(file: str, errors: Sequence[InputFault]) -> str:
     rows = len({fault.row for fault in errors})
-    lines = [f"{file}: {rows} {'row' if rows == 1 else 'rows'} cannot be used"]
-    lines += [f"  {fault.text}" for fault in errors[:LISTED]]
-    if len(errors) > LISTED:
-        lines.append(f"  and {len(errors) - LISTED} more")
+    groups = grouped(errors)
+    lines = [f"{file}: {rows:,} {'row' if rows == 1 else 'rows'} cannot be used"]
+    lines += [f"  {group.text}" for group in groups[:LISTED]]
+    if len(groups) > LISTED:
+        lines.append(f"  and {sum(len(group.faults) for group in groups[LISTED:]):,} more")
     return "\n".join(lines)
 
 
 def _hint(errors: Sequence[InputFault]) -> str:
-    remedies = dict.fromkeys(fault.remedy for fault in errors[:LISTED])
+    remedies = dict.fromkeys(group.first.remedy for group in grouped(errors)[:LISTED])
     return "; ".join([*remedies, "or leave such rows out: --on-fault skip"])
+
+
+def _cause(fault: InputFault) -> tuple[str, ...]:
+    """What faults of one group share; figures and the row's own value may differ."""
+    value = re.escape(fault.value)
+    problem = re.sub(rf"(?<!\w){value}(?!\w)", "…", fault.problem) if value else fault.problem
+    shape = re.sub(r"'[^']*'|\d[\d,.]*(?:e[+-]?\d+)?", "…", problem)
+    row = "file" if fault.row is None else "row"
+    return (fault.severity, fault.file, row, fault.column, shape, fault.remedy)
+
+
+def _examples(texts: Sequence[str]) -> str:
+    """The first different ones."""
+    distinct = list(dict.fromkeys(texts))
+    return ", ".join([*distinct[:EXAMPLES], *(["…"] if len(distinct) > EXAMPLES else [])])

@@ -40,9 +40,10 @@ def convert(
 
 def leave(workload: "Workload", target: Path) -> None:
     """Write the table, and say what was found on the way."""
+    from weft.trace.faults import grouped
     from weft.trace.store import write
 
     write(workload, target)
-    for fault in workload.faults:
-        say(f"{fault.severity}: {fault.text}; {fault.remedy}")
+    for group in grouped(workload.faults):
+        say(f"{group.first.severity}: {group.text}; {group.first.remedy}")
     say(f"{len(workload.jobs):,} jobs in {target}")

@@ -34,6 +34,7 @@ def show(
     All faults are told at once, in JSON too. Exit status: 1 if a row cannot be used.
     """
     from weft.lab.workloads.facts import facts_of
+    from weft.trace.faults import grouped
     from weft.trace.readers import read
 
     read_in = read(
@@ -47,10 +48,12 @@ def show(
         print_json({**facts.as_dict(), "remarks": [asdict(fault) for fault in read_in.faults]})
     else:
         _print(facts)
-    for fault in read_in.faults[:LISTED_FAULTS]:
-        say(f"{fault.severity}: {fault.text}; {fault.remedy}")
-    if len(read_in.faults) > LISTED_FAULTS:
-        say(f"and {len(read_in.faults) - LISTED_FAULTS:,} more remarks; -o json has all")
+    groups = grouped(read_in.faults)
+    for group in groups[:LISTED_FAULTS]:
+        say(f"{group.first.severity}: {group.text}; {group.first.remedy}")
+    if len(groups) > LISTED_FAULTS:
+        more = sum(len(group.faults) for group in groups[LISTED_FAULTS:])
+        say(f"and {more:,} more remarks; -o json has all")
     return UNUSABLE if facts.faults.get("error") else 0
 
 
