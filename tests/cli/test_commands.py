@@ -214,6 +214,14 @@ def test_trace_show_names_what_is_wrong(weft: Weft, tmp_path: Path) -> None:
     assert weft("simulate", path, "--on-fault", "skip").status == 0
 
 
+def test_a_column_is_mapped_once(weft: Weft, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    weft("trace", "generate", path, "--jobs", "3")
+    called = weft("trace", "show", path, "--column", "gpus=gpus", "--column", "gpus=queue")
+    assert called.status == 2
+    assert "'gpus' is given twice" in called.err
+
+
 def test_only_json_is_imported_as_kueues(weft: Weft, tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     weft("trace", "generate", path, "--jobs", "3")

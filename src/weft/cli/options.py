@@ -5,6 +5,7 @@ A bundle of options reaches its command as one value: `source` for what is run, 
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -40,7 +41,7 @@ COLUMN = click.option(
     "columns",
     multiple=True,
     metavar="OURS=THEIRS",
-    help="Read our column OURS from theirs; may be repeated.",
+    help="Read our column OURS from theirs, OURS:min from minutes; may be repeated.",
 )
 DURATION = click.option(
     "--duration",
@@ -165,7 +166,11 @@ def _pairs(given: tuple[str, ...], option: str) -> list[tuple[str, str]]:
     for pair in given:
         if "=" not in pair:
             raise click.BadParameter(f"'{pair}' is not of the form NAME=VALUE", param_hint=option)
-    return [(name, value) for name, _, value in (pair.partition("=") for pair in given)]
+    pairs = [(name, value) for name, _, value in (pair.partition("=") for pair in given)]
+    twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+    if twice:
+        raise click.BadParameter(f"'{twice[0]}' is given twice; give it once", param_hint=option)
+    return pairs
 
 
 def make_source(

@@ -7,12 +7,15 @@ dozen different widths, tenants and models.
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
 from typing import TypeVar
 
 from weft.trace.bounds import MOST_AMOUNT, MOST_COUNT
 from weft.trace.faults import FaultLog
 from weft.trace.sheet import Sheet
 from weft.trace.times import is_date, read_moment, read_span
+from weft.trace.units import ONE, ColumnUnit, scaled
 
 T = TypeVar("T")
 
@@ -31,6 +34,9 @@ class Reading:
                 problem=f"has {cells} cells where the file has {len(sheet.header)} columns",
                 remedy="give every row one cell per column",
             )
+        for column, stated in sheet.units.items():
+            if stated.source:
+                self._tell_unit(column, stated)
 
     def __len__(self) -> int:
         return len(self.sheet.rows)
@@ -59,8 +65,10 @@ class Reading:
     ) -> list[float | None]:
         """Numbers of at least `least`, divided by `per` (1000 where the file counts ms)."""
 
+        unit = self._unit(column)
+
         def number(cell: str) -> float:
-            return _number(cell, least, MOST_AMOUNT) / per
+            return scaled(_number(cell, least, MOST_AMOUNT) / per, unit)
 
         return self.parsed(column, number, missing=missing, remedy=remedy)
 
@@ -84,7 +92,8 @@ class Reading:
         self, column: str, *, missing: str | None = None, remedy: str = "write seconds, or 1h30m"
     ) -> list[float | None]:
         """Seconds, as a number or with units."""
-        return self.parsed(column, read_span, missing=missing, remedy=remedy)
+        read = partial(read_span, unit=self._unit(column))
+        return self.parsed(column, read, missing=missing, remedy=remedy)
 
     def moments(self, column: str, *, missing: str | None = None) -> list[float | None]:
         """Seconds since any beginning; dates are counted from the first of them, and that is said.
@@ -93,7 +102,7 @@ class Reading:
         """
         remedy = "write seconds, or dates such as 2026-11-17T10:30:00Z in every row"
         dated = any(map(is_date, self.texts(column)))
-        read = _dated if dated else read_moment
+        read = _dated if dated else partial(read_moment, unit=self._unit(column))
         found = self.parsed(column, read, missing=missing, remedy=remedy)
         known = [moment for moment in found if moment is not None]
         if not dated or not known:
@@ -135,6 +144,17 @@ class Reading:
         except ValueError as error:
             self.log.error(index, column, cell, problem=str(error), remedy=remedy)
         return None
+
+    def _unit(self, column: str) -> Fraction:
+        stated = self.sheet.units.get(column)
+        return stated.unit.factor if stated else ONE
+
+    def _tell_unit(self, column: str, stated: ColumnUnit) -> None:
+        unit = stated.unit
+        size = f"1 {unit.name} = {float(unit.factor):.6g} {unit.dimension.base}"
+        problem = f"plain numbers count {unit.name} ({size}), as the column's name states"
+        remedy = f"if they do not, write --column '{column}:UNIT={stated.source}'"
+        self.log.inform(stated.source, problem=problem, remedy=remedy)
 
     def _missing(self, index: int, column: str, remedy: str) -> None:
         if index not in self.sheet.ragged:

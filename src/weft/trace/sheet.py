@@ -17,13 +17,17 @@ from pathlib import Path
 from typing import TextIO
 
 from weft.model.errors import TraceFault
+from weft.trace.units import ColumnUnit
 
 DELIMITERS = ",;|\t"
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """Columns of text by name; `ragged` maps a row's position to its number of cells."""
+    """Columns of text by name; `ragged` maps a row's position to its number of cells.
+
+    `units` has the columns whose plain numbers do not count seconds or GiB.
+    """
 
     path: Path
     header: tuple[str, ...]
@@ -31,6 +35,7 @@ class Sheet:
     rows: Sequence[int]
     ragged: Mapping[int, int] = field(default_factory=dict)
     numbered: bool = False
+    units: Mapping[str, ColumnUnit] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -2,8 +2,10 @@
 
 import re
 from datetime import UTC, datetime
+from fractions import Fraction
 
 from weft.trace.bounds import MOST_SECONDS
+from weft.trace.units import ONE, scaled
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 LONG = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m"}
@@ -14,15 +16,18 @@ PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]|$)")
 
 
-def read_span(cell: str) -> float:
-    """Seconds of `5400`, `90 min`, `1h30m`, `01:30:00` or Slurm's `1-02:03:04`."""
-    return _bounded(_span(cell))
+def read_span(cell: str, unit: Fraction = ONE) -> float:
+    """Seconds of `5400`, `90 min`, `1h30m`, `01:30:00` or Slurm's `1-02:03:04`.
+
+    `unit` is what a number without a unit counts, in seconds.
+    """
+    return _bounded(_span(cell, unit))
 
 
-def read_moment(cell: str) -> float:
-    """Seconds since 1970 of a date, or the number as it stands."""
+def read_moment(cell: str, unit: Fraction = ONE) -> float:
+    """Seconds since 1970 of a date; a number as it stands, counted in `unit`."""
     if not DATE.match(cell.strip()):
-        return _bounded(_plain(cell))
+        return _bounded(scaled(_plain(cell), unit))
     try:
         moment = datetime.fromisoformat(cell.strip())
     except ValueError:
@@ -34,14 +39,14 @@ def is_date(cell: str) -> bool:
     return DATE.match(cell.strip()) is not None
 
 
-def _span(cell: str) -> float:
+def _span(cell: str, unit: Fraction) -> float:
     text = cell.strip().lower()
     if clock := CLOCK.fullmatch(text):
         days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
         return days * 86_400 + hours * 3600 + minutes * 60 + seconds
     if (text and PART.fullmatch(text)) or (text and not PART.sub("", text)):
         return sum(float(amount) * _unit(unit) for amount, unit in PART.findall(text))
-    return _plain(text)
+    return scaled(_plain(text), unit)
 
 
 def _unit(unit: str) -> float:

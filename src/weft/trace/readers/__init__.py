@@ -11,6 +11,7 @@ from pathlib import Path
 
 from weft.model.errors import SpecError, TraceFault, UnknownName
 from weft.trace.faults import OnFault, check_choice
+from weft.trace.mapping import map_columns
 from weft.trace.readers import (
     elasticflow,
     gavel,
@@ -80,8 +81,9 @@ def read(
 ) -> Workload:
     """The jobs of a file.
 
-    `columns` maps names of our schema to the file's own; `durations` gives seconds by model where
-    the file has none; `throughputs` is the table that turns Gavel's steps into seconds.
+    `columns` maps names of our schema to the file's own (`weft.trace.mapping`); `durations` gives
+    seconds by model where the file has none; `throughputs` is the table that turns Gavel's steps
+    into seconds.
     """
     check_choice(on_fault)
     options = Options(durations=_checked(durations or {}), throughputs=throughputs)
@@ -111,7 +113,7 @@ def _read_sheet(
     on_fault: OnFault,
 ) -> Workload:
     if columns:
-        sheet = own.map_columns(sheet, columns)
+        sheet = map_columns(sheet, columns)
         format = _own(format)
     chosen = _named(format, sheet) if format else recognise(sheet)
     reading = Reading(sheet.renamed(chosen.numbered) if chosen.numbered else sheet)

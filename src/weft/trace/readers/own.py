@@ -1,14 +1,13 @@
 """The project's own job table, and a cluster's own log once its columns are named.
 
-A log needs no conversion: `columns={"gpus": "AllocGPUS", "submit_seconds": "t_submit"}` says which
-of its columns stands for which of ours.
+A log needs no conversion once its columns are mapped to ours (`weft.trace.mapping`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.model.errors import SpecError, UnknownName
+from weft.model.errors import SpecError
 from weft.model.request import Locality, Width, WorkUnit
 from weft.model.truth import Work
 from weft.trace.cells import (
@@ -22,7 +21,6 @@ from weft.trace.cells import (
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading
 from weft.trace.schema import COLUMNS, SCHEMA_VERSION, Column, Kind
-from weft.trace.sheet import Sheet
 from weft.trace.workload import JobColumns, works_of_seconds
 
 # Columns that are read by name below; all others that become one field follow the schema.
@@ -52,22 +50,6 @@ def translate(reading: Reading, options: Options) -> JobColumns:
         tenants=reading.texts("tenant"),
         more=_more(reading),
         recorded=_fields(reading, "recorded"),
-    )
-
-
-def map_columns(sheet: Sheet, columns: Mapping[str, str]) -> Sheet:
-    """The sheet with the caller's columns under our names; what is not mapped keeps its own."""
-    known = [column.name for column in COLUMNS]
-    for ours, theirs in columns.items():
-        if ours not in known:
-            raise UnknownName(f"a job table has no '{ours}'", hint=f"columns: {', '.join(known)}")
-        if theirs not in sheet.header:
-            hint = f"its columns: {', '.join(sheet.header)}"
-            raise UnknownName(f"{sheet.path.name} has no column '{theirs}'", hint=hint)
-    renames = {theirs: ours for ours, theirs in columns.items()}
-    hidden = {ours: f"{ours} (not used)" for ours in columns}
-    return sheet.renamed(
-        tuple(renames.get(name) or hidden.get(name, name) for name in sheet.header)
     )
 
 
