@@ -89,7 +89,8 @@ def test_samples_beside_a_duration_are_a_fault(file: Write) -> None:
 
 def test_how_a_job_fared_is_recorded_beside_it(file: Write) -> None:
     header = f"{LEAST},status,failure_reason,attempts,queue_seconds,deadline_seconds"
-    workload = read(file(header, "a,0,60,1,failed,OOM,3,12.5,90", "b,0,60,1,,,,,"))
+    header += ",user,partition,allocated_gpu_types"
+    workload = read(file(header, "a,0,60,1,failed,OOM,3,12.5,90,ann,gpu,a100", "b,0,60,1,,,,,,,,"))
     assert workload.recorded == {
         "a": Recorded(
             status="failed",
@@ -97,8 +98,12 @@ def test_how_a_job_fared_is_recorded_beside_it(file: Write) -> None:
             attempts=3,
             queue_seconds=12.5,
             deadline_seconds=90.0,
+            user="ann",
+            partition="gpu",
+            allocated_gpu_types="a100",
         )
     }
+    assert workload.jobs[0].request.gpu_types == (), "what it ran on is no demand"
 
 
 def test_durations_by_model_fill_what_the_file_leaves_out(file: Write) -> None:

@@ -74,7 +74,15 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
 def workloads(draw: st.DrawFn) -> Workload:
     ids = draw(st.lists(names, unique=True, max_size=6))
     made = sorted((draw(jobs(name)) for name in ids), key=lambda job: job.submit_seconds)
-    told = st.builds(Recorded, status=names, attempts=st.none() | st.integers(0, 5))
+    told = st.builds(
+        Recorded,
+        status=names,
+        attempts=st.none() | st.integers(0, 5),
+        queue_seconds=st.none() | times,
+        user=names | st.just(""),
+        partition=names | st.just(""),
+        allocated_gpu_types=st.sampled_from(["", "a100", "a100|h100"]),
+    )
     recorded = {job.id: draw(told) for job in made if draw(st.booleans())}
     return Workload(name="w", jobs=tuple(made), recorded=recorded)
 
@@ -140,7 +148,8 @@ def test_the_schema_is_frozen() -> None:
         "cpus cpus_per_gpu memory_gib memory_gib_per_gpu gpu_types max_nodes "
         "node_doubling_slowdown rack_doubling_slowdown curve curve_known stages plans "
         "priority preemptible shareable checkpoint_interval_seconds saves_on_demand max_retries "
-        "model status failure_reason attempts queue_seconds deadline_seconds schema_version"
+        "model status failure_reason attempts queue_seconds deadline_seconds user partition "
+        "allocated_gpu_types schema_version"
     )
 
 

@@ -129,6 +129,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("attempts", Kind.WHOLE, "recorded.attempts", "times it was started"),
     Column("queue_seconds", Kind.NUMBER, "recorded.queue_seconds", "wait for its first start"),
     Column("deadline_seconds", Kind.NUMBER, "recorded.deadline_seconds", "when it was due"),
+    Column("user", Kind.TEXT, "recorded.user", "the user who submitted it"),
+    Column("partition", Kind.TEXT, "recorded.partition", "the partition in which it ran"),
+    Column(
+        "allocated_gpu_types",
+        Kind.TEXT,
+        "recorded.allocated_gpu_types",
+        "the GPU types on which it ran, a100|h100",
+    ),
     Column("schema_version", Kind.WHOLE, "", "this schema's version", always=True),
 )
 

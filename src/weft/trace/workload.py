@@ -23,13 +23,20 @@ TIMES_REMEDY = "check the unit of its times, its samples and its curve"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What a file tells of a job beyond what it asks for: how it fared where it really ran."""
+    """What a file tells of a job beyond what it asks for: how it fared where it really ran.
+
+    A simulation does not follow it; it is kept for comparisons.
+    """
 
     status: str = ""
     failure_reason: str = ""
     attempts: int | None = None
     queue_seconds: float | None = None
     deadline_seconds: float | None = None
+    user: str = ""
+    partition: str = ""
+    #: Names of types, separated by `|` as in the column `gpu_types`.
+    allocated_gpu_types: str = ""
 
 
 NOTHING_RECORDED = Recorded()
@@ -98,7 +105,7 @@ def works_of_seconds(
                 model = f" for model '{models[index]}'" if models and models[index] else ""
                 problem = f"duration unknown{model}"
                 reading.log.error(index, column, "", problem=problem, remedy=DURATION_REMEDY)
-        elif amount == 0:
+        elif amount == 0 and index not in reading.log.bad:
             remedy = "leave it out if it never ran"
             reading.log.warn(index, column, "0", problem="ends as it starts", remedy=remedy)
         works.append(None if amount is None else Work(amount))
