@@ -6,7 +6,7 @@ dozen different widths, tenants and models.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import TypeVar
@@ -100,17 +100,30 @@ class Reading:
 
         Numbers among dates would lie decades before them: they are faults.
         """
+        return self.since_first(column, self.instants(column, missing=missing))
+
+    def instants(
+        self, column: str, *, missing: str | None = None, unknown: Collection[str] = ()
+    ) -> list[float | None]:
+        """Dates as seconds since 1970, numbers as they stand; None for a cell of `unknown`."""
         remedy = "write seconds, or dates such as 2026-11-17T10:30:00Z in every row"
         dated = any(map(is_date, self.texts(column)))
         read = _dated if dated else partial(read_moment, unit=self._unit(column))
-        found = self.parsed(column, read, missing=missing, remedy=remedy)
-        known = [moment for moment in found if moment is not None]
-        if not dated or not known:
-            return found
+
+        def instant(cell: str) -> float | None:
+            return None if cell.strip() in unknown else read(cell)
+
+        return self.parsed(column, instant, missing=missing, remedy=remedy)
+
+    def since_first(self, column: str, instants: Sequence[float | None]) -> list[float | None]:
+        """Dates of a column counted from the first of them, numbers as they stand."""
+        known = [instant for instant in instants if instant is not None]
+        if not known or not any(map(is_date, self.texts(column))):
+            return list(instants)
         first = min(known)
         problem = "holds dates: times are counted from the first of them, in UTC unless they say"
         self.log.inform(column, problem=problem, remedy="none needed")
-        return [None if moment is None else moment - first for moment in found]
+        return [None if instant is None else instant - first for instant in instants]
 
     def parsed(
         self,

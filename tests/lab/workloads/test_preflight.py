@@ -50,6 +50,17 @@ def test_jobs_that_nothing_can_hold_are_told_and_all_of_them_refused(stranded: J
         preflight([stranded], SETUP, FIXED)
 
 
+def test_requested_gpu_types_that_no_node_has_are_named_with_the_remedy() -> None:
+    typed = job("typed", Width.fixed(1), gpu_types=(GpuSpeed(GpuType("a100")),))
+    (note,) = preflight([job("a", Width.fixed(1)), typed], SETUP, FIXED)
+    assert "no node has the requested GPU type a100" in note
+    with pytest.raises(SpecError) as caught:
+        preflight([typed], SETUP, FIXED)
+    assert "--column gpu_types=" in caught.value.hint
+    (wide,) = preflight([job("a", Width.fixed(1)), job("b", Width.fixed(9))], SETUP, FIXED)
+    assert "GPU type " not in wide.partition("it has")[2]
+
+
 def test_elasticity_that_is_not_used_is_told() -> None:
     fixed, ranged = job("a", Width.fixed(2)), job("b", Width(1, 4, 2))
     (note,) = preflight([fixed], SETUP, ELASTIC)

@@ -28,7 +28,8 @@ def import_history(
 
     \b
     sacct: sacct -a -X -P -S 2026-01-01 \\
-             -o JobID,User,Account,Partition,Submit,Elapsed,State,AllocTRES > HISTORY
+             -o JobID,User,Account,Partition,Submit,Start,End,Elapsed,State,ReqTRES,AllocTRES \\
+             > HISTORY
     kueue: kubectl get workloads -A -o json > HISTORY.json
     csv:   any table, with --column OURS=THEIRS where its columns are named otherwise
 

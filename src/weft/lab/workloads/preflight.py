@@ -29,7 +29,8 @@ def preflight(
     if jobs and len(stranded) == len(jobs):
         raise SpecError(
             f"no job of this workload can ever run there: {_named(stranded)}",
-            hint=f"the cluster has {held.told}; give a larger one, or narrower jobs",
+            hint=f"the cluster has {held.told}; give a larger one, or narrower jobs"
+            f"{held.without_types(stranded)}",
         )
     return tuple([*_stranded(stranded, held), *_elasticity(jobs, recipes)])
 
@@ -79,6 +80,18 @@ class _Holding:
             if not accepted or kind in accepted
         )
 
+    def without_types(self, jobs: Sequence[Job]) -> str:
+        """What to do about GPU types that the jobs request and no node has."""
+        present = {kind for _, kind in self._domains}
+        accepted = [{str(one.type) for one in job.request.gpu_types} for job in jobs]
+        absent = sorted({kind for kinds in accepted if not kinds & present for kind in kinds})
+        if not absent:
+            return ""
+        return (
+            f"; no node has the requested GPU type {' or '.join(absent)}: name it as gpu_type in "
+            "the cluster's file, spelled the same, or read the job table with --column gpu_types="
+        )
+
     @property
     def told(self) -> str:
         parts = (
@@ -96,7 +109,7 @@ def _stranded(jobs: Sequence[Job], held: _Holding) -> Iterator[str]:
     if jobs:
         yield (
             f"{_counted(jobs)} can never run on this cluster, by width, GPU type or nodes: "
-            f"{_named(jobs)}; it has {held.told}"
+            f"{_named(jobs)}; it has {held.told}{held.without_types(jobs)}"
         )
 
 
