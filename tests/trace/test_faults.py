@@ -198,3 +198,13 @@ def test_a_gzip_that_is_none(tmp_path: Path) -> None:
 def test_rows_are_numbered_as_an_editor_does(file: Write) -> None:
     workload = read(file(OWN, "", '"two\nlines",a,0,1,1', "", "j,a,0,1,x"), on_fault="skip")
     assert [fault.row for fault in workload.faults] == [6]
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "running", "Pending (Resources)", "SUSPENDED"])
+def test_the_length_of_a_job_that_has_not_ended_is_told_as_a_lower_bound(
+    file: Write, status: str
+) -> None:
+    workload = read(file(f"{OWN},status", f"{GOOD},{status}", "b,a,6,60,1,FAILED", "c,a,7,60,1,"))
+    assert len(workload.jobs) == 3
+    (warning,) = _warnings(workload)
+    assert warning.startswith("had not ended when this was written")

@@ -28,7 +28,7 @@ BY_APPLICATION = dict.fromkeys(
 COUNTS = [
     ("jobs/acme_kalos_completed.csv", 319, 0, 0),
     ("jobs/alibaba_dlrm2025.csv.gz", 12_390, 11_481, 9_188),
-    ("jobs/alibaba_openb2023.csv", 4_682, 3_470, 1_052),
+    ("jobs/alibaba_openb2023.csv", 4_682, 3_470, 4_833),
     ("jobs/elasticflow_philly_103959.csv", 876, 0, 0),
     ("jobs/gavel_msr_seed0.csv.gz", 14_928, 336, 0),
     ("jobs/muri_philly.csv.gz", 10_879, 0, 0),
@@ -169,7 +169,9 @@ def test_openb_asks_for_parts_of_gpus(traces: Path) -> None:
     workload = read(path, on_fault="skip")
     errors = _rows(workload, Severity.ERROR)
     assert errors == {"asks for part of a GPU": 3_078, "duration unknown": 897}
-    assert _rows(workload, Severity.WARNING) == {"asks for CPUs only": 1_052}
+    unfinished = "had not ended when this was written: its length so far counts as its whole one"
+    warnings = {"asks for CPUs only": 1_052, unfinished: 3_781}
+    assert _rows(workload, Severity.WARNING) == warnings
 
 
 def test_gavel_jobs_before_the_beginning(traces: Path) -> None:

@@ -6,7 +6,7 @@ all the same, so identity, order and the model's own rules are checked here, onc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from weft.model.errors import SpecError
 from weft.model.ids import DEFAULT_TENANT, JobId, TenantId
@@ -18,6 +18,13 @@ from weft.trace.faults import InputFault, OnFault
 from weft.trace.reading import Reading
 
 DURATION_REMEDY = "write it, or give --duration MODEL=SECONDS for its model"
+#: First words of a status that a job has before its end, in lower case.
+UNFINISHED: Final = frozenset(
+    {
+        *("pending", "queued", "waiting", "running", "suspended", "stopped", "resizing"),
+        *("requeued", "configuring", "completing", "started"),
+    }
+)
 TIMES_REMEDY = "check the unit of its times, its samples and its curve"
 
 
@@ -117,6 +124,7 @@ def assemble(reading: Reading, columns: JobColumns, on_fault: OnFault) -> Worklo
     _check_ids(reading, columns.ids)
     _check_tenants(reading, columns.tenants)
     _check_order(reading, columns.submit_seconds)
+    _check_ended(reading, columns)
     jobs = _jobs(reading, columns)
     faults = reading.log.settle(on_fault)
     return Workload(
@@ -191,6 +199,18 @@ def _check_tenants(reading: Reading, tenants: Sequence[str]) -> None:
         if not tenant:
             problem = f"is missing: the job counts as tenant '{DEFAULT_TENANT}'"
             reading.log.warn(index, "tenant", "", problem=problem, remedy="name its tenant")
+
+
+def _check_ended(reading: Reading, columns: JobColumns) -> None:
+    """The length of a job that had not ended is a lower bound."""
+    statuses = columns.recorded.get("status", ())
+    for index, (status, work) in enumerate(zip(statuses, columns.works, strict=False)):
+        unfinished = status.strip().partition(" ")[0].lower() in UNFINISHED
+        if not unfinished or work is None or index in reading.log.bad:
+            continue
+        problem = "had not ended when this was written: its length so far counts as its whole one"
+        remedy = "leave it out, or write its whole length"
+        reading.log.warn(index, "status", status, problem=problem, remedy=remedy)
 
 
 def _check_order(reading: Reading, submits: Sequence[float | None]) -> None:
