@@ -151,6 +151,15 @@ def test_a_file_of_a_later_schema_is_refused(file: Write) -> None:
         read(file(f"{LEAST},schema_version", "j,0,60,1,2"))
 
 
+def test_columns_that_are_not_read_are_named(file: Write) -> None:
+    workload = read(file(f"{LEAST},Priorty,site,model", "j,0,60,1,5,north,bert"))
+    nearly, unread = workload.faults
+    assert (nearly.column, nearly.severity) == ("Priorty", "info")
+    assert "'priority' is one" in nearly.problem and "--column priority=Priorty" in nearly.remedy
+    assert unread.problem == "2 columns are not read: Priorty, site"
+    assert read(file(f"{LEAST},model", "j,0,60,1,bert")).faults == ()
+
+
 SLURM = "JobID,User,Submit,Elapsed,AllocGPUS,gpus"
 MAPPED = {
     "job_id": "JobID",

@@ -25,6 +25,7 @@ class Reading:
 
     def __init__(self, sheet: Sheet) -> None:
         self.sheet = sheet
+        self._used: set[str] = set()
         self.log = FaultLog(sheet.path.name, sheet.rows)
         for index, cells in sheet.ragged.items():
             self.log.error(
@@ -44,7 +45,13 @@ class Reading:
     def has(self, column: str) -> bool:
         return column in self.sheet.columns
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Columns of the file that nothing was read from so far."""
+        return tuple(name for name in self.sheet.header if name not in self._used)
+
     def texts(self, column: str, *, missing: str | None = None) -> Sequence[str]:
+        self._used.add(column)
         cells = self.sheet.columns.get(column)
         if cells is None:
             cells = [""] * len(self)

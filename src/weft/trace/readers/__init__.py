@@ -56,6 +56,8 @@ class Format:
 
 
 OWN = "weft"
+#: Formats of tables that a site writes itself, with whatever columns it has.
+SITE_FORMATS = frozenset({OWN, "listing", "sacct"})
 FORMATS: tuple[Format, ...] = (
     Format(OWN, "the project's own job table", own.translate, REQUIRED),
     Format("listing", "public traces in one shape", listing.translate, listing.COLUMNS),
@@ -117,7 +119,19 @@ def _read_sheet(
         format = _own(format)
     chosen = _named(format, sheet) if format else recognise(sheet)
     reading = Reading(sheet.renamed(chosen.numbered) if chosen.numbered else sheet)
-    return assemble(reading, chosen.translate(reading, options), on_fault)
+    translated = chosen.translate(reading, options)
+    if chosen.name in SITE_FORMATS:
+        _tell_unread(reading)
+    return assemble(reading, translated, on_fault)
+
+
+def _tell_unread(reading: Reading) -> None:
+    """Name the columns that stand in the file and become nothing."""
+    if reading.unread:
+        several = "columns are" if len(reading.unread) > 1 else "column is"
+        problem = f"{len(reading.unread)} {several} not read: {', '.join(reading.unread)}"
+        remedy = "none needed unless one of them matters to a simulation"
+        reading.log.inform("", problem=problem, remedy=remedy)
 
 
 def recognise(sheet: Sheet) -> Format:

@@ -5,6 +5,7 @@ A log needs no conversion once its columns are mapped to ours (`weft.trace.mappi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from weft.model.errors import SpecError
@@ -30,6 +31,7 @@ BY_NAME = frozenset(
         *("work_known", "curve_known"),
     }
 )
+NEARLY = 0.8
 FLAG_REMEDY = "write true or false"
 CODES = {
     "gpu_types": read_gpu_types,
@@ -42,6 +44,7 @@ CODES = {
 def translate(reading: Reading, options: Options) -> JobColumns:
     """Columns of our schema as they stand."""
     _check_version(reading)
+    _tell_misspelled(reading)
     return JobColumns(
         ids=reading.texts("job_id", missing="name every job"),
         submit_seconds=reading.moments("submit_seconds", missing="write when it was submitted"),
@@ -51,6 +54,18 @@ def translate(reading: Reading, options: Options) -> JobColumns:
         more=_more(reading),
         recorded=_fields(reading, "recorded"),
     )
+
+
+def _tell_misspelled(reading: Reading) -> None:
+    """A column whose name is nearly one of ours takes no effect, and looks as if it did."""
+    known = [column.name for column in COLUMNS]
+    absent = [name for name in known if not reading.has(name)]
+    for name in reading.sheet.header:
+        near = get_close_matches(name.strip().lower(), absent, n=1, cutoff=NEARLY)
+        if near and name not in known:
+            problem = f"is no column of the job table and is not read; '{near[0]}' is one"
+            remedy = f"if it is meant, rename it, or write --column {near[0]}={name}"
+            reading.log.inform(name, problem=problem, remedy=remedy)
 
 
 def _check_version(reading: Reading) -> None:
