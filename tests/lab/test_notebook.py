@@ -63,6 +63,22 @@ def test_a_frame_is_a_workload() -> None:
     assert again.summary.finished == 2
 
 
+def test_lengths_times_and_missing_values_of_a_frame() -> None:
+    frame = pd.DataFrame(
+        {
+            "job_id": [1, 2],
+            "submit_seconds": pd.to_datetime(["2026-01-01T10:00", "2026-01-01T10:01"]),
+            "duration_seconds": pd.to_timedelta([93_600, 90], unit="s"),
+            "gpus": [1, 2],
+            "priority": pd.array([5, None], dtype="Int64"),
+        }
+    )
+    jobs = lab.workload(frame).source.load(seed=0, gpus=1).jobs
+    assert [job.work.amount for job in jobs] == [93_600.0, 90.0]
+    assert [job.submit_seconds for job in jobs] == [0.0, 60.0]
+    assert [job.request.priority for job in jobs] == [5, 0]
+
+
 def test_whatever_is_wrong_with_rows_is_told_as_of_a_file() -> None:
     jobs = lab.workload([{**ROWS[0], "gpus": "many"}])
     with pytest.raises(TraceFault, match="row 1"):

@@ -106,6 +106,14 @@ def test_how_a_job_fared_is_recorded_beside_it(file: Write) -> None:
     assert workload.jobs[0].request.gpu_types == (), "what it ran on is no demand"
 
 
+def test_every_length_may_have_a_unit(file: Write) -> None:
+    header = f"{LEAST},queue_seconds,checkpoint_interval_seconds"
+    workload = read(file(header, "a,0,60,1,1-00:00:10,30 min"))
+    (job,) = workload.jobs
+    assert workload.recorded[job.id].queue_seconds == 86_410.0
+    assert job.request.checkpoint_interval_seconds == 1800.0
+
+
 def test_durations_by_model_fill_what_the_file_leaves_out(file: Write) -> None:
     path = file(f"{LEAST},model", "a,0,,1,bert", "b,1,60,1,bert")
     jobs = read(path, durations={"bert": 500.0}).jobs

@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -62,7 +63,7 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         max_nodes=draw(st.none() | st.integers(1, 64)),
         curve=curve,
         plans=draw(st.sampled_from([(AS_WRITTEN,), (ExecutionPlan(data=2, tensor=4), AS_WRITTEN)])),
-        checkpoint_interval_seconds=draw(amounts),
+        checkpoint_interval_seconds=draw(times),
         preemptible=draw(st.booleans()),
         shareable=draw(st.booleans()),
         max_retries=draw(st.integers(0, 9)),
@@ -191,3 +192,22 @@ def test_a_parquet_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "w.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(TraceFault, match="is not Parquet"):
         read(tmp_path / "w.parquet")
+
+
+def test_lengths_of_parquet_are_seconds(tmp_path: Path) -> None:
+    """A length of a day or more, or in ns, was refused; one under a day passed as a clock."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lengths = [timedelta(seconds=90), timedelta(days=2, hours=3), timedelta(milliseconds=1500)]
+    for unit in ("ms", "us"):
+        columns = {
+            "job_id": [b"a", b"b", b"c"],
+            "submit_seconds": [0, 1, 2],
+            "gpus": [1, 1, 1],
+            "Runtime (min)": arrow.array(lengths, arrow.duration(unit)),
+        }
+        path = tmp_path / f"{unit}.parquet"
+        parquet.write_table(arrow.table(columns), path)
+        jobs = read(path, columns={"duration_seconds": "Runtime (min)"}).jobs
+        assert [job.work.amount for job in jobs] == [90.0, 183_600.0, 1.5]
+        assert [job.id for job in jobs] == ["a", "b", "c"]

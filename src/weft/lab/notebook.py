@@ -39,6 +39,7 @@ from weft.model.errors import SpecError, UnknownName
 from weft.model.ids import JobId
 from weft.model.reason import CAUSES
 from weft.spec.recipe import make_recipe
+from weft.trace.cells import cell_of
 from weft.trace.clusters import read_cluster
 from weft.trace.faults import OnFault
 
@@ -366,8 +367,12 @@ def _cells(what: object) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
 
 
 def _text(value: object) -> str:
-    """A cell as a file would have it; what is not a number is no value."""
-    return "" if value is None or value != value else str(value)  # noqa: PLR0124
+    """A cell as a file would have it; NaN, NaT and NA are no value."""
+    try:
+        absent = value is None or bool(value != value)  # noqa: PLR0124
+    except TypeError:  # pandas.NA is neither equal nor unequal to anything
+        absent = True
+    return "" if absent else cell_of(value)
 
 
 def _mean(value: Interval, unit: str) -> str:

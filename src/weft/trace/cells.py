@@ -12,6 +12,7 @@ the problem in words, and every value that was written reads back as itself.
 
 import math
 from dataclasses import fields
+from datetime import timedelta
 
 from weft.model.curve import Curve
 from weft.model.errors import SpecError
@@ -47,6 +48,13 @@ def write_cell(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def cell_of(value: object) -> str:
+    """A value of a data frame or a Parquet file as the cell of a table; lengths keep their unit."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.9f}".rstrip("0").rstrip(".") + "s"
+    return value.decode() if isinstance(value, bytes) else write_cell(value)
 
 
 def read_flag(cell: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from weft.model.errors import SpecError, TraceFault
-from weft.trace.cells import write_cell
+from weft.trace.cells import cell_of
 from weft.trace.sheet import Sheet, check_header
 
 Column = Sequence[str | float | int | bool | None]
@@ -25,7 +25,7 @@ def load(path: Path) -> Sheet:
     header = tuple(table.column_names)
     check_header(path, header)
     columns = {
-        name: [write_cell(value) for value in column.to_pylist()]
+        name: [cell_of(value) for value in column.to_pylist()]
         for name, column in zip(header, table.columns, strict=True)
     }
     return Sheet(path, header, columns, range(1, table.num_rows + 1))

@@ -22,6 +22,7 @@ from weft.trace.cells import (
 from weft.trace.readers.options import Options
 from weft.trace.reading import Reading
 from weft.trace.schema import COLUMNS, SCHEMA_VERSION, Column, Kind
+from weft.trace.units import Dimension, dimension_of
 from weft.trace.workload import JobColumns, works_of_seconds
 
 # Columns that are read by name below; all others that become one field follow the schema.
@@ -177,6 +178,8 @@ def _cells(reading: Reading, column: Column) -> Sequence[Any]:
         return reading.parsed(column.name, read_flag, remedy=remedy)
     if column.kind is Kind.WHOLE:
         return reading.wholes(column.name, least=column.least, remedy=remedy)
+    if column.kind is Kind.NUMBER and dimension_of(column.name) is Dimension.TIME:
+        return reading.spans(column.name, remedy=f"write seconds, or 1h30m: {column.meaning}")
     if column.kind is Kind.NUMBER:
         return reading.numbers(column.name, least=column.least, remedy=remedy)
     return reading.parsed(column.name, CODES[column.name], remedy=remedy)
