@@ -24,6 +24,7 @@ File = Callable[..., Path]
         ("01:30:00", 5400),
         ("1-02:03:04", 93784),
         ("02:30", 150),
+        ("1-02:03", 93780),
         ("250ms", 0.25),
         ("2.5 d", 216000),
     ],
@@ -60,6 +61,47 @@ def test_dates_are_counted_from_the_first_and_that_is_said(tmp_path: Path) -> No
     assert [job.submit_seconds for job in read_in.jobs] == [0, 1800]
     assert [job.work.amount for job in read_in.jobs] == [3600, 3600]
     assert "holds dates" in read_in.faults[0].text
+
+
+HEAD = "job_id,submit_seconds,gpus,duration_seconds"
+
+
+@pytest.mark.parametrize(
+    ("rows", "remark"),
+    [
+        (
+            ["a,2026-01-01T10:00:00+01:00,1,60", "b,2026-01-01 10:00,1,60"],
+            "1 of 2 dates have no time zone, and count as UTC",
+        ),
+        (["a,20260101,1,60", "b,20260102,1,60"], "may be dates, and count as seconds"),
+        (["a,0,1,02:30", "b,0,1,90"], "1 of two parts (02:30) are read as minutes and seconds"),
+    ],
+    ids=["zones", "compact dates", "short clocks"],
+)
+def test_times_that_may_mean_something_else_are_told(
+    tmp_path: Path, rows: list[str], remark: str
+) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text("\n".join([HEAD, *rows]))
+    assert remark in read(file).faults[-1].problem
+
+
+@pytest.mark.parametrize(
+    "rows", [["a,0,1,00:02:30", "b,20260102,1,60"], ["a,2026-01-01,1,60", "b,2026-01-02,1,60"]]
+)
+def test_clear_times_need_no_remark(tmp_path: Path, rows: list[str]) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text("\n".join([HEAD, *rows]))
+    assert all(fault.remedy == "none needed" for fault in read(file).faults)
+
+
+def test_milliseconds_since_1970_are_no_seconds(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text(f"{HEAD}\na,1767261600000,1,60\n")
+    with pytest.raises(TraceFault, match="it may count milliseconds"):
+        read(file)
+    columns = {"submit_seconds:ms": "submit_seconds"}
+    assert read(file, columns=columns).jobs[0].submit_seconds == 1767261600.0
 
 
 def test_a_number_among_dates_is_a_fault(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from typing import TypeVar
 from weft.trace.bounds import MOST_AMOUNT, MOST_COUNT
 from weft.trace.faults import FaultLog
 from weft.trace.sheet import Sheet
-from weft.trace.times import is_date, read_moment, read_span
+from weft.trace.times import (
+    is_compact_date,
+    is_date,
+    is_short_clock,
+    is_zoned,
+    read_moment,
+    read_span,
+)
 from weft.trace.units import ONE, ColumnUnit, scaled
 
 T = TypeVar("T")
@@ -100,6 +107,14 @@ class Reading:
     ) -> list[float | None]:
         """Seconds, as a number or with units."""
         read = partial(read_span, unit=self._unit(column))
+        short = sum(map(is_short_clock, self.texts(column)))
+        if short:
+            problem = (
+                f"{short:,} of two parts ({_example(self.texts(column), is_short_clock)}) are "
+            )
+            problem += "read as minutes and seconds"
+            remedy = "if they are hours and minutes, write 02:30:00 or 2h30m"
+            self.log.inform(column, problem=problem, remedy=remedy)
         return self.parsed(column, read, missing=missing, remedy=remedy)
 
     def moments(self, column: str, *, missing: str | None = None) -> list[float | None]:
@@ -114,7 +129,11 @@ class Reading:
     ) -> list[float | None]:
         """Dates as seconds since 1970, numbers as they stand; None for a cell of `unknown`."""
         remedy = "write seconds, or dates such as 2026-11-17T10:30:00Z in every row"
-        dated = any(map(is_date, self.texts(column)))
+        cells = [cell for cell in self.texts(column) if cell.strip()]
+        dated = any(map(is_date, cells))
+        if cells and all(map(is_compact_date, cells)):
+            problem = f"numbers such as {cells[0]} may be dates, and count as seconds"
+            self.log.inform(column, problem=problem, remedy="write dates as 2026-11-17")
         read = _dated if dated else partial(read_moment, unit=self._unit(column))
 
         def instant(cell: str) -> float | None:
@@ -130,6 +149,7 @@ class Reading:
         first = min(known)
         problem = "holds dates: times are counted from the first of them, in UTC unless they say"
         self.log.inform(column, problem=problem, remedy="none needed")
+        self._tell_mixed_zones(column)
         return [None if instant is None else instant - first for instant in instants]
 
     def parsed(
@@ -165,6 +185,13 @@ class Reading:
             self.log.error(index, column, cell, problem=str(error), remedy=remedy)
         return None
 
+    def _tell_mixed_zones(self, column: str) -> None:
+        dates = [cell for cell in self.texts(column) if is_date(cell)]
+        bare = sum(not is_zoned(cell) for cell in dates)
+        if 0 < bare < len(dates):
+            problem = f"{bare:,} of {len(dates):,} dates have no time zone, and count as UTC"
+            self.log.inform(column, problem=problem, remedy="write every date with its zone")
+
     def _unit(self, column: str) -> Fraction:
         stated = self.sheet.units.get(column)
         return stated.unit.factor if stated else ONE
@@ -179,6 +206,10 @@ class Reading:
     def _missing(self, index: int, column: str, remedy: str) -> None:
         if index not in self.sheet.ragged:
             self.log.error(index, column, "", problem="is missing", remedy=remedy)
+
+
+def _example(cells: Sequence[str], fits: Callable[[str], bool]) -> str:
+    return next((cell.strip() for cell in cells if fits(cell)), "")
 
 
 def _dated(cell: str) -> float:

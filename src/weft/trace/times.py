@@ -12,7 +12,10 @@ LONG = {"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "min
 LONG |= {"minute": "m", "minutes": "m", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"}
 LONG |= {"day": "d", "days": "d", "week": "w", "weeks": "w", "ms": "ms"}
 CLOCK = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+DAYS_HOURS_MINUTES = re.compile(r"(\d+)-(\d+):(\d+)")
+SHORT_CLOCK = re.compile(r"\d+:\d+(?:\.\d+)?")
 PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+COMPACT_DATE = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]|$)")
 
 
@@ -39,8 +42,29 @@ def is_date(cell: str) -> bool:
     return DATE.match(cell.strip()) is not None
 
 
+def is_zoned(cell: str) -> bool:
+    """Whether a date states its time zone."""
+    try:
+        return datetime.fromisoformat(cell.strip()).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def is_compact_date(cell: str) -> bool:
+    """Whether a number may be a date without separators: `20261117`."""
+    return COMPACT_DATE.fullmatch(cell.strip()) is not None
+
+
+def is_short_clock(cell: str) -> bool:
+    """Whether a length has two parts, minutes and seconds: `02:30`."""
+    return SHORT_CLOCK.fullmatch(cell.strip()) is not None
+
+
 def _span(cell: str, unit: Fraction) -> float:
     text = cell.strip().lower()
+    if coarse := DAYS_HOURS_MINUTES.fullmatch(text):  # Slurm writes no seconds here
+        days, hours, minutes = (float(part) for part in coarse.groups())
+        return days * 86_400 + hours * 3600 + minutes * 60
     if clock := CLOCK.fullmatch(text):
         days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
         return days * 86_400 + hours * 3600 + minutes * 60 + seconds
@@ -70,5 +94,5 @@ def _plain(text: str) -> float:
 
 def _bounded(seconds: float) -> float:
     if seconds > MOST_SECONDS:
-        raise ValueError(f"is more than {MOST_SECONDS:,.0f} seconds")
+        raise ValueError(f"is more than {MOST_SECONDS:,.0f} seconds; it may count milliseconds")
     return seconds
