@@ -245,6 +245,16 @@ def test_accelerators_that_are_not_counted_are_told(tmp_path: Path) -> None:
     assert ("AllocTRES", "holds gres/dcu=4, which is left out") in told(read_in, "warning")
 
 
+def test_a_quote_in_a_job_name_takes_in_no_rows(tmp_path: Path) -> None:
+    rows = [{"JobID": "1", "JobName": '"a'}, {"JobID": "2"}, {"JobID": "3", "JobName": 'b"'}]
+    read_in = accounts(tmp_path, *rows, head=FULL.replace("JobID", "JobID|JobName"))
+    assert [job.id for job in read_in.jobs] == ["1", "2", "3"]
+
+
+def test_separators_at_the_ends_of_lines_are_no_column(tmp_path: Path) -> None:
+    assert len(accounts(tmp_path, {}, head=f"{FULL}|").jobs) == 1
+
+
 def test_steps_of_jobs_are_no_jobs(tmp_path: Path) -> None:
     file = tmp_path / "history.txt"
     row = "1.batch||lab|gpu|2026-01-01T10:00:00|01:30:00|COMPLETED|gres/gpu=8"

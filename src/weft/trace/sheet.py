@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from weft.model.errors import TraceFault
 from weft.trace.units import ColumnUnit
@@ -99,12 +99,9 @@ def _open(path: Path) -> TextIO:
 
 
 def _load_text(path: Path, stream: TextIO, kind: str) -> Sheet:
-    if kind == ".trace":
-        reader = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        first = stream.readline()
-        stream.seek(0)
-        reader = csv.reader(stream, delimiter=_delimiter(kind, first), strict=True)
+    first = stream.readline()
+    stream.seek(0)
+    reader = csv.reader(stream, **_dialect(kind, first))
     records: list[list[str]] = []
     rows: list[int] = []
     for record in reader:
@@ -116,9 +113,27 @@ def _load_text(path: Path, stream: TextIO, kind: str) -> Sheet:
     if kind == ".trace":
         header = tuple(str(number) for number in range(1, len(records[0]) + 1))
         return _sheet(path, header, records, rows, numbered=True)
+    if _of_sacct(first) and not any(record[-1] for record in records):
+        records = [record[:-1] for record in records]  # sacct -p ends every line with a separator
     header = tuple(name.strip() for name in records[0])
     check_header(path, header)
     return _sheet(path, header, records[1:], rows[1:])
+
+
+def _dialect(kind: str, first: str) -> dict[str, Any]:
+    """Sheets are quoted as CSV is, but for traces and what sacct prints: a quote is a letter there.
+
+    A job name that begins with a quote would otherwise take in all rows up to the next quote.
+    """
+    if kind == ".trace":
+        return {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    if _of_sacct(first):
+        return {"delimiter": "|", "quoting": csv.QUOTE_NONE}
+    return {"delimiter": _delimiter(kind, first), "strict": True}
+
+
+def _of_sacct(header: str) -> bool:
+    return "JobID" in header.strip().split("|")
 
 
 def _delimiter(kind: str, header: str) -> str:
