@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -271,8 +272,28 @@ def test_workloads_of_kueue(tmp_path: Path) -> None:
     (job,) = read_in.jobs
     assert (job.id, str(job.tenant)) == ("team-a/a", "vision")
     assert (job.width.asked_gpus, job.work.amount) == (8, 3600)
+    assert read_in.recorded[job.id].queue_seconds == 60.0
     (running,) = [fault for fault in read_in.faults if fault.severity == "error"]
     assert running.row == 2
+
+
+def test_a_long_workload_keeps_every_second(tmp_path: Path) -> None:
+    long = workload("a")
+    status: Any = long["status"]
+    status["conditions"][-1]["lastTransitionTime"] = "2026-01-15T16:57:07Z"
+    file = tmp_path / "workloads.json"
+    file.write_text(json.dumps({"items": [long]}))
+    assert read(file).jobs[0].work.amount == 1_234_567.0
+
+
+def test_the_wait_of_an_evicted_workload_is_not_known(tmp_path: Path) -> None:
+    evicted = workload("a")
+    status: Any = evicted["status"]
+    status["conditions"].append({"type": "Evicted", "status": "False"})
+    file = tmp_path / "workloads.json"
+    file.write_text(json.dumps({"items": [evicted]}))
+    read_in = read(file)
+    assert read_in.recorded[read_in.jobs[0].id].queue_seconds is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"items": [{"kind": "Pod"}]}', '{"items": []}'])

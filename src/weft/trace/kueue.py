@@ -1,7 +1,8 @@
 """Kueue's workloads as a sheet of our own: `kubectl get workloads -A -o json > workloads.json`.
 
 A workload is a job of its queue and namespace. Its GPUs are those of all its pods, it came when it
-was created, and it ran from its admission to its end; one that is not over has no length.
+was created, and it ran from its admission to its end; one that is not over has no length. Kueue
+keeps the last admission only, so the wait of a workload that was evicted is not known.
 """
 
 import json
@@ -11,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from weft.model.errors import TraceFault
+from weft.trace.cells import write_cell
 from weft.trace.sheet import Sheet
 
-HEADER = ("job_id", "tenant", "submit_seconds", "gpus", "duration_seconds", "priority", "status")
+HEADER = (
+    *("job_id", "tenant", "submit_seconds", "gpus", "duration_seconds", "priority", "status"),
+    "queue_seconds",
+)
+EVICTED = frozenset({"Evicted", "Requeued"})
 GPU = "/gpu"
 
 
@@ -35,19 +41,19 @@ def load(path: Path) -> Sheet:
 
 def _row(workload: Mapping[str, Any]) -> tuple[str, ...]:
     metadata, spec = workload["metadata"], workload.get("spec", {})
-    conditions = {
-        one["type"]: one
-        for one in workload.get("status", {}).get("conditions", ())
-        if one.get("status") == "True"
-    }
+    listed = workload.get("status", {}).get("conditions", ())
+    conditions = {one["type"]: one for one in listed if one.get("status") == "True"}
+    evicted = any(one["type"] in EVICTED for one in listed)
+    created = metadata.get("creationTimestamp", "")
     return (
         f"{metadata.get('namespace', '')}/{metadata['name']}",
         spec.get("queueName") or metadata.get("namespace", ""),
-        metadata.get("creationTimestamp", ""),
+        created,
         str(sum(map(_gpus, spec.get("podSets", ())))),
-        _ran(conditions),
+        _seconds(_moment(conditions, "Admitted"), _moment(conditions, "Finished")),
         str(spec.get("priority", 0)),
         next((name for name in ("Finished", "Evicted", "Admitted") if name in conditions), ""),
+        "" if evicted else _seconds(created, _moment(conditions, "Admitted")),
     )
 
 
@@ -61,10 +67,13 @@ def _gpus(pods: Mapping[str, Any]) -> int:
     return int(pods.get("count", 1)) * per_pod
 
 
-def _ran(conditions: Mapping[str, Mapping[str, str]]) -> str:
-    """Seconds from the last admission to the end, nothing where one of them is missing."""
-    ends = [conditions.get(name, {}).get("lastTransitionTime") for name in ("Admitted", "Finished")]
-    if not all(ends):
+def _moment(conditions: Mapping[str, Mapping[str, str]], name: str) -> str:
+    return str(conditions.get(name, {}).get("lastTransitionTime") or "")
+
+
+def _seconds(begin: str, end: str) -> str:
+    """Seconds between two dates, nothing where one of them is missing."""
+    if not (begin and end):
         return ""
-    begin, end = (datetime.fromisoformat(str(moment)) for moment in ends)
-    return f"{(end - begin).total_seconds():g}"
+    length = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
+    return write_cell(length.total_seconds())
