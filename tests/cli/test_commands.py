@@ -214,6 +214,40 @@ def test_trace_show_names_what_is_wrong(weft: Weft, tmp_path: Path) -> None:
     assert weft("simulate", path, "--on-fault", "skip").status == 0
 
 
+def test_trace_show_states_what_was_recorded(weft: Weft, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    head = "job_id,submit_seconds,duration_seconds,gpus,queue_seconds,user,partition"
+    rows = ["a,0,60,1,120,ann,gpu,a100", "b,1,60,1,240,bob,gpu,a100|h100", "c,2,60,1,,,,"]
+    path.write_text("\n".join([f"{head},allocated_gpu_types", *rows]))
+    shown = " ".join(weft("trace", "show", path).out.split())
+    assert (
+        "Recorded: 2 users, 1 partition (gpu), 2 GPU types (a100, h100), 2 waits of median 3 min "
+        "and p90 3.8 min." in shown
+    )
+    recorded = weft("trace", "show", path, "-o", "json").json["recorded"]
+    assert (recorded["waits"], recorded["median_wait_seconds"]) == (2, 180.0)
+
+
+def test_a_history_of_sacct_is_imported(weft: Weft, tmp_path: Path) -> None:
+    history, table = tmp_path / "history.txt", tmp_path / "own.csv"
+    head = "JobID|User|Partition|Submit|Start|End|Elapsed|State|AllocTRES"
+    day = "2026-01-01T10"
+    done = f"{day}:00:00|{day}:02:00|{day}:03:00|00:01:00|COMPLETED|gres/gpu:a100=2"
+    running = f"{day}:00:00|{day}:02:00|Unknown|00:01:00|RUNNING|gres/gpu:a100=2"
+    rows = [f"1|ann|gpu|{done}", *(f"{number}|ann|gpu|{running}" for number in range(2, 22))]
+    history.write_text("\n".join([head, *rows]))
+    refused = weft("trace", "import", "sacct", history, table)
+    assert refused.status == 2
+    assert "20 rows cannot be used" in refused.err and not table.exists()
+    called = weft("trace", "import", "sacct", history, table, "--on-fault", "skip")
+    assert called.status == 0
+    (remark,) = [line for line in called.err.splitlines() if "RUNNING" in line]
+    assert "20 rows (3, 4, 5, …)" in remark
+    assert "1 job" in called.err
+    shown = " ".join(weft("trace", "show", table).out.split())
+    assert "Recorded: 1 user, 1 partition (gpu), 1 GPU type (a100), 1 wait" in shown
+
+
 def test_a_column_is_mapped_once(weft: Weft, tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     weft("trace", "generate", path, "--jobs", "3")

@@ -11,9 +11,10 @@ from weft.cli.terminal.screen import new_table, print_json, say, stdout
 from weft.lab.time_words import span
 
 if TYPE_CHECKING:
-    from weft.lab.workloads.facts import Facts
+    from weft.lab.workloads.facts import Facts, RecordedFacts
 
 LISTED_FAULTS = 100
+LISTED_NAMES = 5
 UNUSABLE = 1
 
 
@@ -62,7 +63,7 @@ def _print(facts: "Facts") -> None:
     table = new_table(
         f"{facts.name}: {several(facts.jobs, 'job')} of {several(facts.tenants, 'tenant')} in "
         f"{span(facts.span_seconds)} · {facts.gpu_hours:,.0f} GPU-hours",
-        caption=" ".join(facts.notes),
+        caption=" ".join([*facts.notes, *_recorded(facts.recorded)]),
     )
     table.add_column("GPUs")
     for title in ("jobs", "share", "GPU time", "median", "p90", "longest"):
@@ -76,3 +77,17 @@ def _print(facts: "Facts") -> None:
             *map(span, (size.median_seconds, size.p90_seconds, size.longest_seconds)),
         )
     console.print(table)
+
+
+def _recorded(facts: "RecordedFacts") -> list[str]:
+    """What the history holds of the real cluster, as one sentence, or none."""
+    parts = [several(facts.users, "user")] if facts.users else []
+    for word, names in (("partition", facts.partitions), ("GPU type", facts.gpu_types)):
+        if names:
+            listed = ", ".join(names[:LISTED_NAMES]) + ("…" if len(names) > LISTED_NAMES else "")
+            parts.append(f"{several(len(names), word)} ({listed})")
+    if facts.median_wait_seconds is not None and facts.p90_wait_seconds is not None:
+        waits = several(facts.waits, "wait")
+        median, p90 = span(facts.median_wait_seconds), span(facts.p90_wait_seconds)
+        parts.append(f"{waits} of median {median} and p90 {p90}")
+    return [f"Recorded: {', '.join(parts)}."] if parts else []

@@ -25,6 +25,18 @@ class SizeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedFacts:
+    """What a history holds of the real cluster; a simulation does not follow it."""
+
+    users: int
+    partitions: tuple[str, ...]
+    gpu_types: tuple[str, ...]
+    waits: int
+    median_wait_seconds: float | None
+    p90_wait_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """The whole workload."""
 
@@ -36,6 +48,7 @@ class Facts:
     span_seconds: float
     gpu_hours: float
     sizes: tuple[SizeFacts, ...]
+    recorded: RecordedFacts
     notes: tuple[str, ...]
     faults: dict[str, int]
 
@@ -64,6 +77,7 @@ def facts_of(workload: Workload) -> Facts:
             for name in NAMES
             if name in by_class
         ),
+        recorded=_recorded_facts(workload),
         notes=workload.notes,
         faults=faults,
     )
@@ -81,6 +95,21 @@ def _size_facts(name: str, jobs: list[Job], all_jobs: int, total: float) -> Size
         median_seconds=median,
         p90_seconds=p90,
         longest_seconds=longest,
+    )
+
+
+def _recorded_facts(workload: Workload) -> RecordedFacts:
+    told = workload.recorded.values()
+    waits = [one.queue_seconds for one in told if one.queue_seconds is not None]
+    median, p90 = np.quantile(waits, [0.5, 0.9]).tolist() if waits else (None, None)
+    types = {kind for one in told for kind in one.allocated_gpu_types.split("|")}
+    return RecordedFacts(
+        users=len({one.user for one in told} - {""}),
+        partitions=tuple(sorted({one.partition for one in told} - {""})),
+        gpu_types=tuple(sorted(types - {""})),
+        waits=len(waits),
+        median_wait_seconds=median,
+        p90_wait_seconds=p90,
     )
 
 
