@@ -18,6 +18,7 @@ OnFault = Literal["raise", "skip"]
 
 LISTED = 5
 EXAMPLES = 3
+FIGURE = re.compile(r"'[^']*'|\d[\d,.]*(?:e[+-]?\d+)?")
 
 
 class Severity(StrEnum):
@@ -142,9 +143,8 @@ def _hint(errors: Sequence[InputFault]) -> str:
 
 def _cause(fault: InputFault) -> tuple[str, ...]:
     """What faults of one group share; figures and the row's own value may differ."""
-    value = re.escape(fault.value)
-    problem = re.sub(rf"(?<!\w){value}(?!\w)", "…", fault.problem) if value else fault.problem
-    shape = re.sub(r"'[^']*'|\d[\d,.]*(?:e[+-]?\d+)?", "…", problem)
+    words = ["…" if word == fault.value else word for word in fault.problem.split(" ")]
+    shape = FIGURE.sub("…", " ".join(words))
     row = "file" if fault.row is None else "row"
     return (fault.severity, fault.file, row, fault.column, shape, fault.remedy)
 
