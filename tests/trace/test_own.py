@@ -168,6 +168,16 @@ def test_columns_that_are_not_read_are_named(file: Write) -> None:
     assert read(file(f"{LEAST},model", "j,0,60,1,bert")).faults == ()
 
 
+def test_a_status_that_is_not_read_is_told_where_jobs_had_not_ended(file: Write) -> None:
+    path = file(f"{LEAST},State", "a,0,60,1,RUNNING", "b,0,60,1,COMPLETED")
+    told, _ = read(path).faults
+    assert (told.column, told.problem.partition(";")[0]) == (
+        "State",
+        "1 row tells of a job that had not ended",
+    )
+    assert [one.row for one in read(path, columns={"status": "State"}).faults] == [2]
+
+
 SLURM = "JobID,User,Submit,Elapsed,AllocGPUS,gpus"
 MAPPED = {
     "job_id": "JobID",

@@ -97,24 +97,10 @@ _AMBIGUOUS: Final[Mapping[Dimension, frozenset[str]]] = {
 _SYMBOLS: Final = frozenset(["d", "w", "b", "k", "g", "t", "p"])
 #: What may stand in brackets and is no unit: clocks and zones.
 _NO_UNIT: Final = frozenset(
-    [
-        "in",
-        "the",
-        "of",
-        "since",
-        "utc",
-        "gmt",
-        "local",
-        "epoch",
-        "unix",
-        "iso",
-        "iso8601",
-        "wall",
-        "raw",
-        "total",
-        "clock",
-        "time",
-    ]
+    {
+        *("in", "the", "of", "since", "utc", "gmt", "local", "epoch", "unix", "iso", "iso8601"),
+        *("wall", "raw", "total", "clock", "time"),
+    }
 )
 _CLOCK: Final = frozenset({"hh", "mm", "ss"})
 _DEVICES: Final = ("gpu", "gpus", "cpu", "cpus", "core", "cores", "node", "nodes", "card", "cards")

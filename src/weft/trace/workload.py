@@ -201,12 +201,16 @@ def _check_tenants(reading: Reading, tenants: Sequence[str]) -> None:
             reading.log.warn(index, "tenant", "", problem=problem, remedy="name its tenant")
 
 
+def is_unfinished(status: str) -> bool:
+    """Whether a status is one that a job has before its end."""
+    return status.strip().partition(" ")[0].lower() in UNFINISHED
+
+
 def _check_ended(reading: Reading, columns: JobColumns) -> None:
     """The length of a job that had not ended is a lower bound."""
     statuses = columns.recorded.get("status", ())
     for index, (status, work) in enumerate(zip(statuses, columns.works, strict=False)):
-        unfinished = status.strip().partition(" ")[0].lower() in UNFINISHED
-        if not unfinished or work is None or index in reading.log.bad:
+        if not is_unfinished(status) or work is None or index in reading.log.bad:
             continue
         problem = "had not ended when this was written: its length so far counts as its whole one"
         remedy = "leave it out, or write its whole length"

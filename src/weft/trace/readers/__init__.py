@@ -28,7 +28,7 @@ from weft.trace.readers.options import Options
 from weft.trace.reading import Reading
 from weft.trace.schema import REQUIRED
 from weft.trace.sheet import Sheet, load, made_of
-from weft.trace.workload import JobColumns, Workload, assemble
+from weft.trace.workload import JobColumns, Workload, assemble, is_unfinished
 
 __all__ = ["FORMATS", "Format", "read", "read_rows", "recognise"]
 
@@ -127,6 +127,13 @@ def _read_sheet(
 
 def _tell_unread(reading: Reading) -> None:
     """Name the columns that stand in the file and become nothing."""
+    for name in reading.unread:
+        count = sum(map(is_unfinished, reading.sheet.columns[name]))
+        if count:
+            rows = "1 row tells of a job" if count == 1 else f"{count:,} rows tell of jobs"
+            problem = f"{rows} that had not ended; the column is not read"
+            remedy = f"write --column status={name} to have these rows named"
+            reading.log.inform(name, problem=problem, remedy=remedy)
     if reading.unread:
         several = "columns are" if len(reading.unread) > 1 else "column is"
         problem = f"{len(reading.unread)} {several} not read: {', '.join(reading.unread)}"
