@@ -131,7 +131,7 @@ def test_types_for_parts_of_a_job_are_told(tmp_path: Path, asked: str) -> None:
     "state",
     [
         *("RUNNING", "PENDING", "SUSPENDED", "REQUEUED", "RESIZING", "COMPLETING", "running"),
-        *("REVOKED", "NEW_STATE", "", "COMPLET+"),
+        *("REVOKED", "NEW_STATE", "", "RES+"),
     ],
 )
 def test_a_job_that_has_not_ended_has_no_length(tmp_path: Path, state: str) -> None:

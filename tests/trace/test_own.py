@@ -160,11 +160,11 @@ def test_a_file_of_a_later_schema_is_refused(file: Write) -> None:
 
 
 def test_columns_that_are_not_read_are_named(file: Write) -> None:
-    workload = read(file(f"{LEAST},Priorty,site,model", "j,0,60,1,5,north,bert"))
+    workload = read(file(f"{LEAST},GPU_type,site,model", "j,0,60,1,a100,north,bert"))
     nearly, unread = workload.faults
-    assert (nearly.column, nearly.severity) == ("Priorty", "info")
-    assert "'priority' is one" in nearly.problem and "--column priority=Priorty" in nearly.remedy
-    assert unread.problem == "2 columns are not read: Priorty, site"
+    assert (nearly.column, nearly.severity) == ("GPU_type", "info")
+    assert "'gpu_types' is one" in nearly.problem and "--column gpu_types=GPU_type" in nearly.remedy
+    assert unread.problem == "2 columns are not read: GPU_type, site"
     assert read(file(f"{LEAST},model", "j,0,60,1,bert")).faults == ()
 
 

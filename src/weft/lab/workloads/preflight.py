@@ -29,8 +29,8 @@ def preflight(
     if jobs and len(stranded) == len(jobs):
         raise SpecError(
             f"no job of this workload can ever run there: {_named(stranded)}",
-            hint=f"the cluster has {held.told}; give a larger one, or narrower jobs"
-            f"{held.without_types(stranded)}",
+            hint=f"the cluster has {held.told}"
+            f"{held.without_types(stranded) or '; give a larger one, or narrower jobs'}",
         )
     return tuple([*_stranded(stranded, held), *_elasticity(jobs, recipes)])
 
