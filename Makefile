@@ -5,13 +5,10 @@ BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 PYTHON ?= $(if $(BIN),$(BIN)python,python3)
 SOURCES := src tests tools $(wildcard benchmarks)
 
-# Rooms whose tests compute and touch no outside world; what does all the same is left out there.
-FAST := $(addprefix tests/,model brain policy perf failure sim lab trace spec view cli)
-
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs lint types test test-all bench cover site
+.PHONY: help setup programs check lint types test test-all bench cover site
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +29,10 @@ lint: ## style, format, order of the rooms, spelling
 types: ## mypy, strict
 	$(PYTHON) -m mypy $(SOURCES)
 
-# A test that is ended because it goes outside leaves sockets open, which is no fault of its own.
-test: ## the fast tests: what only computes, in two minutes
-	WEFT_FAST=1 $(PYTHON) -m pytest -q -n auto --dist loadgroup \
-	    -W ignore::pytest.PytestUnraisableExceptionWarning \
-	    -m 'not slow and not alone and not traces' $(FAST)
+check: lint types ## the static checks
+
+test: ## within a minute, the computing tests nearest to the edit, nearest first
+	$(PYTHON) -m tools.nearest_tests
 
 test-all: ## every test
 	$(PYTHON) -m pytest -q -n auto --dist loadgroup

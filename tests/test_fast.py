@@ -1,4 +1,4 @@
-"""What `make test` runs: rooms that compute, and of them nothing that starts a process.
+"""What `make test` runs: packages that compute, and of them nothing that starts a process.
 
 Whatever it leaves out is in `make test-all` and in `.ci/run`.
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests import outside
+from tools.nearest_tests import COMPUTING
 
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def fast_rooms() -> set[str]:
-    (names,) = re.findall(r"^FAST := \$\(addprefix tests/,(.*)\)$", MAKEFILE, re.MULTILINE)
-    return {f"tests/{name}" for name in names.split()}
+    return {f"tests/{name}" for name in COMPUTING}
 
 
 def test_the_fast_rooms_are_those_that_ci_runs_as_computing() -> None:
