@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weft.brain.event import Event
 from weft.kube import metrics as module
-from weft.kube.dashboard import COLUMNS, dashboard
+from weft.kube.dashboard import COLUMNS, Panel, _panel, dashboard
 from weft.kube.metrics import BY_NAME, MOST_VALUES, OTHER, TABLE, Kind, Metric, Metrics
 from weft.kube.metrics_page import page
 from weft.model.reason import CAUSES
@@ -263,6 +263,16 @@ def queries() -> list[str]:
 def test_the_dashboard_is_up_to_date() -> None:
     stored = ROOT / "charts" / "weft" / "dashboards" / "weft.json"
     assert stored.read_text(encoding="utf-8") == dashboard()
+
+
+def test_panels_are_drawn_by_their_kind() -> None:
+    def defaults(kind: str) -> dict[str, Any]:
+        found: dict[str, Any] = _panel(Panel("Title", "About", (), kind=kind))
+        return dict(found["fieldConfig"]["defaults"])
+
+    assert defaults("timeseries")["custom"]["showPoints"] == "never"
+    assert defaults("gauge")["max"] == 1
+    assert not {"custom", "max"} & defaults("stat").keys()
 
 
 def test_the_dashboard_names_only_metrics_of_the_table() -> None:
