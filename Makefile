@@ -5,17 +5,27 @@ BIN := $(if $(wildcard .venv/bin/python),.venv/bin/,)
 PYTHON ?= $(if $(BIN),$(BIN)python,python3)
 SOURCES := src tests tools $(wildcard benchmarks)
 
+EXTRAS := dev,docs,notebook,parquet,solvers,kube,local,train,safetensors,s3,huggingface,lightning
+
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup programs check lint types test test-all bench cover site
+
+.PHONY: help setup lock programs check lint types test test-all bench cover site
 
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv and install Weft into it, editable, with what the checks need
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --editable '.[dev,docs,notebook,parquet,solvers,kube,local,train,safetensors,s3,huggingface,lightning]'
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+
+lock: ## renew constraints.txt from the newest releases that pyproject.toml allows
+	rm -rf build/lock && python3 -m venv build/lock
+	build/lock/bin/python -m pip install --quiet hatchling editables '.[$(EXTRAS)]'
+	head -n 2 constraints.txt >build/lock/header
+	build/lock/bin/python -m pip freeze --exclude weft >build/lock/versions
+	cat build/lock/header build/lock/versions >constraints.txt
 
 programs: ## build a real Kubernetes for the tests, once (about 15 minutes; needs Go, and etcd installed)
 	tools/testcluster/build
