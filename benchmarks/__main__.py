@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.records import record
+from benchmarks.records import measured_commit, record
 from benchmarks.row import Row, told
 from benchmarks.table import plain, show
 
@@ -82,6 +82,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.record and options.short:
         parser.error("--short measures too little to be kept: leave out --record")
+    commit = measured_commit() if options.record else None
+    if options.record and commit is None:
+        parser.error("--record names the commit that was measured: commit your changes first")
     suite = SUITES[options.suite]
     only = tuple(options.only.split(",")) if options.only else ()
     if strangers := set(only) - set(suite.parts):
@@ -99,8 +102,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
     else:
         show(rows)
-    if options.record:
-        _keep(options.suite, options.only, rows)
+    if commit is not None:
+        _keep(options.suite, options.only, rows, commit)
     failed = [row for row in rows if row.fails]
     if failed:
         print(plain(failed), file=sys.stderr)
@@ -108,9 +111,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _keep(suite: str, only: str | None, rows: list[Row]) -> None:
+def _keep(suite: str, only: str | None, rows: list[Row], commit: str) -> None:
     command = f"python -m benchmarks {suite}" + (f" --only {only}" if only else "")
-    file = record(suite, only or "all", command, rows)
+    file = record(suite, only or "all", command, rows, commit=commit)
     print(f"kept in {file}; python -m benchmarks.page writes the page anew", file=sys.stderr)
 
 

@@ -133,6 +133,8 @@ def _run(run: Run) -> Iterator[str]:
     yield f"### {run.name.capitalize() if run.name.islower() else run.name}\n"
     command = f"`{run.command}`" if not run.command.startswith("single") else run.command
     yield f"{command} · {run.date} · {commit} · {run.machine}\n"
+    if run.remeasure:
+        yield f"**To be measured again**: {run.remeasure}.\n"
     if run.rows:
         yield from _markdown(_of_rows(run.rows))
     for note in run.notes:

@@ -1,9 +1,10 @@
 """What the suites measured, kept in the repository: one JSON file for each suite.
 
 A run names its command, day, commit and machine, so that a figure can be judged and made again.
-`python -m benchmarks SUITE --record` writes one, and `python -m benchmarks.page` makes
-`docs/benchmarks.md` of all of them. Runs from before there were records were carried over from the
-text that told them: their commit is the one that the figure came with.
+`python -m benchmarks SUITE --record` writes one from a clean checkout, and
+`python -m benchmarks.page` makes `docs/benchmarks.md` of all of them. Runs from before there were
+records were carried over from the text that told them: their commit is the one that the figure came
+with.
 """
 
 import json
@@ -44,7 +45,11 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one command measured on one day."""
+    """What one command measured on one day.
+
+    `remeasure` says why the figures have to be taken again: the commit that they name is not in the
+    repository, or the checkout had changes that were not committed.
+    """
 
     name: str
     command: str
@@ -55,6 +60,7 @@ class Run:
     notes: list[str]
     tables: list[Table]
     plots: list[Plot]
+    remeasure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +78,16 @@ def all_records(folder: Path = FOLDER) -> dict[str, Record]:
     return dict(sorted(found.items(), key=lambda pair: pair[1].order))
 
 
-def record(suite: str, name: str, command: str, rows: Sequence[Row], folder: Path = FOLDER) -> Path:
-    """Keep a run; one of the same name is replaced."""
+def record(
+    suite: str,
+    name: str,
+    command: str,
+    rows: Sequence[Row],
+    *,
+    commit: str,
+    folder: Path = FOLDER,
+) -> Path:
+    """Keep a run of that commit; one of the same name is replaced."""
     file = folder / f"{suite}.json"
     before = (
         _read(json.loads(file.read_text()))
@@ -84,7 +98,7 @@ def record(suite: str, name: str, command: str, rows: Sequence[Row], folder: Pat
         name=name,
         command=command,
         date=datetime.now(UTC).date().isoformat(),
-        commit=_commit(),
+        commit=commit,
         machine=f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         rows=list(rows),
         notes=[],
@@ -122,8 +136,15 @@ def _each(kind: type[Any], told: Iterable[dict[str, Any]]) -> list[Any]:
     return [kind(**fields) for fields in told]
 
 
-def _commit() -> str:
-    """The present commit, with a mark where the tree is not as it says."""
-    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    found = subprocess.run(words, cwd=FOLDER.parent, capture_output=True, text=True, check=True)
-    return found.stdout.strip()
+def measured_commit() -> str | None:
+    """The commit of this checkout; None where tracked files differ from it."""
+    if _git("status", "--porcelain", "--untracked-files=no"):
+        return None
+    return _git("rev-parse", "--short", "HEAD")
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=FOLDER.parent, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()

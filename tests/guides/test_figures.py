@@ -45,9 +45,12 @@ def test_every_run_can_be_judged() -> None:
 
 
 def test_a_run_is_kept_in_place_of_the_one_before(tmp_path: Path) -> None:
-    record("some", "all", "python -m benchmarks some", [told("a", 1, "s")], tmp_path)
-    record("some", "part", "python -m benchmarks some", [told("b", 1, "s")], tmp_path)
-    record("some", "all", "python -m benchmarks some", [at_most("a", 3, "s", 2)], tmp_path)
+    for name, row in (
+        ("all", told("a", 1, "s")),
+        ("part", told("b", 1, "s")),
+        ("all", at_most("a", 3, "s", 2)),
+    ):
+        record("some", name, "python -m benchmarks", [row], commit="0123abc", folder=tmp_path)
     runs = {run.name: run for run in all_records(tmp_path)["some"].runs}
     assert list(runs) == ["part", "all"]
     assert (runs["all"].rows[0].value, runs["all"].rows[0].holds) == (3, False)
@@ -58,6 +61,25 @@ def test_a_short_run_is_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["cli", "--short", "--record"])
     assert "leave out --record" in capsys.readouterr().err
+
+
+def test_a_run_of_changes_that_are_not_committed_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.__main__.measured_commit", lambda: None)
+    with pytest.raises(SystemExit):
+        main(["cli", "--record"])
+    assert "commit your changes first" in capsys.readouterr().err
+
+
+def test_runs_of_unknown_code_are_marked_to_be_measured_again() -> None:
+    unknown = [
+        (suite, run.name)
+        for suite, kept in all_records().items()
+        for run in kept.runs
+        if (run.commit is None or run.commit.endswith("-dirty")) and not run.remeasure
+    ]
+    assert unknown == []
 
 
 def test_records_are_of_suites_or_of_tests() -> None:
