@@ -19,6 +19,7 @@ from tests.builders import (
     runs,
     waits_because,
 )
+from weft.brain.event import Verb
 from weft.failure.evidence import Failure, FailureClass
 from weft.model.cluster import Cluster
 from weft.model.reason import ReasonCode
@@ -159,7 +160,7 @@ SCENARIOS: dict[ReasonCode, tuple[Callable[[], Scene], dict[str, float | str]]] 
     ReasonCode.PRIORITY_BEHIND: (behind, {"ahead": 1, "need": 1, "free": 4}),
     ReasonCode.HEALTH_LOST: (unhealthy, {"free": 7, "lost": 8, "need": 16}),
     ReasonCode.BACKOFF_RETRY: (failed_before, {"failures": 1, "delay": 60.0}),
-    ReasonCode.BACKOFF_REFUSED: (refused, {"refusals": 1, "delay": 60.0}),
+    ReasonCode.BACKOFF_REFUSED: (refused, {"refusals": 1, "delay": 60.0, "refusal": "no."}),
     ReasonCode.BACKOFF_LOST: (lost_before, {"losses": 1, "delay": 60.0}),
 }
 
@@ -203,6 +204,19 @@ def test_a_job_that_does_not_wait_has_no_reason() -> None:
     assert scene.reasons("job") == []
     assert scene.finish("job").reasons("job") == []
     assert scene.reasons("nobody") == []
+
+
+def test_the_words_of_a_refusal_last_until_a_start_succeeds() -> None:
+    scene = refused()
+    assert list(scene.brain.state.failures.refusals.values()) == ["no"]
+    scene.wait(60.0).done("waits", Verb.START)
+    assert scene.brain.state.failures.refusals == {}
+
+
+def test_a_refusal_that_an_earlier_brain_received_is_told_without_its_words() -> None:
+    scene = refused()
+    scene.brain.state.failures.refusals.clear()
+    assert scene.reasons("waits")[0].text.startswith("The backend refused its placement. Tried 1")
 
 
 def test_all_that_apply_are_shown_and_the_larger_shortage_comes_first() -> None:

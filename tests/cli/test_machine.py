@@ -171,6 +171,16 @@ def test_ls_selects(weft: Weft, machine: Served) -> None:
     assert "about 3 more jobs were not read" in some.err
 
 
+def test_ls_says_why_jobs_cannot_start_at_all(weft: Weft, machine: Served) -> None:
+    """By waiting they would wait for ever, so their owner has to do something."""
+    assert "cannot start" not in weft("ls").err
+    refused = {"state": "Queued", "reason": "Backoff.Refused"}
+    machine.do(machine.world.change(BERT, message="Cannot start as root: no disk.", **refused))
+    assert weft("ls").err == "note: bert: Cannot start as root: no disk.\n"
+    machine.do(machine.world.change(LLAMA, message="Cannot start as root: no disk.", **refused))
+    assert "no disk. (1 more job cannot start)" in weft("ls").err
+
+
 @pytest.mark.parametrize("command", ["show", "why", "wait", "logs", "cancel"])
 def test_a_missing_job_is_an_error_at_once(weft: Weft, machine: Served, command: str) -> None:
     called = weft(command, "llam")

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -222,6 +223,27 @@ def test_a_folder_that_cannot_be_entered_is_told(lab: Lab) -> None:
     assert f"{closed}: Permission denied; another try would end the same way" in entry.message
 
 
+def test_a_job_that_cannot_start_says_why_and_leaves_its_slot_to_others() -> None:
+    """The interpreter lies in a folder of root's; once that is open, the job starts by itself."""
+    needs_root()
+    with a_lab(for_all=True, slots=1) as lab:
+        closed = lab.folder / "closed"
+        closed.mkdir(mode=0o700)
+        (closed / "python").symlink_to(sys.executable)
+        lab.start(sabotage=lambda: setattr(sys, "executable", str(closed / "python")))
+        as_user(ALICE, lambda: submit(lab, "waits", "model total=3"))
+        wait_until(lambda: reason_of(lab, "waits")[:1] == ["Backoff.Refused"], "a reason", lab.log)
+        told = reason_of(lab, "waits")[1]
+        assert f"Cannot start as {ALICE}: no permission for {closed}/python" in told
+        assert "Ask the administrator to install Weft where all users can read it." in told
+        lab.submit("mine", "model total=3")
+        lab.wait_for("mine", "Succeeded")
+        assert lab.entry("waits", str(ALICE)).progress.step is None
+        closed.chmod(0o755)
+        wait_until(lambda: lab.entry("waits", str(ALICE)).state.final, "it to end", lab.log)
+        assert lab.entry("waits", str(ALICE)).state is State.SUCCEEDED
+
+
 def test_names_are_each_users_own(lab: Lab) -> None:
     for uid in (ALICE, BOB):
         as_user(uid, lambda: submit(lab, "same", "model total=3"))
@@ -242,6 +264,12 @@ def started(lab: Lab, name: str, run: str, **spec: Any) -> Entry:
 def submit(lab: Lab, name: str, run: str, **spec: Any) -> str:
     asked = {"run": run, "resources": {"gpus": 1}, **spec}
     return lab.client.submit(asked, name, origin=Origin("/")).uid
+
+
+def reason_of(lab: Lab, name: str) -> list[str]:
+    """Why a job of Alice's waits: the code and the sentence of its first reason."""
+    reasons = lab.client.why(name, owner=str(ALICE)).detail.reasons
+    return [reasons[0].code, reasons[0].text] if reasons else []
 
 
 def read_logs(lab: Lab, name: str, owner: str) -> list[str]:

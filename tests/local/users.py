@@ -84,8 +84,8 @@ def _needed() -> Iterator[Path]:
     """Without those that lie in one another."""
     found = {
         ROOT,
-        Path(sys.prefix),
-        Path(sys.base_prefix),
+        Path(sys.prefix).resolve(),  # a link into a closed folder looks open itself
+        Path(sys.base_prefix).resolve(),
         Path(sys.executable).resolve().parent.parent,
         Path(os.__file__).parent.parent.parent,
     }

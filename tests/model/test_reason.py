@@ -40,6 +40,7 @@ NUMBERS: dict[str, float | int | str] = {
     "failures": 2,
     "losses": 5,
     "refusals": 6,
+    "refusal": "Cannot start as alice: no permission for /opt.",
     "delay": 1234.0,
     "cpus": 48.0,
     "memory": 96.0,

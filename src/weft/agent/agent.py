@@ -77,6 +77,7 @@ from weft.agent.workers.processes import (
     reap_orphans,
 )
 from weft.agent.workers.program import digest_of_scripts, starts_its_own, version_of
+from weft.model.errors import WeftError
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +167,9 @@ class Agent:
             await self._tick_until(self._over)
             conclusion = self._over.result()
             return conclusion
+        except (OSError, WeftError) as error:
+            conclusion = replace(conclusion, why=f"{conclusion.why}: {error}")
+            raise
         finally:
             await self._clear_up(conclusion)
 

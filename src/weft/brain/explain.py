@@ -27,6 +27,7 @@ from weft.policy.plans.planning import Scope
 from weft.policy.recipe import Recipe
 
 Numbers = dict[str, float | int | str]
+REFUSED = "The backend refused its placement."
 
 TIMED = frozenset(
     {
@@ -264,6 +265,7 @@ class Examination:
             "delay": max(at - now, 0.0),
             "failures": int(jobs.failures[self._slot]),
             "refusals": int(jobs.refusals[self._slot]),
+            "refusal": _as_sentence(self._session.state.failures.refusals.get(self._slot, "")),
             "losses": int(jobs.losses[self._slot]),
             **self._locality_numbers(),
         }
@@ -301,3 +303,9 @@ class Examination:
                 offer.avoidable, session.remaining_seconds(self._slot)
             ),
         } | tightest
+
+
+def _as_sentence(refusal: str) -> str:
+    """A backend's words for a refused start, which may end without a full stop."""
+    words = refusal or REFUSED
+    return words if words.endswith(".") else f"{words}."

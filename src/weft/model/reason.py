@@ -169,8 +169,8 @@ class ReasonCode(Enum):
     BACKOFF_REFUSED = (
         "Backoff.Refused",
         Cause.BACKOFF,
-        "The world refused its placement {refusals} times; tried again in {delay:.0f} s.",
-        "look at the nodes that refused it",
+        "{refusal} Tried {refusals} times; the next try is in {delay:.0f} s.",
+        "do what is said there, or look at the nodes; the job then starts by itself",
     )
     BACKOFF_LOST = (
         "Backoff.Lost",

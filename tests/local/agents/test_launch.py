@@ -11,11 +11,13 @@ import pytest
 
 from tests.local.builders import a_machine, a_started, seats
 from tests.local.daemons import wait_until
+from weft.agent.outcome import Outcome
 from weft.api.backend import Origin
 from weft.failure.interval import Advice
+from weft.local.agents.account import Account
 from weft.local.agents.bootstrap import EXISTS_STATUS, FAILED_STATUS
 from weft.local.agents.job_processes import end_incarnation, find_agent, of_incarnation
-from weft.local.agents.launch import Account, Launcher, command_of
+from weft.local.agents.launch import Launcher, command_of
 from weft.local.folders import Folders, folder_of, read_file
 from weft.local.reconcile.observation import read_last_words
 from weft.local.record.entry import Entry, Owner
@@ -125,7 +127,7 @@ def test_how_often_to_save_is_advised_where_its_owner_does_not_say(
     launcher: Launcher, entry: Entry, checkpoint: dict[str, object], told: str
 ) -> None:
     spec = JobSpec.model_validate({**entry.spec, **checkpoint})
-    order = launcher._order(entry, spec, Account.of(ME), Advice(1e8), void=False)
+    order = launcher._order(entry, spec, Account.of(ME), Advice(1e8))
     said = [word for word in order["arguments"] if word.startswith(("--save", "--every"))]
     assert said == [told]
 
@@ -186,3 +188,17 @@ def test_nothing_of_ours_is_handed_on(
         os.close(handle)
     agent.kill()
     agent.wait()
+
+
+def test_an_agent_that_fails_leaves_its_words(
+    launcher: Launcher, entry: Entry, tmp_path: Path
+) -> None:
+    (tmp_path / "agent_that_fails.py").write_text("def main():\n    open('/nowhere/slots')\n")
+    broken = replace(launcher, agent="agent_that_fails", paths=(str(tmp_path),))
+    assert broken.start(entry).wait(60) == 1
+    with folder_of(launcher.folders.epoch(entry)) as folder:
+        words = read_last_words(read_file(folder, "outcome.json", ME))
+        log = read_file(folder, "agent.log", ME).decode()
+    said = "the agent has failed: [Errno 2] No such file or directory: '/nowhere/slots'"
+    assert (words.outcome, words.retryable, words.why) == (Outcome.INFRASTRUCTURE, True, said)
+    assert "Traceback" in log

@@ -36,7 +36,7 @@ from weft.brain.event import (
 )
 from weft.local.reconcile import plans
 from weft.local.reconcile.next_step import next_step
-from weft.local.reconcile.observation import ObservedAgent, ObservedWorker, Presence
+from weft.local.reconcile.observation import KILLED, ObservedAgent, ObservedWorker, Presence
 from weft.local.reconcile.step import (
     Kill,
     Launch,
@@ -152,11 +152,20 @@ def test_an_agent_that_never_answers_is_killed() -> None:
     assert next_step(look).action == Kill()
 
 
-@pytest.mark.parametrize("agent", [ObservedAgent(fault="no such account")])
-def test_a_start_that_cannot_be_is_refused(agent: ObservedAgent) -> None:
-    look = a_look(a_started(S.STARTING), agent, believed(S.STARTING, 0))
-    refused = InstructionRefused(NOW, look.entry.id, 1, Verb.START, "no such account")
-    assert next_step(look).events == (refused,)
+def test_a_start_that_failed_is_refused_once_its_devices_are_free() -> None:
+    """Else the next start would find the devices of this one in use."""
+    fault, believing = "no permission", believed(S.STARTING, 0)
+    failed = ObservedAgent(fault=fault)
+    assert next_step(a_look(a_started(S.STARTING), failed, believing)).action == Void()
+    words = replace(KILLED, why=fault)
+    failed = replace(failed, presence=Presence.ENDED, words=words)
+    assert next_step(a_look(a_started(S.STARTING), failed, believing)).action == Sweep()
+    failed = replace(failed, swept=True)
+    recorded = next_step(a_look(a_started(S.STARTING), failed, believing)).action
+    assert isinstance(recorded, RecordEnd) and recorded.end.why == fault
+    over = a_started(S.STARTING, end=recorded.end)
+    refused = InstructionRefused(NOW, over.id, 1, Verb.START, fault)
+    assert next_step(a_look(over, failed, believing)).events == (refused,)
 
 
 def test_a_start_for_which_no_device_was_free_is_refused() -> None:

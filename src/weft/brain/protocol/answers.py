@@ -11,6 +11,7 @@ from weft.brain.state.waits import PENDING, REASON_ROW
 from weft.model.reason import ReasonCode
 from weft.model.state import State
 
+MAX_REFUSAL = 1_000  # letters of what a backend says of a refused start
 REFUSED = REASON_ROW[ReasonCode.BACKOFF_REFUSED]
 
 
@@ -42,6 +43,7 @@ class Answers:
         status = state.state_of(slot)
         if event.verb is Verb.START and status is State.STARTING:
             state.start_cost = state.start_cost.with_one(self._outbox.taken_seconds(slot))
+            state.failures.refusals.pop(slot, None)
             self._dispatch.started(slot)
         elif event.verb in (Verb.PREEMPT, Verb.STOP) and status is State.STOPPING:
             state.stop_cost = state.stop_cost.with_one(self._outbox.taken_seconds(slot))
@@ -62,11 +64,12 @@ class Answers:
         elif event.verb is Verb.FEED:
             self._feeding.answered(slot, event.serial, done=False)
         elif event.verb is Verb.START and self._context.state.state_of(slot) is State.STARTING:
-            self._start_refused(slot)
+            self._start_refused(slot, event.why)
 
-    def _start_refused(self, slot: int) -> None:
+    def _start_refused(self, slot: int, why: str) -> None:
         """Nothing runs. After some refusals in a row it rests before it is tried again."""
         jobs, settings = self._context.state.jobs, self._context.settings
+        self._context.state.failures.refusals[slot] = why[:MAX_REFUSAL]
         self._admission.free_seats(slot)
         jobs.refusals[slot] += 1
         times, odd = divmod(int(jobs.refusals[slot]), settings.refusals_before_backoff)

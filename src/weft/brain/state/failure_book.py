@@ -20,6 +20,7 @@ from weft.policy.place.fabric import Fabric
 class FailureBook:
     """By row of the job; `avoiding` says until when it keeps off the nodes that failed it.
 
+    `refusals` are the backend's own words for why the last start came to nothing.
     `holds` are seats that are kept for those who come back, by nobody but this brain: after a
     crash they are anybody's.
     """
@@ -27,6 +28,7 @@ class FailureBook:
     health: Health = WELL
     retries: dict[int, RetryState] = field(default_factory=dict)
     last: dict[int, Diagnosis] = field(default_factory=dict)
+    refusals: dict[int, str] = field(default_factory=dict)
     avoiding: dict[int, float] = field(default_factory=dict)
     holds: dict[int, SeatHold] = field(default_factory=dict)
     trials: TrialBook = field(default_factory=TrialBook)
@@ -42,7 +44,8 @@ class FailureBook:
 
     def forget(self, slot: int) -> None:
         """The row is nobody's any more."""
-        for by_slot in (self.retries, self.last, self.avoiding, self.holds):
+        books = (self.retries, self.last, self.refusals, self.avoiding, self.holds)
+        for by_slot in books:
             by_slot.pop(slot, None)
 
     def copied(self) -> "FailureBook":
@@ -50,6 +53,7 @@ class FailureBook:
             self.health,
             dict(self.retries),
             dict(self.last),
+            dict(self.refusals),
             dict(self.avoiding),
             dict(self.holds),
             self.trials.copied(),

@@ -1,6 +1,6 @@
 """`weft ls`: jobs, those that matter now first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +8,11 @@ import click
 
 from weft.api.backend import Selection
 from weft.cli.completion.candidates import queues
+from weft.cli.jobs.job_words import several
 from weft.cli.options import output_option
 from weft.cli.terminal.age import age, lasting, now, told_ago
 from weft.cli.terminal.grid import Grid
-from weft.cli.terminal.screen import print_json, say
+from weft.cli.terminal.screen import harmless, print_json, say
 from weft.cli.terminal.watching import detaching, staying
 from weft.cli.worlds.place import ALL_NAMESPACES, WATCH, Place, place_options
 from weft.cli.worlds.world import World
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from weft.view.jobs import JobLine, JobPage
 
 SCHEMA = "weft-jobs/1"
+REFUSED = "Backoff.Refused"
 NUMBERS = frozenset({"GPUs", "progress", "age", "priority", "waited", "ran"})
 WAITING = ("", "Queued", "Admitted")
 HOLDING = ("Starting", "Running", "Resizing", "Stopping")
@@ -112,11 +114,21 @@ async def _once(world: World, wanted: Selection, output: str) -> None:
         grid_of(page, at, whose=whose, wide=output == "wide").print()
     else:
         say(_nothing(world, wanted))
+    for note in _refused(page):
+        say(f"note: {note}")
     oldest = min((line.told_at for line in page.jobs if line.told_at), default=None)
     if told := told_ago(oldest, at):
         say(f"note: reasons {told}")
     if page.left:
         say(f"note: about {page.left:,} more jobs were not read; --limit 0 reads all")
+
+
+def _refused(page: "JobPage") -> Iterator[str]:
+    """Why a job cannot start at all: waiting does not help, so its code alone is not enough."""
+    refused = [line for line in page.jobs if line.reason == REFUSED and line.message]
+    if refused:
+        more = f" ({several(len(refused) - 1, 'more job')} cannot start)" if refused[1:] else ""
+        yield f"{refused[0].name}: {harmless(refused[0].message or '')}{more}"
 
 
 async def _watch(world: World, wanted: Selection, output: str) -> None:

@@ -2,8 +2,9 @@
 
 Everything that is done in the owner's folders is done here, as the owner. Creating the token is
 what counts as the start: it can be created once, so of two births of one incarnation one ends at
-once, and an incarnation that was declared void before can never begin. It imports nothing of Weft
-before that, and looks for the agent where it is told, whatever the job's own environment says.
+once, and an incarnation that was declared void before can never begin. The agent is imported
+before that, from where the order says, whatever the job's own environment says: an account that
+cannot read it has not started anything.
 """
 
 import json
@@ -15,23 +16,34 @@ from typing import Any
 
 EXISTS_STATUS = 17
 FAILED_STATUS = 70
+INFRASTRUCTURE = ("infrastructure", 75)
 MOST_WORDS = 500
 
 
 def main() -> None:
     """What to do comes as JSON on standard input, where no other user can read it."""
     order = json.loads(sys.stdin.buffer.read())
+    sys.path[:0] = order["paths"]
+    agent = import_module(order["agent"])
+    if order.get("check"):
+        return
     os.umask(0o077)
     folder: str = order["folder"]
     os.makedirs(folder, mode=0o700, exist_ok=True)
     _once(os.path.join(folder, order["token"]))
-    if order["void"]:
-        return
     try:
         _settle_in(order)
     except OSError as error:
         _last_words(order, f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
-    _become_agent(order)
+        sys.exit(FAILED_STATUS)
+    # The same process, so that its number stays what the daemon wrote down.
+    sys.argv = [order["agent"], *order["arguments"]]
+    try:
+        agent.main()
+    except Exception as error:
+        if not os.path.exists(os.path.join(folder, order["outcome"])):
+            _last_words(order, f"the agent has failed: {error}", INFRASTRUCTURE, retryable=True)
+        raise
 
 
 def _once(token: str) -> None:
@@ -60,27 +72,26 @@ def _settle_in(order: dict[str, Any]) -> None:
     os.umask(0o022)
 
 
-def _last_words(order: dict[str, Any], why: str) -> None:
+def _last_words(
+    order: dict[str, Any],
+    why: str,
+    ending: tuple[str, int] = ("user error", FAILED_STATUS),
+    *,
+    retryable: bool = False,
+) -> None:
     """What an agent would have said, had there been one."""
+    outcome, code = ending
     words = {
-        "outcome": "user error",
-        "exit_code": FAILED_STATUS,
+        "outcome": outcome,
+        "exit_code": code,
         "why": why[:MOST_WORDS],
-        "retryable": False,
+        "retryable": retryable,
         "ended_at": time.time(),
     }
     path = os.path.join(order["folder"], order["outcome"])
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(words, file)
     os.replace(f"{path}.new", path)
-    sys.exit(FAILED_STATUS)
-
-
-def _become_agent(order: dict[str, Any]) -> None:
-    """In the same process, so that its number stays what the daemon wrote down."""
-    sys.path[:0] = order["paths"]
-    sys.argv = [order["agent"], *order["arguments"]]
-    import_module(order["agent"]).main()
 
 
 if __name__ == "__main__":

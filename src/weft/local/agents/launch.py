@@ -7,7 +7,6 @@ job file asks for. Nothing of the daemon's own environment is passed on.
 
 import json
 import os
-import pwd
 import re
 import subprocess
 import sys
@@ -23,48 +22,38 @@ from weft.agent.workers.spawn_pool import PYTHON
 from weft.failure.interval import Advice
 from weft.failure.rulebook import RuleBook, shipped
 from weft.local.agents import bootstrap as birth
+from weft.local.agents.account import Account
+from weft.local.agents.agent_process import AgentProcess
 from weft.local.agents.cgroups import Cgroups
 from weft.local.agents.job_processes import MARK, Sign
+from weft.local.agents.start_failure import first_closed, needed_by, start_failure
 from weft.local.folders import AGENT_LOG, OUTCOME, TOKEN, Folders
 from weft.local.machine.machine import Machine
 from weft.local.reconcile import plans
-from weft.local.record.entry import Entry, Owner
+from weft.local.record.entry import Entry
 from weft.model.errors import WorldError
 from weft.model.trial import is_trial
 from weft.reconcile import trial
 from weft.spec.job_file import JobSpec
 
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-DEFAULT_SHELL: Final = "/bin/sh"
 BIRTH: Final = Path(birth.__file__)
 AGENT: Final = "weft.agent.__main__"
 PLAIN: Final = re.compile(r"[\w@%+=:,./ -]+", re.ASCII)  # nothing that a shell would read otherwise
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What the system knows of a user."""
-
-    owner: Owner
-    home: str
-    shell: str
-    groups: tuple[int, ...]
-
-    @classmethod
-    def of(cls, owner: Owner) -> "Account":
-        try:
-            found = pwd.getpwuid(owner.uid)
-        except KeyError:
-            return cls(owner, "/", DEFAULT_SHELL, (owner.gid,))
-        groups = tuple(os.getgrouplist(found.pw_name, owner.gid))
-        return cls(owner, found.pw_dir or "/", found.pw_shell or DEFAULT_SHELL, groups)
+SHELL: Final = "/bin/sh"
+CHECK_SECONDS: Final = 60.0
+# Creates the token $2 in the folder $1 unless it exists: like a start, but without the interpreter.
+VOID: Final = (
+    'umask 077; mkdir -p "$1" || exit 1; set -C; printf "" >"$1/$2" && exit 0; '
+    f'test -e "$1/$2" -o -L "$1/$2" && exit {birth.EXISTS_STATUS}; exit 1'
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
     """Starts agents of one daemon; `daemon` tells its processes from those of another one.
 
-    `agent` is the module that becomes the agent, and `paths` is where its interpreter finds it.
+    `agent` is the module that becomes the agent, and `paths` is where its `interpreter` finds it.
     `rules` say what the ends of its processes mean.
     """
 
@@ -75,24 +64,47 @@ class Launcher:
     paths: tuple[str, ...] = (str(BIRTH.parents[2]),)
     cgroups: Cgroups | None = None
     rules: RuleBook = field(default_factory=shipped)
+    interpreter: str = field(default_factory=lambda: sys.executable)
 
     def sign(self, entry: Entry) -> Sign:
         name = f"{entry.uid}:{entry.epoch}"
         cgroup = self.cgroups.of(name) if self.cgroups else None
         return Sign(f"{self.daemon}:{name}", entry.owner.uid, cgroup)
 
-    def start(self, entry: Entry, advice: Advice | None = None) -> subprocess.Popen[bytes]:
+    def start(self, entry: Entry, advice: Advice | None = None) -> AgentProcess:
         """An agent for the incarnation on record, unless it has begun already.
 
         The advice says how often to save, where the job's owner does not.
         """
         spec = JobSpec.model_validate(entry.spec)
-        process = self._birth(entry, spec, advice, void=False)
+        account = Account.of(entry.owner)
+        environment = self._environment(entry, spec, account)
+        process = self._process(self._order(entry, spec, account, advice), account, environment)
         cgroup = self.sign(entry).cgroup
         # It starts nobody before it has read its order and imported the agent.
         if cgroup and cgroup.take_in(process.pid):
             self.bound(entry)
         return process
+
+    def failure(self, account: Account, said: str) -> WorldError:
+        """Why a process of that account, which said this, could not become an agent."""
+        needed = needed_by(self.interpreter, BIRTH)
+        return start_failure(account, said, needed, self.folders.jobs)
+
+    def check(self, account: Account) -> None:
+        """Raise the error that would keep every agent of that account from starting."""
+        order = {"agent": self.agent, "paths": list(self.paths), "check": True}
+        process = self._process(order, account, {})
+        try:
+            status = process.wait(CHECK_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return
+        if status:
+            raise self.failure(account, process.said())
+        if first_closed(account, self.folders.jobs) is not None:
+            raise self.failure(account, f"'{self.folders.jobs}'")
 
     def bound(self, entry: Entry) -> None:
         """Let its processes use as much memory as is booked for them now."""
@@ -108,34 +120,42 @@ class Launcher:
         return Accompany(str(folder), tuple(sorted(entry.devices)))
 
     def void(self, entry: Entry) -> bool:
-        """See to it that this incarnation never begins; False if it has."""
-        spec = JobSpec.model_validate(entry.spec)
-        return self._birth(entry, spec, void=True).wait() != birth.EXISTS_STATUS
+        """See to it that this incarnation never begins; False if it has.
 
-    def _birth(
-        self, entry: Entry, spec: JobSpec, advice: Advice | None = None, *, void: bool
-    ) -> subprocess.Popen[bytes]:
+        Where its owner cannot even create the token, no agent of theirs can either.
+        """
+        folder = str(self.folders.epoch(entry))
         account = Account.of(entry.owner)
         try:
-            with _as_input(self._order(entry, spec, account, advice, void=void)) as order:
-                return subprocess.Popen(
-                    (sys.executable, "-I", str(BIRTH)),
-                    stdin=order,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    env=self._environment(entry, spec, account),
-                    start_new_session=True,
-                    **_switched(account),
-                )
+            voided = subprocess.run(
+                (SHELL, "-c", VOID, SHELL, folder, TOKEN),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": DEFAULT_PATH},
+                check=False,
+                **account.switch,
+            )
         except (OSError, subprocess.SubprocessError) as error:
-            raise WorldError(
-                f"no process can be started for {entry.owner.user}: {error}",
-                hint="does the account still exist, and has the daemon handles left (ulimit -n)?",
-            ) from error
+            raise _no_process(account, error) from error
+        return voided.returncode != birth.EXISTS_STATUS
+
+    def _process(
+        self, order: Mapping[str, Any], account: Account, environment: Mapping[str, str]
+    ) -> AgentProcess:
+        """The interpreter under that account, with an order to become an agent."""
+        try:
+            with _as_input(order) as given:
+                command = (self.interpreter, "-I", str(BIRTH))
+                return AgentProcess(command, account, environment, given)
+        except (PermissionError, FileNotFoundError, NotADirectoryError) as error:
+            raise self.failure(account, _words(error)) from error
+        except (OSError, subprocess.SubprocessError) as error:
+            raise _no_process(account, error) from error
 
     def _order(
-        self, entry: Entry, spec: JobSpec, account: Account, advice: Advice | None, *, void: bool
+        self, entry: Entry, spec: JobSpec, account: Account, advice: Advice | None
     ) -> dict[str, Any]:
         folder = self.folders.epoch(entry)
         checkpoints = self._checkpoints(entry, spec)
@@ -144,7 +164,6 @@ class Launcher:
             "token": TOKEN,
             "outcome": OUTCOME,
             "log": str(folder / AGENT_LOG),
-            "void": void,
             "workdir": spec.workdir or entry.origin.workdir or account.home,
             "need": [volume.path for volume in spec.volumes],
             "make": [checkpoints],
@@ -230,12 +249,19 @@ def _saving(spec: JobSpec, advice: Advice | None) -> dict[str, object]:
     return {"--save-advice": advice}
 
 
-def _switched(account: Account) -> Mapping[str, Any]:
-    """Root becomes the owner; anybody else can only be who they are."""
-    if os.geteuid() != 0:
-        return {}
-    owner = account.owner
-    return {"user": owner.uid, "group": owner.gid, "extra_groups": account.groups}
+def _no_process(account: Account, error: Exception) -> WorldError:
+    return WorldError(
+        f"cannot start as {account.owner.user}: {_words(error)}",
+        hint="ask the administrator whether the account may have more processes and open files, "
+        "and whether the machine has memory left",
+    )
+
+
+def _words(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    named = f": '{error.filename}'" if error.filename else ""
+    return f"{error.strerror or error}{named}"
 
 
 def _as_input(order: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an open file

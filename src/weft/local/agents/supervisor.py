@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -25,13 +24,16 @@ from weft.failure.diagnosis import Diagnosis
 from weft.failure.interval import Advice
 from weft.local.agents import inquest
 from weft.local.agents import job_processes as processes
+from weft.local.agents.account import Account
 from weft.local.agents.agent_client import AgentClient
+from weft.local.agents.agent_process import AgentProcess
 from weft.local.agents.bootstrap import EXISTS_STATUS
 from weft.local.agents.launch import Launcher
 from weft.local.folders import OUTCOME, TOKEN, folder_of, read_file, remove_tree
 from weft.local.machine.kernel_log import Concern
 from weft.local.reconcile.observation import (
     KILLED,
+    LastWords,
     ObservedAgent,
     Presence,
     Status,
@@ -93,8 +95,7 @@ class Agents:
 
     async def void(self, entry: Entry) -> None:
         """An incarnation that has not begun shall not begin."""
-        await asyncio.to_thread(self._launcher.void, entry)
-        self._watch(entry).look_again()
+        await self._watch(entry).void()
 
     async def kill(self, entry: Entry) -> None:
         """All of it, at once, without asking."""
@@ -137,7 +138,8 @@ class Watch:
         self._sign = launcher.sign(entry)
         self._birth = entry.agent
         self._inherited = inherited
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: AgentProcess | None = None
+        self._voided = False
         self._job_folder = launcher.folders.job(entry.uid)
         self._folder = launcher.folders.epoch(entry).name
         self._client = AgentClient(self._job_folder, self._folder, entry.owner)
@@ -151,12 +153,18 @@ class Watch:
         try:
             self._process = self._launcher.start(self.entry, advice)
         except WorldError as error:
-            self._publish(replace(self.observed, fault=str(error)))
+            log.warning("%s: %s", self.entry.id, error)
+            self._publish(replace(self.observed, fault=_as_sentences(error)))
             return None
         self._birth = processes.birth_of(self._process.pid)
         self._answered = time.monotonic()
         self._look()
         return self._birth
+
+    async def void(self) -> None:
+        """From here on it counts as ended, unless it has begun before."""
+        self._voided = await asyncio.to_thread(self._launcher.void, self.entry)
+        self._look()
 
     async def order(self, message: Message) -> Status | None:
         answer = await self.ask(message)
@@ -197,9 +205,9 @@ class Watch:
         self._publish(replace(self.observed, swept=True, diagnosis=found, ran_seconds=ran))
 
     def _looked_into(self, kills: int) -> Diagnosis | None:
-        """Why it failed, if it did."""
+        """Why it failed, if it did; nothing of one that never began."""
         words = self.observed.words or KILLED
-        if words.outcome in WELL:
+        if self._voided or words.outcome in WELL:
             return None
         status = self.observed.status
         workers = status.workers if status else ()
@@ -224,9 +232,6 @@ class Watch:
             frozenset(machine.pci.values()) if machine.has_gpus else frozenset(),
         )
 
-    def look_again(self) -> None:
-        self._look()
-
     def close(self) -> None:
         self._client.close()
         if self._task is not None:
@@ -239,7 +244,7 @@ class Watch:
         presence, fault = self._presence()
         words = self.observed.words
         if presence is Presence.ENDED and words is None:
-            words = read_last_words(self._read(OUTCOME))
+            words = self._last_words()
         self._publish(replace(self.observed, presence=presence, words=words, fault=fault))
         if presence is Presence.ALIVE and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -252,10 +257,27 @@ class Watch:
             self._birth = processes.find_agent(self._sign)
         if self._birth is not None and processes.is_alive(self._birth):
             return Presence.ALIVE, ""
+        if self._voided:
+            return Presence.ENDED, self._fault(code)
         if self._has_begun():
             return Presence.ENDED, ""
-        fault = "" if code is None or code == EXISTS_STATUS else f"its agent ended with {code}"
-        return Presence.NONE, fault
+        return Presence.NONE, self._fault(code)
+
+    def _fault(self, code: int | None) -> str:
+        """Why it could not start, if that was tried."""
+        if self.observed.fault or code is None or code == EXISTS_STATUS:
+            return self.observed.fault
+        assert self._process is not None
+        account, said = Account.of(self.entry.owner), self._process.said()
+        error = self._launcher.failure(account, said or f"its agent ended with {code}")
+        log.warning("%s: %s: %s", self.entry.id, error, said)
+        return _as_sentences(error)
+
+    def _last_words(self) -> LastWords:
+        """Its own; of one that never began, why."""
+        if self._voided:
+            return replace(KILLED, why=self.observed.fault or "it had not begun")
+        return read_last_words(self._read(OUTCOME))
 
     async def _follow(self) -> None:
         """Until it has ended."""
@@ -312,6 +334,11 @@ class Watch:
             name = word.rpartition("/")[2]
             if SLOTS.fullmatch(name):
                 _remove_of_owner(name, self.entry.owner)
+
+
+def _as_sentences(error: WorldError) -> str:
+    """What is wrong, then what to do."""
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in (str(error), error.hint) if text)
 
 
 def _remove_of_owner(name: str, owner: Owner) -> None:

@@ -158,22 +158,26 @@ def _start(look: Look) -> Step:
         return look.events(InstructionRefused(look.now, entry.id, epoch, Verb.START, why))
     if entry.epoch < epoch:
         return look.act(Record(epoch, look.belief.assignment))
-    if (over := _over(look)) is not None:
+    if (over := _not_started(look) or _over(look)) is not None:
         return over
     if look.agent.presence is Presence.NONE:
-        return _begin(look)
+        return look.act(Launch())
     if look.agent.status is not None:
         return look.events(InstructionDone(look.now, entry.id, epoch, Verb.START))
     return _listen(look)
 
 
-def _begin(look: Look) -> Step:
-    if not look.agent.fault:
-        return look.act(Launch())
-    refused = InstructionRefused(
-        look.now, look.entry.id, look.belief.epoch, Verb.START, look.agent.fault
-    )
-    return look.events(refused)
+def _not_started(look: Look) -> Step | None:
+    """Its end is on record before the start is refused, so that its devices are free by then."""
+    entry, agent = look.entry, look.agent
+    if not agent.fault:
+        return None
+    if entry.end is None:
+        if agent.presence is Presence.NONE:
+            return look.act(Void())
+        return look.act(_recorded_end(look) if agent.swept else Sweep())
+    why = agent.fault
+    return look.events(InstructionRefused(look.now, entry.id, look.belief.epoch, Verb.START, why))
 
 
 def _run(look: Look) -> Step:
