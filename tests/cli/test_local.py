@@ -35,6 +35,8 @@ def test_up_status_down(weft: Weft, place: Path) -> None:
     assert up.status == 0, up.err
     assert str(place / "weft.sock") in up.out
     assert "weft submit JOB.yaml" in up.err
+    closed = "warning: users: jobs of other users: cannot start as nobody: no permission for"
+    assert (closed in up.err) == (os.geteuid() == 0), "pytest's folder is closed to others"
     assert "WEFT_LOCAL_SOCKET" not in up.err, "it is where commands look for it"
     again = weft("local", "up", "--folder", folder, "-o", "json")
     assert "it is up already" in again.err

@@ -25,6 +25,7 @@ from weft.failure.rulebook import shipped
 from weft.local.agents.cgroups import cgroups_of
 from weft.local.agents.launch import AGENT, Launcher
 from weft.local.answers.backend import LocalBackend, News
+from weft.local.answers.health import UserCheck
 from weft.local.folders import Folders
 from weft.local.machine.machine import this_machine
 from weft.local.options import LocalOptions
@@ -78,6 +79,7 @@ class Daemon:
         self._launcher = Launcher(
             self.folders, machine, instance, agent, paths, self.cgroups, book or shipped()
         )
+        self.user_check = UserCheck(self._launcher, options.group)
         self.news = News()
         notify = options.notify
         self._outbox = None if notify is None else read_outbox(notify, f"weft/{machine.name}")

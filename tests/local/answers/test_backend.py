@@ -28,6 +28,7 @@ class Host:
 
     recipe = "maxmin"
     cgroups: Cgroups | None = None
+    user_check: Any = None
 
     def __init__(self, folder: Path) -> None:
         self.folders = Folders(folder)

@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,6 +22,9 @@ from weft.cli.options import output_option
 from weft.cli.terminal.screen import say
 from weft.cli.worlds.contexts import answers, own_folder, own_socket, read_settings
 from weft.model.errors import SpecError, WeftError, WorldError
+
+if TYPE_CHECKING:
+    from weft.view.health import Finding
 
 EXTRA: Final = ("fastapi", "uvicorn", "sqlalchemy")
 START_SECONDS: Final = 30.0
@@ -135,8 +138,10 @@ def up(*, foreground: bool, output: str, socket: Path | None, **given: Any) -> N
         say(f"it is up already, at {path}")
     else:
         _start(path, options)
-    tell(standing_of(Client(path)), output)
+    standing = standing_of(Client(path))
+    tell(standing, output)
     if output != "json":
+        _warn(standing.health.findings)
         _say_next(path)
 
 
@@ -266,6 +271,14 @@ def _end_of(log: Path, begun: int) -> str:
         file.seek(begun)
         lines = file.read().decode(errors="replace").splitlines()
     return "\n".join(f"  {line}" for line in lines[-SHOWN_LINES:]) or "  (it wrote nothing)"
+
+
+def _warn(findings: "Iterable[Finding]") -> None:
+    """Of what keeps jobs from running, with what to do about it."""
+    for finding in findings:
+        if finding.verdict == "fail":
+            say(f"warning: {finding.check}: {finding.text}")
+            say(f"         remedy: {finding.remedy}")
 
 
 def _say_next(path: Path) -> None:

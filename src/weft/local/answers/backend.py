@@ -20,7 +20,7 @@ from weft.api.errors import Forbidden, NoSuchJob
 from weft.local import crash
 from weft.local.agents.cgroups import Cgroups
 from weft.local.answers import views
-from weft.local.answers.health import findings
+from weft.local.answers.health import UserCheck, findings
 from weft.local.answers.logs import LogReader
 from weft.local.folders import Folders
 from weft.local.machine import disk_space as room
@@ -61,6 +61,7 @@ class Host(Protocol):
     store: Store
     recipe: str
     cgroups: Cgroups | None
+    user_check: UserCheck
 
     @property
     def term(self) -> Term: ...
@@ -267,7 +268,10 @@ class LocalBackend:
 
     async def health(self, who: Identity) -> tuple[Finding, ...]:
         host = self._host
-        return await asyncio.to_thread(findings, host.folders, host.term.machine, host.cgroups)
+        users = await asyncio.to_thread(host.user_check.finding, _owner(who))
+        return await asyncio.to_thread(
+            findings, host.folders, host.term.machine, users, host.cgroups
+        )
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -2,24 +2,66 @@
 
 import os
 import shutil
-import sys
+import time
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from weft.agent.run_folder import SHARED_MEMORY
+from weft.local.agents.account import Account, ordinary_account
 from weft.local.agents.cgroups import Cgroups
-from weft.local.agents.launch import BIRTH
+from weft.local.agents.launch import Launcher
 from weft.local.folders import Folders
 from weft.local.machine.machine import Machine
+from weft.local.record.entry import Owner
+from weft.model.errors import WorldError
 from weft.view.health import Finding, Verdict
 
 LOW_BYTES: Final = 1 << 30
 GIB: Final = 1 << 30
-OTHERS_MAY_ENTER: Final = 0o001
+USERS: Final = "users"
+VALID_SECONDS: Final = 60.0
+ASK_ADMINISTRATOR: Final = "ask the administrator to "
+
+
+class UserCheck:
+    """Whether agents can start under an account, tried by starting one that ends at once.
+
+    Root asks on behalf of every other user, so an account without any rights is tried. `group` is
+    the one that may use the daemon. A success is not tried again for a while.
+    """
+
+    def __init__(self, launcher: Launcher, group: str | None = None) -> None:
+        self._launcher = launcher
+        self._group = group
+        self._turn = Lock()
+        self._succeeded: dict[int, float] = {}
+
+    def finding(self, owner: Owner) -> Finding:
+        """What `owner` is told; it takes as long as Python takes to start."""
+        others = os.geteuid() == 0 and owner.uid == 0
+        account = ordinary_account(self._group) if others else Account.of(owner)
+        try:
+            with self._turn:
+                self._check(account)
+        except WorldError as error:
+            who = "jobs of other users: " if others else ""
+            hint = error.hint.removeprefix(ASK_ADMINISTRATOR) if others else error.hint
+            return Finding(USERS, Verdict.FAIL, f"{who}{error}", hint)
+        if os.geteuid() != 0:
+            return Finding(USERS, Verdict.OK, "serves you alone: only root can run jobs of others")
+        return Finding(USERS, Verdict.OK, "serves every user of this machine")
+
+    def _check(self, account: Account) -> None:
+        now, uid = time.monotonic(), account.owner.uid
+        if now - self._succeeded.get(uid, float("-inf")) < VALID_SECONDS:
+            return
+        self._launcher.check(account)
+        self._succeeded[uid] = now
 
 
 def findings(
-    folders: Folders, machine: Machine, cgroups: Cgroups | None = None
+    folders: Folders, machine: Machine, users: Finding, cgroups: Cgroups | None = None
 ) -> tuple[Finding, ...]:
     """One line for each thing that was looked at."""
     return (
@@ -27,7 +69,7 @@ def findings(
         _room("store", folders.root),
         _room("shared memory", SHARED_MEMORY),
         _bounds(cgroups),
-        _users(),
+        users,
     )
 
 
@@ -71,23 +113,3 @@ def _room(check: str, folder: Path) -> Finding:
     if free < LOW_BYTES:
         return Finding(check, Verdict.WARN, text, "make room: a full disk stops new jobs")
     return Finding(check, Verdict.OK, text)
-
-
-def _users() -> Finding:
-    """Jobs of others can be started only where they can read Weft and its Python."""
-    if os.geteuid() != 0:
-        return Finding("users", Verdict.OK, "serves you alone: only root can run jobs of others")
-    for path in (BIRTH, Path(sys.executable)):
-        closed = _closed(path)
-        if closed is not None:
-            return Finding(
-                "users",
-                Verdict.FAIL,
-                f"others cannot enter {closed}, where {path.name} lies",
-                "install Weft where everybody can read it, such as below /opt",
-            )
-    return Finding("users", Verdict.OK, "serves every user of this machine")
-
-
-def _closed(path: Path) -> Path | None:
-    return next((p for p in path.parents if not p.stat().st_mode & OTHERS_MAY_ENTER), None)
