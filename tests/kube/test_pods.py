@@ -216,6 +216,13 @@ def test_reports_and_checkpoints() -> None:
     assert "KUBEFLOW_TRAINER_SERVER_CA_CERT" not in found
 
 
+def test_a_folder_for_checkpoints_is_no_template() -> None:
+    """Kubernetes would put a variable in the place of `$(RANK)`."""
+    assert env(pod(checkpoint={"path": "/my runs/$(RANK)"}))["WEFT_CHECKPOINT_PATH"] == (
+        "/my runs/$$(RANK)"
+    )
+
+
 def test_how_often_to_save_is_advised_where_the_job_does_not_say() -> None:
     advice = Advice(1e8)
 

@@ -3,6 +3,7 @@
 Each refusal names the field, shows the value, says what is allowed and offers a way out.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,21 @@ def test_paths_that_may_be_mounted(path: str) -> None:
 def test_paths_that_may_not_be_mounted(path: str) -> None:
     with pytest.raises(SpecError):
         validated(JobSpec, {"run": "x", "volumes": [{"claim": "a", "path": path}]})
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/home/al/my project", "/data/Schüler (2)/", "/a/.cache", "/a..b", "/it's & co"]
+)
+def test_a_folder_to_work_in_may_be_any_that_one_can_stand_in(path: str) -> None:
+    job = parse_job_file(json.dumps({"run": "x", "workdir": path, "checkpoint": {"path": path}}))
+    assert job.workdir == path
+    assert job.checkpoint is not None and job.checkpoint.path == path
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/../b", "/..", "/a/./b", "/a//b", "/a\nb", "/a\0b"])
+def test_a_folder_to_work_in_is_absolute_and_plain(path: str) -> None:
+    with pytest.raises(SpecError, match="workdir"):
+        parse_job_file(json.dumps({"run": "x", "workdir": path}))
 
 
 def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def job_env(namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
     if spec.checkpoint is not None:
         found += env(WEFT_CHECKPOINT_EVERY_SECONDS=spec.checkpoint_seconds)
         if spec.checkpoint.path is not None:
-            found += env(WEFT_CHECKPOINT_PATH=spec.checkpoint.path)
+            found += env(WEFT_CHECKPOINT_PATH=literal(spec.checkpoint.path))
     return found
 
 

@@ -16,18 +16,18 @@ from weft.spec.notify_fields import Notify
 from weft.spec.plan_commands import PlanCommands
 from weft.spec.plan_rules import refuse_odd_plans
 from weft.spec.pod_fields import (
+    FOLDER_WORDS,
     MAX_ANNOTATIONS,
     MAX_ENV_FROM,
     MAX_LENT,
     MAX_TOLERATIONS,
     MAX_VOLUMES,
     OBJECT_PATTERN,
-    PATH_WORDS,
     TEXT_PATTERN,
-    AbsolutePath,
     Annotations,
     EnvName,
     EnvSources,
+    FolderPath,
     ObjectName,
     Tolerations,
     Volumes,
@@ -89,11 +89,11 @@ class Retry(Strict):
 class Checkpoint(Strict):
     """Where the job saves, and how often; Weft never reads what is there."""
 
-    path: AbsolutePath | None = told(
+    path: FolderPath | None = told(
         None,
         "Folder of the checkpoints, handed to the workers as WEFT_CHECKPOINT_PATH. It survives a "
         "worker only on a volume.",
-        allowed=PATH_WORDS,
+        allowed=FOLDER_WORDS,
         example="/ckpt/llama",
     )
     every: Duration | None = told(
@@ -121,10 +121,10 @@ class JobSpec(Strict):
         allowed="an image reference, up to 512 characters",
         example="registry.example.com/team/train:1.4",
     )
-    workdir: AbsolutePath | None = told(
+    workdir: FolderPath | None = told(
         None,
         "Folder in which the command starts; without it, the image's own.",
-        allowed=PATH_WORDS,
+        allowed=FOLDER_WORDS,
         example="/workspace",
     )
     resources: Resources = told(

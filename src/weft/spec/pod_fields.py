@@ -23,6 +23,10 @@ OBJECT_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a
 # No component is `.` or `..`, none is empty, and `:` would split a mount in two.
 PATH_PATTERN: Final = r"^(/\.?[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)+$"
 PATH_WORDS: Final = "an absolute path of letters, digits and . _ @ + -, without '..', up to 512"
+# A folder of a user's own, which is no mount: with spaces and letters of any alphabet.
+FOLDER_PART: Final = r"\.?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*"
+FOLDER_PATTERN: Final = f"^/({FOLDER_PART}(/{FOLDER_PART})*/?)?$"
+FOLDER_WORDS: Final = "an absolute path, without '.' and '..' as a part of it, up to 512 characters"
 ENV_PATTERN: Final = "^[A-Za-z_][A-Za-z0-9_]*$"
 KEY_PATTERN: Final = "^[A-Za-z0-9._-]+$"
 TEXT_PATTERN: Final = r"^[^\x00]*$"
@@ -83,6 +87,7 @@ def _free_annotation(name: str) -> str:
 
 
 AbsolutePath = Annotated[str, Field(pattern=PATH_PATTERN, max_length=512)]
+FolderPath = Annotated[str, Field(pattern=FOLDER_PATTERN, max_length=512)]
 MountPath = Annotated[AbsolutePath, AfterValidator(_free_path)]
 ObjectName = Annotated[str, Field(pattern=OBJECT_PATTERN, max_length=253)]
 EnvName = Annotated[str, Field(pattern=ENV_PATTERN, max_length=128), AfterValidator(_free_env)]
