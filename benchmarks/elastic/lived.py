@@ -129,7 +129,7 @@ def play(jobs: Sequence[Planned], recipe: str, gpus: int | str) -> Played:
         for job in jobs:
             time.sleep(max(began + job.at_seconds - time.monotonic(), 0.0))
             origin = Origin("/tmp", {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")})
-            spec = {"run": job.words, "resources": {"gpus": gpus}}
+            spec = {"run": job.words, "resources": {"gpus": gpus}, "nproc_per_node": "gpu"}
             lab.client.submit(spec, job.name, origin=origin)
         wait_until(lambda: _all_over(lab), "all to end", lab.log, PATIENCE_SECONDS)
         lab.stop()

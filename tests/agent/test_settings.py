@@ -51,6 +51,22 @@ def test_a_pod_may_be_told_nothing() -> None:
     assert found.pod.is_head
 
 
+@pytest.mark.parametrize(
+    ("command", "nproc", "once"),
+    [
+        (COMMAND, None, False),  # of an operator that does not know the field
+        (COMMAND, "gpu", False),
+        (COMMAND, "1", True),
+        (("torchrun", "train.py"), "gpu", True),
+    ],
+)
+def test_whether_one_process_has_all_gpus_of_a_pod(
+    command: tuple[str, ...], nproc: str | None, once: bool
+) -> None:
+    told = TOLD if nproc is None else {**TOLD, "WEFT_NPROC_PER_NODE": nproc}
+    assert from_environment(command, told).once_per_seat is once
+
+
 @pytest.mark.parametrize("variables", [{"WEFT_SEAT": "1"}, {"WEFT_WIDTH": "2"}])
 def test_who_is_not_alone_must_know_where_to_meet(variables: dict[str, str]) -> None:
     with pytest.raises(SpecError, match="where to meet"):

@@ -80,10 +80,37 @@ def test_a_dry_run_creates_nothing(here: Lab, weft: Weft) -> None:
     assert (one["run"], two["run"]) == ("echo 1", "echo 2")
 
 
+ONCE = "note: 1 process with 2 GPUs; --nproc-per-node gpu starts one for each GPU\n"
+EACH = "note: 1 process for each GPU; --nproc-per-node 1 starts one with all of them\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--gpus", "2", "true"), ONCE),
+        (("--gpus", "2", "--nproc-per-node", "1", "true"), ONCE),
+        (("--gpus", "2", "--nproc-per-node", "gpu", "true"), EACH),
+        (("--gpus", "1..2", "true"), EACH),
+        (("--gpus", "1..2", "--nproc-per-node", "1", "true"), ONCE.replace("2", "1 to 2")),
+        (("--gpus", "1", "true"), ""),
+        (("--gpus", "2", "torchrun", "train.py"), ""),
+    ],
+)
+def test_how_many_processes_start_is_said_at_once(
+    here: Lab, weft: Weft, words: tuple[str, ...], told: str
+) -> None:
+    called = weft("run", "--dry-run", *words)
+    assert called.status == 0, called.err
+    assert ("process" in called.err) == bool(told)
+    assert told in called.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--gpus", "two", "true"), "resources.gpus"),
+        (("--gpus", "2", "--nproc-per-node", "8", "true"), "nproc_per_node: 8 does not fit"),
+        (("--gpus", "2", "--nproc-per-node", "gpu", "torchrun", "x"), "torchrun starts the"),
         (("--gpus", "99", "true"), "needs at least 99"),
         (("--env", "NOT_SET_ANYWHERE", "true"), "it is not set here"),
         (("--env", "RANK=1", "true"), "RANK"),

@@ -60,6 +60,31 @@ def test_fields_are_set_on_the_way(weft: Weft, cluster: FakeApi, file: Path) -> 
     assert "weft logs -f other -n prod" in called.err
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            ("run=python train.py", "resources.gpus=16"),
+            "1 process on each node, with the job's GPUs there; nproc_per_node: gpu starts",
+        ),
+        (("run=python train.py", "resources.gpus=8", "nodes=1"), "1 process with 8 GPUs; nproc"),
+        (("run=python train.py",), "1 process for each GPU; nproc_per_node: 1 starts one"),
+        ((), None),
+    ],
+)
+def test_how_many_processes_start_is_shown(
+    weft: Weft, cluster: FakeApi, file: Path, fields: tuple[str, ...], told: str | None
+) -> None:
+    words = [word for field in fields for word in ("--set", field)]
+    called, tried = weft("submit", file, *words), weft("submit", file, "--dry-run", *words)
+    assert called.status == tried.status == 0
+    if told is None:
+        assert "process" not in called.err + tried.err
+        return
+    assert f"note: {told}" in tried.err
+    assert "processes   " in called.err and told in " ".join(called.err.split())
+
+
 def test_a_dry_run_prints_the_object_and_asks_the_server(
     weft: Weft, cluster: FakeApi, file: Path
 ) -> None:

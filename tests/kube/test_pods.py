@@ -1,5 +1,7 @@
 """Worker pods: what is in them, what never is, and that a real API server lets them in."""
 
+import os
+import subprocess
 import time
 from dataclasses import replace
 from typing import Any
@@ -14,7 +16,7 @@ from tools.testcluster import ControlPlane
 from weft.failure.interval import Advice
 from weft.kube.names import REPORT_CA_ANNOTATION, pods_path
 from weft.kube.node_rules import NodeRules
-from weft.kube.pod_launch import LAUNCH
+from weft.kube.pod_launch import LAUNCH, LAUNCH_PER_GPU
 from weft.kube.pods import (
     CA_FILE,
     PodMaker,
@@ -441,6 +443,28 @@ def test_text_reaches_the_worker_as_it_was_written(script: str, value: str) -> N
     assert expanded(worker(made)["command"][2], known) == LAUNCH
     assert expanded(worker(made)["command"][4], known) == "x" + script
     assert expanded(known["A"], known) == value
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"resources": {"gpus": 8}}, "1"),
+        ({"resources": {"gpus": 8}, "nproc_per_node": "gpu"}, "gpu"),
+        ({"resources": {"gpus": "4..8"}}, "gpu"),
+    ],
+)
+def test_the_agent_is_told_how_many_processes_to_start(spec: dict[str, Any], told: str) -> None:
+    assert env(pod(**spec))["WEFT_NPROC_PER_NODE"] == told
+
+
+def test_a_process_for_each_gpu_needs_the_agent() -> None:
+    """A shell would start one, which would leave the other GPUs idle without a word."""
+    begun = worker(pod(resources={"gpus": 8}, nproc_per_node="gpu"))["command"]
+    assert expanded(begun[2], {}) == LAUNCH_PER_GPU
+    bare = {"PATH": "/usr/bin:/bin"}
+    ended = subprocess.run(begun, env=bare, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (os.EX_CONFIG, "")
+    assert ended.stderr.startswith("nproc_per_node: gpu needs weft-agent, and the image has none.")
 
 
 # ------------------------------------------------------------------------------------ for real

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--save-advice")
     for name in ("every", "grace"):
         parser.add_argument(f"--{name}", type=float)
-    for name in ("devices", "cpus", "company"):
+    for name in ("devices", "cpus", "company", "nproc-per-node"):
         parser.add_argument(f"--{name}", default="")
     cut = sys.argv.index("--")
     given = parser.parse_args(sys.argv[1:cut])

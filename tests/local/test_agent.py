@@ -27,7 +27,7 @@ def answers(agent: str) -> dict[str, dict[str, Any]]:
     run = "sleep 1000" if agent == AGENT else "model total=10 step=1000"
     with a_lab(agent=agent) as lab:
         lab.start()
-        lab.submit("same", run, gpus=2, grace="1s")
+        lab.submit("same", run, gpus=2, nproc_per_node="gpu", grace="1s")
         lab.wait_for("same", "Running")
         folder = lab.folders().epoch(lab.entry("same"))
         wait_until(lambda: len(said(folder, Status())["workers"]) == 2, "its workers", lab.log)
@@ -36,17 +36,27 @@ def answers(agent: str) -> dict[str, dict[str, Any]]:
         return {"status": status, "drained": drained}
 
 
-def test_a_plain_script_runs_on_its_slots_and_is_told_of_them() -> None:
+def test_a_plain_script_runs_once_with_all_its_slots() -> None:
+    with a_lab(agent=AGENT) as lab:
+        lab.start()
+        lab.submit("plain", 'echo "$RANK of $WORLD_SIZE with $WEFT_GPUS GPUs"', gpus=2)
+        lab.wait_for("plain", "Succeeded")
+        assert printed(lab, "plain") == ["0 of 1 with 2 GPUs"]
+        assert not lab.leftovers()
+
+
+def test_a_script_for_each_slot_is_told_its_rank() -> None:
     with a_lab(agent=AGENT) as lab:
         lab.start()
         lab.submit(
-            "plain",
+            "ranks",
             'echo "$RANK of $WORLD_SIZE in $PWD with $GREETING"',
             gpus=2,
+            nproc_per_node="gpu",
             env={"GREETING": "hello"},
         )
-        lab.wait_for("plain", "Succeeded")
-        assert printed(lab, "plain") == [
+        lab.wait_for("ranks", "Succeeded")
+        assert printed(lab, "ranks") == [
             f"{rank} of 2 in {lab.folder} with hello" for rank in range(2)
         ]
         assert not lab.leftovers()

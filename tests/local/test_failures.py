@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -92,12 +92,14 @@ def lab() -> Iterator[Lab]:
         assert (healthy.state.name, healthy.epoch, healthy.past.failures) == ("RUNNING", 1, 0)
 
 
-def submit(lab: Lab, name: str, program: str, *given: str, gpus: int = 1, before: str = "") -> Path:
+def submit(
+    lab: Lab, name: str, program: str, *given: str, gpus: int = 1, before: str = "", **spec: Any
+) -> Path:
     script = lab.folder / f"{name}.py"
     script.write_text(program)
     words = " ".join((sys.executable, str(script), *given))
     run = f"{before}exec {words}" if before else words
-    lab.submit(name, run, gpus=gpus, env={"PYTHONPATH": str(ROOT / "src")})
+    lab.submit(name, run, gpus=gpus, env={"PYTHONPATH": str(ROOT / "src")}, **spec)
     return script
 
 
@@ -233,14 +235,14 @@ def last_start(lab: Lab, name: str) -> float:
 
 
 def test_an_exception_on_one_rank_only(lab: Lab) -> None:
-    submit(lab, "rank", ONE_RANK, gpus=2)
+    submit(lab, "rank", ONE_RANK, gpus=2, nproc_per_node="gpu")
     (why,) = failed(lab, "rank")
     assert (why.kind, why.rule, why.rank) == ("user", "python_semantic", 1)
     assert why.line == "KeyError: 'labels'"
 
 
 def test_a_hang_is_ended_and_it_is_known_where_everybody_stood(lab: Lab) -> None:
-    submit(lab, "hang", HANGS, gpus=2)
+    submit(lab, "hang", HANGS, gpus=2, nproc_per_node="gpu")
     wait_until(lambda: bool(found(lab, "hang")), "its end", lab.log, 120.0)
     why = found(lab, "hang")[0]
     assert (why.kind, why.rule) == ("hang", "hang_no_progress")
@@ -435,7 +437,7 @@ def test_a_gang_that_waits_is_tried_on_one_slot_and_its_mistake_is_met_there() -
         assert "seen on one GPU" in lab.entry("broken").message
         assert lab.entry("broken.trial").state.name == "FAILED"
         needs = "import os\nassert os.environ['WORLD_SIZE'] == '4', os.environ.get('WEFT_TRIAL')"
-        submit(lab, "wide", needs, gpus=4)
+        submit(lab, "wide", needs, gpus=4, nproc_per_node="gpu")
         until(lab, "wide.trial", "Succeeded")
         submit(lab, "long", "import time; time.sleep(1000)", gpus=4)
         until(lab, "long.trial", "Running")

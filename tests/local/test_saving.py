@@ -38,7 +38,8 @@ def train(lab: Lab) -> None:
     script = lab.folder / "train.py"
     script.write_text(TRAINS)
     words = f"{sys.executable} {script}"
-    lab.submit("trains", words, gpus=2, env={"PYTHONPATH": str(ROOT / "src")})
+    env = {"PYTHONPATH": str(ROOT / "src")}
+    lab.submit("trains", words, gpus=2, nproc_per_node="gpu", env=env)
     wait_until(lambda: len(steps(lab, 1)) > ENOUGH_STEPS, "its first steps", lab.log)
 
 

@@ -25,6 +25,7 @@ resources:
   memory_per_gpu: 64GB
   devices_per_gpu: {rdma/hca: 1}
 nodes: 2
+nproc_per_node: 1
 queue: research
 priority: -5
 preemptible: false

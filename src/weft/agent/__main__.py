@@ -32,7 +32,7 @@ from weft.agent.leases.company import ALONE, Company, parse_company
 from weft.agent.messages import Answer, Drain, Kill, Message, Resize, Save, Status
 from weft.agent.plan import parse_plan
 from weft.agent.pods.pod import run_pod
-from weft.agent.settings import Settings
+from weft.agent.settings import PER_NODE, Settings
 from weft.agent.wire.orders import ask
 from weft.agent.workers.cpus import Cpus, parse_numbers, usable
 from weft.agent.workers.processes import program_of
@@ -62,6 +62,13 @@ def main() -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.option("-n", "--workers", default=1, show_default=True, help="Training processes.")
+@click.option(
+    "--nproc-per-node",
+    type=click.Choice([PER_NODE, "gpu"]),
+    default="gpu",
+    show_default=True,
+    help="A process for each of the workers' GPUs, or 1 that has all of them.",
+)
 @click.option("--job", default="job", show_default=True, help="Its name.")
 @click.option("--incarnation", default=1, show_default=True, help="How often it was started.")
 @click.option("--shard", default=1, show_default=True, help="Workers that hold one model together.")
@@ -86,6 +93,7 @@ def run(command: tuple[str, ...], *, as_json: bool, hang_seconds: float, **given
     settings = Settings(
         command=program_of(command, {}),
         width=given["workers"],
+        per_gpu=given["nproc_per_node"] != PER_NODE,
         job=given["job"],
         incarnation=given["incarnation"],
         shard=given["shard"],

@@ -76,7 +76,7 @@ from weft.agent.workers.processes import (
     free_port,
     reap_orphans,
 )
-from weft.agent.workers.program import digest_of_scripts, starts_its_own, version_of
+from weft.agent.workers.program import digest_of_scripts, version_of
 from weft.model.errors import WeftError
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Agent:
     ) -> None:
         self.settings = settings
         self.tell = tell or _log_event
-        self.once_per_seat = starts_its_own(settings.command)
+        self.once_per_seat = settings.once_per_seat
         width = 1 if self.once_per_seat else settings.width
         self.coordinator = Coordinator(width, plan=settings.plan, limits=settings.limits)
         self.store = ControlStore()

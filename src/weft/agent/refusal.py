@@ -21,7 +21,7 @@ def why_not(agent: "Agent", order: Resize) -> str:
     if order.width <= 0 or order.width % plan.unit:
         return f"cannot train on {order.width} workers"
     if agent.once_per_seat:
-        return "a command that starts its own processes is started anew, not resized"
+        return "a command that has all GPUs of a node is started anew, not resized"
     room = len(set(order.devices)) if order.devices else agent.places.room
     if room is not None and order.width > room:
         return f"{order.width} workers do not fit on {room} devices"

@@ -14,9 +14,12 @@ from weft.agent.plan import Plan, parse_plan
 from weft.agent.reports.operator_client import Destination
 from weft.agent.workers.cpus import Cpus
 from weft.agent.workers.places import HEAD_SEAT
+from weft.agent.workers.program import starts_its_own
 from weft.failure.interval import Advice
 from weft.model.errors import SpecError
 
+NPROC_PER_NODE: Final = "WEFT_NPROC_PER_NODE"
+PER_NODE: Final = "1"
 MASTER_PORT: Final = 29500  # where the ranks of a plain script meet, on the head's pod
 VAULT: Final = "weft"  # below the folder for checkpoints, which a script may use for its own
 DEFAULT_GRACE_SECONDS: Final = 30.0
@@ -40,10 +43,14 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an agent is told."""
+    """What an agent is told.
+
+    `per_gpu` starts the command for each of the `width` GPUs, else once on each node.
+    """
 
     command: tuple[str, ...]
     width: int
+    per_gpu: bool = True
     job: str = "job"
     incarnation: int = 1
     shard: int = 1
@@ -62,6 +69,11 @@ class Settings:
     company: Company | None = None
     meeting: Company | None = None  # where others come and go, as a claim of shared GPUs has it
     limits: Limits = field(default_factory=Limits)
+
+    @property
+    def once_per_seat(self) -> bool:
+        """Whether one process has all GPUs of a seat; a launcher starts the others itself."""
+        return not self.per_gpu or starts_its_own(self.command)
 
     @property
     def plan(self) -> Plan:
@@ -97,6 +109,7 @@ def from_environment(command: tuple[str, ...], variables: Mapping[str, str]) -> 
     return Settings(
         command=command,
         width=width,
+        per_gpu=variables.get(NPROC_PER_NODE) != PER_NODE,
         job=variables.get("WEFT_JOB", "job"),
         incarnation=told.count("WEFT_EPOCH", 1, least=0),
         shard=told.count("WEFT_SHARD", 1),

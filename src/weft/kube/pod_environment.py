@@ -10,6 +10,7 @@ from weft.model.trial import is_trial
 from weft.reconcile import trial
 from weft.spec.job_file import JobSpec
 from weft.spec.pod_fields import EnvSource
+from weft.spec.process_rules import PER_GPU, PER_NODE
 
 Manifest = dict[str, Any]
 
@@ -37,6 +38,7 @@ def job_env(namespace: str, name: str, spec: JobSpec) -> list[Manifest]:
         WEFT_MIN_GPUS=max(width.least, 1),
         WEFT_MAX_GPUS=max(width.most, 1),
         WEFT_GRACE_SECONDS=spec.grace_seconds,
+        WEFT_NPROC_PER_NODE=PER_GPU if spec.starts_per_gpu else PER_NODE,
         MASTER_PORT=MASTER_PORT,
         PET_MASTER_PORT=MASTER_PORT,
     )

@@ -7,16 +7,23 @@ below hands SIGTERM to the shell's children; the agent, or a command that replac
 while where a process that has just begun does not listen yet.
 """
 
+import os
 from typing import Final
 
 HEAR_TERM: Final = "trap 'wait; exit 143' TERM; "
 AGENT: Final = "weft-agent"
 # The command comes as an argument, so nothing in it has to be quoted.
-LAUNCH: Final = (
+BY_AGENT: Final = (
     "trap 'exit 143' TERM; "
     f"if command -v {AGENT} >/dev/null 2>&1; "
     f'then exec {AGENT} pod -- /bin/sh -c "$1"; fi; '
-    f'exec /bin/sh -c "{HEAR_TERM}$1"'
+)
+LAUNCH: Final = f'{BY_AGENT}exec /bin/sh -c "{HEAR_TERM}$1"'
+# For a job that says nproc_per_node: gpu, because a shell would start its command once.
+LAUNCH_PER_GPU: Final = (
+    f'{BY_AGENT}echo "nproc_per_node: gpu needs {AGENT}, and the image has none. '
+    "Install Weft in the image, or remove nproc_per_node and run a launcher such as torchrun."
+    f'" >&2; exit {os.EX_CONFIG}'
 )
 PASS_TERM_ON: Final = (
     "{ read -r first </proc/1/comm; "

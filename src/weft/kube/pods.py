@@ -7,9 +7,9 @@ on rights is written here and is the same for all: the pods fit the PodSecurity 
 pinned to the node of their seat. Pods are named by job, epoch and seat, so making one twice is
 making it once; a seat that a live resize adds gets a pod of the same kind, in the same epoch.
 
-Where the image has Weft's agent it is the first process: it starts the job's command once per GPU,
-hears SIGTERM, and lets its workers leave at the end of a step. Other images run the command in a
-shell.
+Where the image has Weft's agent it is the first process: it starts the job's command once, or for
+each GPU (`JobSpec.starts_per_gpu`), hears SIGTERM, and lets its workers leave at the end of a step.
+Other images run the command in a shell, once.
 
 A gang finds its first worker by name, through a headless service of the job's own. The service is
 called `weft-<job>`, because a job may be called as a service that exists, and may begin with a
@@ -52,11 +52,12 @@ from weft.kube.pod_environment import (
     takes_advice,
     workers_on,
 )
-from weft.kube.pod_launch import LAUNCH, PASS_TERM_ON
+from weft.kube.pod_launch import LAUNCH, LAUNCH_PER_GPU, PASS_TERM_ON
 from weft.model.errors import SpecError
 from weft.model.placement import Seat
 from weft.spec.job_file import JobSpec
 from weft.spec.pod_fields import Volume
+from weft.spec.process_rules import PER_GPU
 
 Manifest = dict[str, Any]
 
@@ -309,10 +310,11 @@ def owner_of(name: str, uid: str) -> Manifest:
 
 
 def _container(settings: WorkerSettings, spec: JobSpec) -> Manifest:
+    launch = LAUNCH_PER_GPU if spec.nproc_per_node == PER_GPU else LAUNCH
     found: Manifest = {
         "name": CONTAINER,
         "image": image_of(settings, spec),
-        "command": ["/bin/sh", "-c", literal(LAUNCH), "weft", literal(spec.run)],
+        "command": ["/bin/sh", "-c", literal(launch), "weft", literal(spec.run)],
         "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", PASS_TERM_ON]}}},
         "securityContext": CONTAINER_SECURITY,
         "terminationMessagePolicy": "FallbackToLogsOnError",

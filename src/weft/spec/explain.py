@@ -213,6 +213,9 @@ RULES: Final = f"""
 ## Rules
 
 - **Unknown fields are refused**, with the nearest that exists.
+- A launcher (`torchrun`, `accelerate`, `deepspeed`, `mpirun`) is started once on each node, and
+  `nproc_per_node: gpu` is refused beside one: it starts a process for each GPU itself.
+  [Plain scripts](plain-scripts.md) tells what a process finds in its environment.
 - Of a job whose plan may be chosen, `model` tells the shape; recipes that choose no plans do not
   look at it. Under `plans` a command can be told what it has a placeholder for: `{{tensor}}` in
   that of `fsdp2` offers shards of tensors in parts. Doubled braces stand for themselves, and
@@ -239,8 +242,9 @@ RULES: Final = f"""
 - Unknown fields are refused by the API server for every client, through the policies that the
   chart installs (`admissionPolicy.enabled`). Without them the object is stored, and the operator
   refuses the job.
-- Workers run `/bin/sh -c` with the command, once on each seat. They run without privileges and
-  without a token for the API server; a job cannot ask for node names, host paths or capabilities.
+- Workers run `/bin/sh -c` with the command. An image without `weft-agent` runs it once in each
+  pod; `nproc_per_node: gpu` fails there and says so. Workers run without privileges and without a
+  token for the API server; a job cannot ask for node names, host paths or capabilities.
 - Who names a Secret or a ConfigMap must be allowed to `get` it, and who names a `service_account`
   to `impersonate` it, when the job is created. All three are to be had in namespaces with the
   label `weft.dev/lending: allowed`.

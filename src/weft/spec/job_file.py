@@ -32,6 +32,7 @@ from weft.spec.pod_fields import (
     Tolerations,
     Volumes,
 )
+from weft.spec.process_rules import ALLOWED, PER_GPU, ProcessesPerNode, refuse_odd_processes
 from weft.spec.quantity import (
     DURATION_OR_ZERO_PATTERN,
     DURATION_PATTERN,
@@ -110,7 +111,7 @@ class JobSpec(Strict):
 
     run: Command = told(
         ...,
-        "The command, run by /bin/sh in each worker.",
+        "The command, run by /bin/sh once on each node, or for each GPU as nproc_per_node says.",
         allowed=f"text of 1 to {MAX_RUN} characters",
         example="torchrun train.py --config sft.yaml",
     )
@@ -135,6 +136,15 @@ class JobSpec(Strict):
         "The most nodes that the job may be spread over.",
         allowed="a whole number 1 to 10000",
         example=2,
+    )
+    nproc_per_node: ProcessesPerNode | None = told(
+        None,
+        "How many processes the command is started as on each node: 1, which sees all GPUs that "
+        "the job has there, or gpu, one for each of them, with ranks as under torchrun. Without "
+        "it, gpu for a job that Weft may resize, split or share (a range of gpus, model, plans, "
+        "shareable), and 1 for any other.",
+        allowed=ALLOWED,
+        example=1,
     )
     queue: QueueName = told(
         "default",
@@ -272,6 +282,19 @@ class JobSpec(Strict):
     )
 
     @property
+    def starts_per_gpu(self) -> bool:
+        """Whether the command is started for each GPU, unless it is a launcher itself.
+
+        Jobs that Weft resizes, splits or shares train with its library, which takes a GPU for each
+        process.
+        """
+        width = self.resources.width
+        if self.nproc_per_node is not None:
+            return self.nproc_per_node == PER_GPU
+        by_library = self.model is not None or self.plans is not None or self.shareable
+        return width.most <= 1 or width.least < width.most or by_library
+
+    @property
     def grace_seconds(self) -> int:
         return duration_seconds(self.grace)
 
@@ -316,6 +339,12 @@ class JobSpec(Strict):
                 hint="remove shareable, or ask for gpus",
                 field="shareable",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _processes_of_what_it_has(self) -> "JobSpec":
+        gpus = self.resources.width.most
+        refuse_odd_processes(self.nproc_per_node, self.run, gpus=gpus)
         return self
 
     @model_validator(mode="after")

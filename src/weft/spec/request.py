@@ -16,7 +16,7 @@ def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: fl
 
     Nobody knows how fast it is before it is measured, at one width or at several. One with a range
     runs under Weft's own runtime, which saves when it is told to stop, unless it has commands by
-    plan: these go on from whatever checkpoint there is.
+    plan or runs as one process: these go on from whatever checkpoint there is.
     """
     asked = spec.resources
     width = asked.width
@@ -44,7 +44,7 @@ def to_request(spec: JobSpec, *, id: JobId, tenant: TenantId, submit_seconds: fl
         stages=None if spec.stages is None else StageClaim(spec.stages.profile),
         splits=splits,
         shareable=spec.shareable,
-        saves_on_demand=width.least < width.most and spec.plans is None,
+        saves_on_demand=width.least < width.most and spec.plans is None and spec.starts_per_gpu,
         program=_program(spec),
     )
 
@@ -63,7 +63,8 @@ def splits_of(spec: JobSpec) -> PlanClaim | None:
 
 def _program(spec: JobSpec) -> str:
     """Jobs that run the same command in the same image are runs of one program."""
-    said = "\0".join((spec.image or "", spec.workdir or "", spec.run))
+    declared = () if spec.nproc_per_node is None else (str(spec.nproc_per_node),)
+    said = "\0".join((spec.image or "", spec.workdir or "", spec.run, *declared))
     return blake2b(said.encode(), digest_size=8).hexdigest()
 
 

@@ -145,6 +145,20 @@ def test_a_launcher_is_told_how_many_processes_to_start(tmp_path: Path) -> None:
     assert found["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
 
 
+LAUNCHED = frozenset({"LOCAL_RANK", "LOCAL_WORLD_SIZE", "ROLE_RANK", "TORCHELASTIC_RUN_ID"})
+"""By these Lightning, Accelerate and their like take a process for one of several of a node."""
+
+
+def test_a_process_with_all_gpus_of_its_node_may_start_others(tmp_path: Path) -> None:
+    one = launch(tmp_path, "true")
+    assert environment(one, 5, Standing(0, 1)).keys() >= LAUNCHED
+    assert not environment(replace(one, gpus=1), 5, Standing(0, 1)).keys() & LAUNCHED
+    found = environment(replace(one, gpus=2), 5, Standing(1, 2, node_rank=1, nodes=2), (0, 1))
+    assert not found.keys() & {*LAUNCHED, "OMP_NUM_THREADS"}
+    assert (found["RANK"], found["WORLD_SIZE"], found["NODE_RANK"]) == ("1", "2", "1")
+    assert (found["WEFT_GPUS"], found["CUDA_VISIBLE_DEVICES"]) == ("2", "0,1")
+
+
 def test_processors_are_shared_anew_when_a_worker_comes_or_goes(tmp_path: Path) -> None:
     """Those that run are moved; the one that is left gets all."""
     mine = tuple(sorted(os.sched_getaffinity(0)))

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from weft.agent.workers.program import digest_of_scripts, starts_its_own, version_of
+from weft.agent.workers.program import (
+    LAUNCHER_MODULES,
+    LAUNCHERS,
+    digest_of_scripts,
+    launcher_in,
+    starts_its_own,
+    version_of,
+)
 
 
 def test_the_scripts_of_a_command_are_digested(tmp_path: Path) -> None:
@@ -44,6 +51,7 @@ def test_a_version_is_known_without_an_import() -> None:
 )
 def test_a_launcher_is_known_by_its_name(command: tuple[str, ...]) -> None:
     assert starts_its_own(command)
+    assert launcher_in(command) in {*LAUNCHERS, *LAUNCHER_MODULES}
 
 
 @pytest.mark.parametrize(

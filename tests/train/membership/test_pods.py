@@ -214,6 +214,22 @@ def test_a_launcher_is_started_once_for_each_pod(tmp_path: Path) -> None:
     ]
 
 
+def test_a_plain_script_is_started_once_for_each_pod_unless_it_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    given = elastic(tmp_path, width=4, least=4) | {"WEFT_NPROC_PER_NODE": "1"}
+    with fleet(tmp_path, "plain.py", **given) as pods:
+        started = [pods.pod(0, 2), pods.pod(1, 2)]
+        assert [pod.wait() for pod in started] == [0, 0], pods.tails()
+    told = [ast.literal_eval(text) for pod in started for text in printed(pod)]
+    names = ("RANK", "WORLD_SIZE", "NODE_RANK", "PET_NPROC_PER_NODE", "WEFT_GPUS")
+    assert [tuple(line[name] for name in names) for line in told] == [
+        ("0", "2", "0", "2", "2"),
+        ("1", "2", "1", "2", "2"),
+    ]
+    assert not any("LOCAL_RANK" in line for line in told)
+
+
 def test_a_plain_script_is_drained_as_a_whole(tmp_path: Path) -> None:
     given = elastic(tmp_path, width=2)
     with fleet(tmp_path, "plain.py", "60", **given) as pods:

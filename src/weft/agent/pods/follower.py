@@ -58,7 +58,6 @@ from weft.agent.workers.processes import (
     end_orphans,
     reap_orphans,
 )
-from weft.agent.workers.program import starts_its_own
 from weft.model.errors import ProtocolError, WorldError
 
 CONNECT_SECONDS: Final = 10.0
@@ -87,7 +86,7 @@ class Follower:
         self._claiming = False
         self._leading: asyncio.Task[None] | None = None
         self._heirs: Heirs | None = None
-        self.witness = Witness(ranked=not starts_its_own(settings.command))
+        self.witness = Witness(ranked=not settings.once_per_seat)
         self._workers: dict[int, Worker] = {}  # all that were started here
         self._judged = False  # whether the head itself has said that it is over
         self._stand: dict[int, Brought] = {}
@@ -368,7 +367,6 @@ class Follower:
 
     def _launch(self) -> Launch:
         settings, pod = self.settings, self.pod
-        once = starts_its_own(settings.command)
         return Launch(
             command=settings.command,
             job=settings.job,
@@ -380,7 +378,7 @@ class Follower:
             host=pod.host,
             master_host=self.head.host,
             master_port=MASTER_PORT,
-            gpus=pod.gpus if once else None,
+            gpus=pod.gpus if settings.once_per_seat else None,
             shard=settings.shard,
             threads=settings.threads,
             run=tracking.kept(settings.checkpoints),

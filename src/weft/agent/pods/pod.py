@@ -24,7 +24,6 @@ from weft.agent.pods.follower import Follower
 from weft.agent.pods.head import HeadAgent
 from weft.agent.settings import Pod, Settings, from_environment
 from weft.agent.workers.output import Echo
-from weft.agent.workers.program import starts_its_own
 from weft.failure.last_words import written
 from weft.failure.rulebook import shipped
 from weft.model.errors import WeftError, WorldError
@@ -52,7 +51,7 @@ def run_pod(command: tuple[str, ...], variables: Mapping[str, str], tell: Told) 
 def _run(settings: Settings, tell: Told) -> End:
     pod = settings.pod
     assert pod is not None
-    echo = Echo(STDOUT, ranks=pod.gpus > 1 and not starts_its_own(settings.command))
+    echo = Echo(STDOUT, ranks=pod.gpus > 1 and not settings.once_per_seat)
     if pod.is_head:
         return asyncio.run(_led(HeadAgent(settings, pod, tell, echo)))
     return asyncio.run(_follower(settings, pod, tell, echo))

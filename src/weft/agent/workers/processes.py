@@ -30,6 +30,7 @@ from weft.agent.workers.places import Standing
 from weft.agent.workers.spawn_pool import SWITCH, Request, SpawnPool, script_of
 
 PR_SET_CHILD_SUBREAPER: Final = 36
+GPUS: Final = "WEFT_GPUS"  # of a process that has all GPUs of its node
 LOCALHOST: Final = "127.0.0.1"
 NOT_FOUND: Final = 127  # what a shell ends with if there is no such command
 NOT_STARTED: Final = 126
@@ -40,10 +41,10 @@ UNBUFFERED: Final = {"PYTHONUNBUFFERED": "1"}  # what is printed is seen when it
 class Launch:
     """What all workers of a job have in common on this seat.
 
-    `gpus` is what a command that starts its own processes (torchrun) is told to start; the others
-    are started once for each GPU. `threads` of 0 are left to torch. `uuids` are the names of
-    devices that keep their meaning whatever else a process sees, by number. `head_file` tells who
-    leads, where that may change.
+    `gpus` are those of a process that has all of this seat, and what a launcher (torchrun) is told
+    to start; None where each process has one. `threads` of 0 are left to torch. `uuids` are the
+    names of devices that keep their meaning whatever else a process sees, by number. `head_file`
+    tells who leads, where that may change.
     """
 
     command: tuple[str, ...]
@@ -63,6 +64,11 @@ class Launch:
     run: str = ""
     head_file: Path | None = None
     writer: bool = False  # whether this seat writes what its workers have saved
+
+    @property
+    def once(self) -> bool:
+        """Whether one process has all GPUs, and starts processes or threads for them itself."""
+        return self.gpus is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,8 @@ class Processes:
             finally:
                 outlet.close()
 
-        if not SpawnPool.suits(self.launch.command, self.launch.threads):
+        suits = SpawnPool.suits(self.launch.command, self.launch.threads)
+        if self.launch.once or not suits:
             born(None)
             return
         argv = script_of(self.launch.command)
@@ -248,25 +255,27 @@ def environment(
 ) -> dict[str, str]:
     """What a worker finds in its environment, besides what the agent itself was given."""
     local_width = standing.local_width if launch.gpus is None else launch.gpus
-    torchrun = {
+    shared = {
         "MASTER_ADDR": launch.master_host,
         "MASTER_PORT": str(launch.master_port),
         "RANK": str(standing.rank),
         "WORLD_SIZE": str(standing.width),
-        "LOCAL_RANK": str(standing.local_rank),
-        "LOCAL_WORLD_SIZE": str(standing.local_width),
         "NODE_RANK": str(standing.node_rank),
         "GROUP_RANK": str(standing.node_rank),
+        "GROUP_WORLD_SIZE": str(standing.nodes),
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+        "TORCHELASTIC_ERROR_FILE": str(launch.logs / error_file(worker)),
+    }
+    per_gpu = {
+        "LOCAL_RANK": str(standing.local_rank),
+        "LOCAL_WORLD_SIZE": str(standing.local_width),
         "ROLE_NAME": "default",
         "ROLE_RANK": str(standing.rank),
         "ROLE_WORLD_SIZE": str(standing.width),
-        "GROUP_WORLD_SIZE": str(standing.nodes),
         "TORCHELASTIC_RUN_ID": launch.job,
         "TORCHELASTIC_RESTART_COUNT": str(max(launch.incarnation - 1, 0)),
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 opens the store that all meet at
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
-        "TORCHELASTIC_ERROR_FILE": str(launch.logs / error_file(worker)),
     }
     kubeflow = {
         "PET_NNODES": str(standing.nodes),
@@ -291,8 +300,10 @@ def environment(
         **stacks.variables(launch.logs, worker),
     }
     threads = {"OMP_NUM_THREADS": str(launch.threads)} if launch.threads else {}
+    # By `per_gpu` a trainer takes itself for one of several processes, each with one GPU.
+    process = {GPUS: str(launch.gpus)} if launch.once else {**per_gpu, **threads}
     tracked = tracking.variables(launch.run, os.environ, first=standing.rank == 0)
-    return {**torchrun, **kubeflow, **own, **threads, **tracked, **_visible(launch, devices)}
+    return {**shared, **process, **kubeflow, **own, **tracked, **_visible(launch, devices)}
 
 
 def _visible(launch: Launch, devices: Collection[int]) -> dict[str, str]:

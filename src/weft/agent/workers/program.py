@@ -20,7 +20,6 @@ LAUNCHER_MODULES: Final = frozenset(
         "accelerate.commands.launch",
         "accelerate.commands.accelerate_cli",
         "deepspeed.launcher.runner",
-        "weft.cli.shell.session",  # one shell, with all GPUs of its job
     }
 )
 PREFIXES: Final = frozenset({"exec", "env", "time", "nohup", "command", "stdbuf", "nice", "then"})
@@ -54,7 +53,12 @@ def version_of(package: str) -> str:
 
 def starts_its_own(command: Sequence[str]) -> bool:
     """Whether it is a launcher, which starts a process for each GPU by itself."""
-    return any(_is_launcher(words) for words in _simple_commands(command))
+    return bool(launcher_in(command))
+
+
+def launcher_in(command: Sequence[str]) -> str:
+    """The name of the first launcher that it starts; empty if it starts none."""
+    return next(filter(None, map(_launcher, _simple_commands(command))), "")
 
 
 def _simple_commands(command: Sequence[str]) -> Iterator[list[str]]:
@@ -83,13 +87,14 @@ def _bare(words: list[str]) -> list[str]:
     return words
 
 
-def _is_launcher(words: Sequence[str]) -> bool:
+def _launcher(words: Sequence[str]) -> str:
     if not words:
-        return False
+        return ""
     name = PurePath(words[0]).name
     if name in LAUNCHERS:
-        return True
+        return name
     if not PYTHON.fullmatch(name):
-        return False
+        return ""
     modules = (module for flag, module in pairwise(words) if flag == "-m")
-    return next(modules, "") in LAUNCHER_MODULES
+    module = next(modules, "")
+    return module if module in LAUNCHER_MODULES else ""

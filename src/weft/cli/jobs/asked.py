@@ -23,6 +23,7 @@ class Asked:
 
     command: tuple[str, ...]
     gpus: str
+    nproc_per_node: str | None
     gpu_type: tuple[str, ...]
     queue: str | None
     priority: int | None
@@ -43,6 +44,7 @@ class Asked:
             "retry": {"limit": self.retries},
             "resources": {"gpus": self.gpus, **_given(gpu_type=list(self.gpu_type))},
             **_given(
+                nproc_per_node=self._processes,
                 queue=self.queue,
                 priority=self.priority,
                 image=self.image,
@@ -53,6 +55,12 @@ class Asked:
         for field in self.fields:
             set_field(written, filled(field, point))
         return validated(JobFile, written)
+
+    @property
+    def _processes(self) -> int | str | None:
+        """As the job file has it: a number, or a word."""
+        given = self.nproc_per_node
+        return int(given) if given and given.isdecimal() else given
 
     @property
     def variables(self) -> dict[str, str]:
@@ -76,6 +84,11 @@ asked_options = bundled(
     Asked,
     click.argument("command", nargs=-1, required=True, metavar="COMMAND..."),
     click.option("--gpus", default="1", show_default=True, help="A number, or a range: 1..8."),
+    click.option(
+        "--nproc-per-node",
+        metavar="1|gpu",
+        help="1 process with all GPUs, or one for each.  [default: 1; gpu for a range]",
+    ),
     click.option("--gpu-type", multiple=True, metavar="TYPE", help="Accept this; may be repeated."),
     click.option("--queue", shell_complete=queues, help="Queue to wait in.  [default: default]"),
     click.option("--priority", type=int, help="Higher goes first within a queue.  [default: 0]"),

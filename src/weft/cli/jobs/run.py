@@ -8,6 +8,7 @@ import click
 from weft.cli.exit_status import Exit
 from weft.cli.jobs.asked import Asked, asked_options
 from weft.cli.jobs.following import Sent, as_sent, follow_all, follow_one, show_table
+from weft.cli.jobs.process_words import OPTION, say_processes
 from weft.cli.jobs.run_names import name_of, names_for
 from weft.cli.jobs.sweep import Point, point_words, points_of, refuse_unused
 from weft.cli.options import output_option
@@ -102,6 +103,7 @@ async def _check_all(world: World, jobs: "Sequence[JobFile]", names: Sequence[st
     from weft.cli.jobs.submit import say_remarks
 
     await say_remarks(world, jobs[0].spec)
+    say_processes(world, (job.spec for job in jobs), written=OPTION)
     for job, name in zip(jobs, names, strict=True):
         await world.submit(job.spec, name, dry_run=True)
 

@@ -8,6 +8,7 @@ import click
 from weft.cli.completion.candidates import files
 from weft.cli.jobs.job_source import name_for, read_job
 from weft.cli.jobs.job_words import Spec, facts, several
+from weft.cli.jobs.process_words import processes_of, say_processes
 from weft.cli.options import output_option
 from weft.cli.terminal.confirm import confirmed
 from weft.cli.terminal.screen import cell, fact_table, harmless, print_json, say, stderr
@@ -60,6 +61,7 @@ def submit(
         if dry_run:
             _print_document(world.document(spec, named), output)
             await say_remarks(world, spec)
+            say_processes(world, [spec])
             await world.submit(spec, named, dry_run=True)
             say("dry run: the server would take this job; nothing was created")
             return
@@ -75,6 +77,8 @@ def submit(
 def plan_of(world: World, spec: Spec, name: str, queue: "QueueLine | None") -> "Table":
     """What would be submitted, and how its queue stands."""
     rows = {"job": name, world.whose: world.namespace, **facts(spec)}
+    if told := processes_of(world, spec):
+        rows["processes"] = told
     if queue is not None:
         rows["queue now"] = _standing(queue)
     return fact_table(rows)

@@ -85,6 +85,7 @@ def _spec(gpus: str, fields: tuple[str, ...], path: Path, idle_seconds: float) -
     written: dict[str, object] = {
         "run": shlex.join(words),
         "resources": {"gpus": gpus},
+        "nproc_per_node": 1,
         "retry": {"limit": 0},
         "grace": "10s",
         "env": {"TERM": os.environ.get("TERM", "xterm")},

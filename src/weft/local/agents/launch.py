@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from weft.agent.leases.company import ALONE
 from weft.agent.messages import Accompany
-from weft.agent.settings import VAULT
+from weft.agent.settings import PER_NODE, VAULT
 from weft.agent.workers.spawn_pool import PYTHON
 from weft.failure.interval import Advice
 from weft.failure.rulebook import RuleBook, shipped
@@ -186,6 +186,7 @@ class Launcher:
         options: dict[str, object] = {
             **_saving(spec, advice),
             "--workers": max(entry.width, 1),
+            "--nproc-per-node": "" if spec.starts_per_gpu else PER_NODE,
             "--job": entry.name,
             "--incarnation": entry.epoch,
             "--folder": folder,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from weft.agent.plan import REPLICATED, Plan, parse_plan
 from weft.agent.workers import stacks
+from weft.model.errors import SpecError
 from weft.train.membership.heads import Heads
 
 LOCALHOST = "127.0.0.1"
@@ -46,6 +47,8 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
     socket = variables.get("WEFT_SOCKET")
     if not socket:
         return None
+    if gpus := variables.get("WEFT_GPUS"):
+        raise _one_for_a_node(int(gpus))
     stacks.listen()
     file = variables.get("WEFT_HEAD_FILE")
     return Contact(
@@ -59,6 +62,16 @@ def find_contact(variables: Mapping[str, str] = os.environ) -> Contact | None:
         plan=_plan(variables),
         heads=_heads(Path(file), socket) if file else None,
         writer=variables.get("WEFT_WRITER") == "1",
+    )
+
+
+def _one_for_a_node(gpus: int) -> SpecError:
+    """It would train on one GPU, and the others would be idle without a word."""
+    several = f"{gpus} GPU{'' if gpus == 1 else 's'} of its node"
+    return SpecError(
+        f"this process has the {several}, and weft.prepare needs a process for each GPU",
+        hint="add nproc_per_node: gpu to the job file (weft run --nproc-per-node gpu), and start "
+        "the script by python instead of torchrun",
     )
 
 
