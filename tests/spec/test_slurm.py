@@ -77,6 +77,31 @@ def test_what_is_asked_for(options: str, resources: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "command", "expected"),
+    [
+        ("--gpus-per-task=1 --ntasks=8", "srun python train.py", "gpu"),
+        ("-N2 --gres=gpu:4 --ntasks-per-node=4", "srun --mpi=none python train.py", "gpu"),
+        ("-N2 --gres=gpu:4 --ntasks-per-node=1", "srun python train.py", None),
+        ("--gpus-per-task=1 --ntasks=8", "python train.py", None),
+        ("-N2 --gres=gpu:4 --ntasks-per-node=4", "srun torchrun train.py", None),
+        ("--gpus=1", "srun python train.py", None),
+        ("-n 4", "srun python train.py", None),
+    ],
+)
+def test_a_task_for_each_gpu_is_a_process_for_each(
+    options: str, command: str, expected: str | None
+) -> None:
+    text = from_slurm(f"#SBATCH {options}\n{command}")
+    assert parse_job_file(text).nproc_per_node == expected
+
+
+def test_other_numbers_of_tasks_stay_as_a_comment() -> None:
+    text = from_slurm("#SBATCH --gpus=8 --ntasks=4\nsrun python train.py")
+    assert "# not translated: 4 tasks on 8 GPUs" in text
+    assert parse_job_file(text).nproc_per_node is None
+
+
+@pytest.mark.parametrize(
     ("time", "duration"),
     [
         ("90", "1h30m"),

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from weft.agent.workers.program import LAUNCHERS
 from weft.spec.job_file import MAX_NAME
+from weft.spec.process_rules import FIELD, PER_GPU
 from weft.spec.quantity import duration_text, memory_text
 
 LETTERS: Final = {
@@ -34,11 +36,16 @@ LETTERS: Final = {
 }
 FLAGS: Final = frozenset(("requeue", "no-requeue", "exclusive"))
 GIB: Final = {"K": 2**-20, "M": 2**-10, "": 2**-10, "G": 1.0, "T": 1024.0}
-SRUN: Final = "srun is not there: each worker runs the command itself, so start torchrun directly"
+SRUN: Final = (
+    "srun is not there, so remove it: the command starts once on each node, or for each GPU with "
+    "nproc_per_node: gpu"
+)
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)B?", re.IGNORECASE)
 _TIME = re.compile(r"(?:(\d{1,3})-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 _COUNT = re.compile(r"(?:.*:|[0-9]+-)?([0-9]{1,5})")
+_SRUN = re.compile(r"^\s*srun\b", re.MULTILINE)
+_LAUNCHER = re.compile(rf"\b(?:{'|'.join(sorted(LAUNCHERS))}|torch\.distributed\.(?:run|launch))\b")
 _GPU_TYPE = re.compile(r"(?:gpu:)?([A-Za-z][A-Za-z0-9._-]*):[0-9]+")
 
 
@@ -58,6 +65,7 @@ def from_slurm(script: str) -> str:
         "# Translated from a Slurm script; `weft spec check` reads it.",
         *_comments(read),
         *_fields(read.options),
+        *_processes(read),
         "run: |2",  # the first line may be indented itself
         *(f"  {line}" if line else "" for line in _command(read.body)),
     ]
@@ -105,7 +113,7 @@ def _comments(read: _Script) -> Iterator[str]:
             yield _one_line(f"# not translated: --{name} {value}")
     for line in read.odd:
         yield _one_line(f"# not understood: {line}")
-    if any(line.lstrip().startswith("srun") for line in read.body):
+    if _SRUN.search("\n".join(read.body)):
         yield f"# {SRUN}"
 
 
@@ -131,6 +139,19 @@ def _fields(options: Mapping[str, str]) -> Iterator[str]:
         yield "preemptible: false"
     if options.get("chdir", "").startswith("/"):
         yield f"workdir: {_quoted(options['chdir'])}"
+
+
+def _processes(read: _Script) -> Iterator[str]:
+    """Tasks are processes where srun starts the command itself, and no launcher does."""
+    body = "\n".join(read.body)
+    if not _SRUN.search(body) or _LAUNCHER.search(body):
+        return
+    nodes = _count(read.options, "nodes") or 1
+    tasks, gpus = _tasks(read.options, nodes), _gpus(read.options, nodes)
+    if tasks == gpus > 1:
+        yield f"{FIELD}: {PER_GPU}"
+    elif gpus and tasks not in (nodes, gpus):
+        yield f"# not translated: {tasks} tasks on {gpus} GPUs, without {FIELD}: {PER_GPU}"
 
 
 def _resources(options: Mapping[str, str]) -> Iterator[str]:
