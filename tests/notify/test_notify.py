@@ -1,14 +1,18 @@
 """Notices arrive, in the words of each way; nobody waits for them, and secrets stay secret."""
 
+import itertools
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.notify.servers import a_hook, a_post_office
+from tests.waiting import HANG_SECONDS, until
 from weft.failure.diagnosis import diagnose
 from weft.failure.lines import Line
 from weft.failure.rulebook import shipped
@@ -49,16 +53,11 @@ def a_notice(text: str = "given up", line: str = "KeyError: 'x'", **more: Any) -
     return Notice(**known | more)
 
 
-def an_outbox(pause: float = 0.01, **targets: Target) -> Outbox:
+def an_outbox(
+    pause: float = 0.01, clock: Callable[[], float] = time.monotonic, **targets: Target
+) -> Outbox:
     everybody = Rule(EVERYTHING, tuple(targets))
-    return Outbox(targets, Subscriptions((everybody,)), pause_seconds=pause)
-
-
-def soon(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    return Outbox(targets, Subscriptions((everybody,)), pause_seconds=pause, clock=clock)
 
 
 def test_a_webhook_gets_a_cloud_event_with_its_token(tmp_path: Path) -> None:
@@ -66,7 +65,7 @@ def test_a_webhook_gets_a_cloud_event_with_its_token(tmp_path: Path) -> None:
     with a_hook() as heard:
         outbox = an_outbox(hook=Webhook(heard.url, "weft/here", tmp_path / "token"))
         outbox.put(a_notice())
-        soon(lambda: bool(heard.bodies))
+        until(lambda: heard.bodies, "the notice")
         outbox.close()
     (event,), (headers,) = heard.bodies, heard.headers
     assert event["specversion"] == "1.0" and event["type"] == "dev.weft.job.failed.v1"
@@ -82,7 +81,7 @@ def test_slack_gets_plain_words_that_link_nowhere_and_call_nobody(tmp_path: Path
         (tmp_path / "url").write_text(heard.url)
         outbox = an_outbox(team=Slack(tmp_path / "url"))
         outbox.put(a_notice(line="KeyError: '<!channel> <http://evil|here> & \x1b[2J'"))
-        soon(lambda: bool(heard.bodies))
+        until(lambda: heard.bodies, "the notice")
         outbox.close()
     text = heard.bodies[0]["text"]
     assert "&lt;!channel&gt;" in text and "<" not in text and "\x1b" not in text
@@ -100,7 +99,7 @@ def test_mail_arrives_and_no_line_of_a_log_becomes_a_header(tmp_path: Path) -> N
         outbox = read_outbox(settings, "weft/here")
         outbox.put(a_notice("gone\r\nBcc: all@example.org"))
         outbox.put(a_notice(queue="other"))
-        soon(lambda: bool(heard.mails))
+        until(lambda: heard.mails, "the mail")
         outbox.close(1.0)
     (mail,) = heard.mails
     head = mail.partition("\r\n\r\n")[0]
@@ -115,8 +114,8 @@ def test_one_that_does_not_answer_gets_a_few_tries_and_others_do_not_wait(
         bad.answers = [503] * 99
         outbox = an_outbox(bad=Webhook(bad.url), good=Webhook(good.url))
         outbox.put(a_notice())
-        soon(lambda: bool(good.bodies))
-        soon(lambda: outbox.dropped == 1)
+        until(lambda: good.bodies, "the notice")
+        until(lambda: outbox.dropped == 1, "the notice to be dropped")
         outbox.close()
     assert len(bad.bodies) == MOST_TRIES and len(good.bodies) == 1
     assert "503" in caplog.text and "secret-part" not in caplog.text
@@ -127,26 +126,48 @@ def test_what_is_refused_for_good_is_not_sent_again_and_a_token_is_not_carried_o
         heard.answers = [403, 302]
         outbox = an_outbox(pause=60.0, hook=Webhook(heard.url))
         outbox.put(a_notice())
-        soon(lambda: outbox.dropped == 1)
+        until(lambda: outbox.dropped == 1, "the notice to be dropped")
         outbox.put(a_notice())
-        soon(lambda: len(heard.bodies) == 2)
+        until(lambda: len(heard.bodies) == 2, "the second notice")
         outbox.close()
         assert len(heard.bodies) == 2, "a redirect is not followed"
 
 
 class Stuck:
+    """A target that takes a notice and does not come back."""
+
+    def __init__(self) -> None:
+        self.taken, self.go_on, self.returned = (threading.Event() for _ in range(3))
+
     def send(self, notice: Notice) -> None:
-        time.sleep(60)
+        self.taken.set()
+        self.go_on.wait(HANG_SECONDS)
+        self.returned.set()
 
 
-def test_nobody_ever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def a_stuck_target() -> Iterator[Stuck]:
+    target = Stuck()
+    try:
+        yield target
+    finally:
+        target.go_on.set()
+
+
+def test_a_target_that_does_not_return_blocks_neither_put_nor_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 10)
-    outbox = an_outbox(stuck=Stuck())
-    began = time.monotonic()
-    for _ in range(1_000):
+    times = itertools.count()
+    with a_stuck_target() as stuck:
+        outbox = an_outbox(stuck=stuck, clock=lambda: float(next(times)))
         outbox.put(a_notice())
-    outbox.close(0.1)
-    assert time.monotonic() - began < 1.0 and outbox.dropped >= 980
+        until(stuck.taken.is_set, "the target to have the first notice")
+        for _ in range(1_000):
+            outbox.put(a_notice())
+        outbox.close(5.0)
+        assert not stuck.returned.is_set(), "neither waits for the target"
+    assert outbox.dropped == 990
 
 
 class Broken:
@@ -159,7 +180,7 @@ def test_a_defect_of_a_target_silences_nobody(caplog: pytest.LogCaptureFixture) 
     with a_hook() as heard:
         outbox = an_outbox(broken=Broken(), hook=Webhook(heard.url))
         outbox.put(a_notice())
-        soon(lambda: bool(heard.bodies))
+        until(lambda: heard.bodies, "the notice")
         outbox.close()
 
 
