@@ -1,8 +1,6 @@
 """Both sides of the protocol keep their promises in random histories, or are caught."""
 
 import os
-import time
-from random import SystemRandom
 
 import pytest
 
@@ -14,6 +12,7 @@ from weft.model.errors import IllegalTransition
 THOROUGH = bool(os.environ.get("WEFT_THOROUGH"))
 CHUNKS = 500 if THOROUGH else 24
 EACH = 400
+FIRST_SEED = int(os.environ.get("WEFT_FIRST_SEED") or 1 << 40)  # of a search for new ones
 SEEDS = 2000  # within which every mutant is found
 FOUND_AT = {  # where to look first, because it is rare
     "a_drain_is_not_agreed_on": 126,
@@ -31,10 +30,8 @@ def test_every_history_keeps_every_promise(chunk: int) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_histories_that_nobody_has_seen_before() -> None:
-    first = SystemRandom().randrange(1 << 40)
-    print(f"histories from {first} on")  # noqa: T201
-    for seed in range(first, first + EACH):
+def test_histories_from_a_seed_that_may_be_chosen() -> None:
+    for seed in range(FIRST_SEED, FIRST_SEED + EACH):
         held(seed)
 
 
@@ -52,9 +49,8 @@ def test_there_are_enough_mutants() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_defence_is_noticed(name: str) -> None:
-    began = time.monotonic()
     seed = found_at(name, MUTANTS[name])
-    print(f"{name}: seed {seed}, {time.monotonic() - began:.1f} s")  # noqa: T201
+    print(f"{name}: seed {seed}")  # noqa: T201
 
 
 def found_at(name: str, mutant: Mutant) -> int:
