@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.checkpoint.vaults import JOB, RUN, a_vault, contents, write_slots
+from tests.waiting import HANG_SECONDS
 from weft.agent.checkpoint.errors import NotWritten
 from weft.agent.checkpoint.seat_writers import (
     HERE,
@@ -23,13 +24,12 @@ from weft.agent.checkpoint.writer import CheckpointWriter
 from weft.agent.messages import Envelope, Keep, Kept, Saved, decode, encode
 
 STEP, CURSOR = 10, 80
-PATIENCE_SECONDS = 30.0
 
 
 class Seats:
     """Followers in threads: what each is ordered, it does, unless it is dumb."""
 
-    def __init__(self, folder: Path, *dumb: int, limit_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, folder: Path, *dumb: int, limit_seconds: float = HANG_SECONDS) -> None:
         self.folder, self.dumb = folder, dumb
         self.ordered: list[int] = []
         self.writers = Writers(a_vault(folder), self._order, limit_seconds)
@@ -125,7 +125,7 @@ def test_a_follower_answers_every_order_and_names_what_it_could_not_do(tmp_path:
 
     follower = SeatWriter(a_vault(tmp_path), tmp_path, tell)
     follower.order(Keep(STEP, CURSOR, {"0": str(tmp_path / "nowhere")}, 2, {}, False, ()))
-    assert heard.wait(PATIENCE_SECONDS)
+    assert heard.wait(HANG_SECONDS)
     assert told[0].step == STEP
     assert "nowhere" in told[0].why
 

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def test_the_newest_step_wins_and_an_empty_vault_has_none(tmp_path: Path) -> Non
 def test_a_shard_larger_than_a_chunk_is_written_by_several_threads(tmp_path: Path) -> None:
     record = half(0)[0][0]
     big = [(type(record)("model/big", "uint8", (9_000_001,), (0,), (9_000_001,)), b"")]
-    data = os.urandom(9_000_001)
+    data = random.Random(0).randbytes(9_000_001)
     slot = write_slot(tmp_path / "slot", a_stamp(), [(big[0][0], data)])
     vault = Vault(tmp_path / "vault", JOB, 1, threads=3)
     path = vault.write(10, 80, [slot])

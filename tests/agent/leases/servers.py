@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from tests.waiting import until
 from weft.agent.leases.company import SOCKET
 from weft.agent.leases.server import LOCK
-
-PATIENCE_SECONDS = 20.0
 
 
 def started(folder: Path) -> "subprocess.Popen[bytes]":
@@ -16,9 +14,7 @@ def started(folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def serving(folder: Path, pid: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        if (folder / SOCKET).exists() and (folder / LOCK).read_text() == str(pid):
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{pid} does not serve")
+    def serves() -> bool:
+        return (folder / SOCKET).exists() and (folder / LOCK).read_text() == str(pid)
+
+    until(serves, f"process {pid} to serve")

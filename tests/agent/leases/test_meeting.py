@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from weft.agent.leases.company import Company
 from weft.agent.leases.meeting import Meeting
 Meeting(Company(Path(sys.argv[1]), (0,))).enter()
 print("there", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -61,9 +60,7 @@ def test_what_nobody_holds_is_nobody(tmp_path: Path) -> None:
     (members / "link").symlink_to("/etc/passwd")
     os.mkfifo(members / "pipe")
     (members / "folder").mkdir()
-    began = time.monotonic()
-    assert not one.others()
-    assert time.monotonic() - began < 1.0
+    assert not one.others()  # to open the pipe would take for ever
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agent.leases.servers import serving, started
+from tests.waiting import HANG_SECONDS
 from weft.agent.leases.company import SOCKET, Company, company_of, parse_company
 from weft.agent.messages import (
     Accompany,
@@ -26,7 +26,8 @@ from weft.agent.messages import (
 )
 from weft.model.errors import SpecError
 
-TURN = Turn(1, (0,), (0,), ("gpu",), 5.0, 1.0)
+HOUR = 3600.0  # no bound and no term of a lease is over before its test is
+TURN = Turn(1, (0,), (0,), ("gpu",), HOUR, HOUR)
 
 
 CLIENTS: list["Client"] = []
@@ -45,7 +46,7 @@ class Client:
     def __init__(self, folder: Path, job: str) -> None:
         self.job, self.seq = job, 0
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.line.settimeout(5.0)
+        self.line.settimeout(HANG_SECONDS)
         CLIENTS.append(self)
         self.line.connect(str(folder / SOCKET))
 
@@ -89,13 +90,11 @@ def test_the_end_of_a_connection_gives_back(folder: Path) -> None:
     assert isinstance(a.hear(), Granted)
     b = Client(folder, "b").say(hello(), TURN)
     assert isinstance(b.hear(), Waits)
-    began = time.monotonic()
     a.line.close()
     while isinstance(answer := b.hear(), Waits):
         pass
     assert isinstance(answer, Granted)
     assert not answer.breach
-    assert time.monotonic() - began < 0.5
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_nonsense_ends_a_connection_and_no_server(folder: Path, nonsense: bytes)
 
 
 def test_a_turn_that_makes_no_sense_ends_its_connection_only(folder: Path) -> None:
-    rude = Client(folder, "rude").say(hello(), Turn(1, (0,), (0,), ("gpu",), -1.0, 1.0))
+    rude = Client(folder, "rude").say(hello(), Turn(1, (0,), (0,), ("gpu",), -1.0, HOUR))
     assert rude.hear() is None
     assert isinstance(Client(folder, "a").say(hello(), TURN).hear(), Granted)
 
@@ -126,7 +125,7 @@ def test_one_that_reads_nothing_holds_nobody_up(folder: Path) -> None:
     deaf = Client(folder, "deaf").say(hello())
     for _ in range(300):
         deaf.say(TURN)
-    other = Client(folder, "a").say(hello(), Turn(1, (0,), (1,), ("gpu",), 5.0, 1.0))
+    other = Client(folder, "a").say(hello(), Turn(1, (0,), (1,), ("gpu",), HOUR, HOUR))
     assert isinstance(other.hear(), Granted)
 
 

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import HANG_SECONDS, until
 from weft.agent.probes.listening import MOST_ASKERS, Listening
 from weft.agent.probes.probe import Result
 from weft.agent.probes.prober import LEAST_SECONDS, Prober
@@ -34,7 +34,7 @@ class Machine:
     def probing(self) -> Sequence[Result]:
         self.times += 1
         if self._gate is not None:
-            self._gate.wait(10.0)
+            self._gate.wait(HANG_SECONDS)
         return self.found
 
     def prober(self) -> Prober:
@@ -51,7 +51,9 @@ def listening(prober: Prober) -> Iterator[int]:
 
 
 def asked(port: int, query: str = "?within=60", path: str = "/probe") -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}{query}", timeout=10.0) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{port}{path}{query}", timeout=HANG_SECONDS
+    ) as answer:
         found: dict[str, Any] = json.load(answer)
         return found
 
@@ -98,12 +100,11 @@ def test_many_wait_for_one_look_and_no_more_than_so_many() -> None:
         ]
         for asker in askers:
             asker.start()
-        while not statuses:
-            time.sleep(0.01)
+        until(lambda: statuses, "an answer")
         assert statuses == [503], "one too many"
         gate.set()
         for asker in askers:
-            asker.join(10.0)
+            asker.join(HANG_SECONDS)
     assert sorted(statuses) == [200] * MOST_ASKERS + [503]
     assert machine.times == 1
 
@@ -126,11 +127,10 @@ def test_who_asks_when_it_fails_hears_so_before_the_process_ends(tmp_path: Path)
             target=lambda: ended.append(watch(prober, well, 300.0, last_words=words))
         )
         watching.start()
-        while not well.exists():
-            time.sleep(0.01)
+        until(well.exists, "the first look")
         machine.found, machine.now = (BAD,), machine.now + 100.0
         assert asked(port) == {"passed": False, "words": "disk: dead"}
-        watching.join(10.0)
+        watching.join(HANG_SECONDS)
     assert ended == [1] and not well.exists() and words.read_text() == "disk: dead"
 
 
@@ -142,10 +142,7 @@ def test_a_process_answers_while_it_probes(tmp_path: Path) -> None:
     words = ["--every=300", f"--well={well}", f"--folder={tmp_path}", f"--listen={port}", "memory"]
     process = subprocess.Popen([sys.executable, "-m", "weft.agent.probes", *words])
     try:
-        deadline = time.monotonic() + 30.0
-        while not well.exists():
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.05)
+        until(lambda: well.exists() or process.poll() is not None, "the first look")
         assert asked(port)["passed"] is True
     finally:
         process.kill()

@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from weft.agent.probes import suite
+from tests.waiting import HANG_SECONDS, until
+from weft.agent.probes import loopback, pair, suite
 from weft.agent.probes.cpu import Cpu
 from weft.agent.probes.dcgm import Dcgm
 from weft.agent.probes.disk import Disk
@@ -25,8 +25,15 @@ pytestmark = pytest.mark.enable_socket
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_machine_that_is_well_passes(tmp_path: Path) -> None:
-    small: list[Probe] = [Disk(tmp_path, 2), Memory(4), Cpu(), Loopback(4)]
+def test_a_machine_that_is_well_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow it is at this moment."""
+    monkeypatch.setattr(loopback, "LIMIT_SECONDS", HANG_SECONDS)
+    small: list[Probe] = [
+        Disk(tmp_path, 2, least_mb_per_second=0.0),
+        Memory(4, least_gb_per_second=0.0),
+        Cpu(least_share=0.0),
+        Loopback(4, least_gb_per_second=0.0),
+    ]
     found = [ran(probe) for probe in small]
     assert all(one.passed and one.value > one.least for one in found), found
     assert [one.probe for one in found] == list(suite.QUICK)
@@ -43,34 +50,41 @@ def test_a_disk_that_takes_nothing_is_a_finding() -> None:
     assert not found.passed and "Error" in found.text
 
 
-def test_one_that_hangs_is_ended_and_the_others_are_told(tmp_path: Path) -> None:
-    fifo = tmp_path / "python"  # a disk that hangs: opening a pipe waits for ever
-    os.mkfifo(fifo)
+def test_one_that_hangs_is_ended_and_the_others_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is passed on to the process; here it is over as soon as the disk hangs."""
+    hangs, limits = tmp_path / "hangs", []
     program = (
-        "import time\nfrom weft.agent.probes import suite\n"
-        "class Hangs:\n    name = 'disk'\n    def run(self): time.sleep(60)\n"
+        "import time\nfrom pathlib import Path\nfrom weft.agent.probes import suite\n"
+        "class Hangs:\n    name = 'disk'\n    def run(self):\n"
+        f"        Path({str(hangs)!r}).touch()\n        time.sleep(600)\n"
         "suite.Disk = lambda folder: Hangs()\n"
         "from weft.agent.probes.__main__ import main\nmain()\n"
     )
     (tmp_path / "hanging.py").write_text(program)
-    before, suite_module = suite.MODULE, suite
-    path = os.environ.get("PYTHONPATH", "")
-    try:
-        suite_module.MODULE = "hanging"  # type: ignore[misc]
-        sys.path.insert(0, str(tmp_path))
-        began = time.monotonic()
-        found = run_apart(("memory", "disk", "cpu"), tmp_path, 3.0)
-    finally:
-        suite_module.MODULE = before  # type: ignore[misc]
-        sys.path.remove(str(tmp_path))
-        os.environ["PYTHONPATH"] = path
-    assert time.monotonic() - began < 10.0
+
+    class Process(subprocess.Popen[str]):
+        def communicate(
+            self, given: str | None = None, timeout: float | None = None
+        ) -> tuple[str, str]:
+            if timeout is not None:
+                limits.append(timeout)
+                until(hangs.exists, "the probe of the disk to begin")
+                timeout = 0.0
+            return super().communicate(given, timeout)
+
+    monkeypatch.setattr(suite, "MODULE", "hanging")
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = run_apart(("memory", "disk", "cpu"), tmp_path, 3.0)
+    assert limits == [3.0]
     assert [(one.probe, one.passed) for one in found] == [
         ("memory", True),
         ("disk", False),
         ("cpu", False),
     ]
-    assert "did not end within 3 s" in found[1].words
+    assert "did not end within" in found[1].words
 
 
 def test_as_a_program_it_says_so_by_its_status(tmp_path: Path) -> None:
@@ -97,8 +111,10 @@ def test_nvidias_own_diagnostics_are_asked_where_there_are_any(
 
 
 @pytest.mark.slow
-def test_two_ranks_sum_together() -> None:
-    found = ran(Pair())
+@pytest.mark.timeout(240)
+def test_two_ranks_sum_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair, "LIMIT_SECONDS", 2 * HANG_SECONDS)
+    found = ran(Pair(least_gb_per_second=0.0))
     assert found.passed and found.value > found.least, found
 
 
@@ -126,10 +142,8 @@ def test_probes_go_on_in_a_process_of_their_own(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "weft.agent.probes", "--every=60", f"--well={well}", "memory"]
     process = subprocess.Popen([*command, f"--folder={tmp_path}"])
     try:
-        deadline = time.monotonic() + 30.0
-        while not well.exists():
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.05)
+        until(lambda: well.exists() or process.poll() is not None, "the file or its end")
+        assert process.poll() is None
     finally:
         process.kill()
         process.wait()

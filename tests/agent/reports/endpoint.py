@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.kube.reports.reporting import FOLLOWER, LLAMA, TOKENS, Vouching, Workers, vouched
+from tests.waiting import HANG_SECONDS
 from weft.agent.reports.operator_client import Destination
 from weft.kube.metrics import Metrics
 from weft.kube.pod_environment import TOKEN_FILE
@@ -98,5 +99,5 @@ def a_certificate(folder: Path, host: str = "localhost") -> TlsFiles:
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     made += ["-nodes", "-keyout", str(files.key), "-out", str(files.certificate), "-days", "2"]
     made += ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}"]
-    subprocess.run(made, check=True, capture_output=True, timeout=30)
+    subprocess.run(made, check=True, capture_output=True, timeout=HANG_SECONDS)
     return files

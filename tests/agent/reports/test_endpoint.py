@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.reports.endpoint import Endpoint, a_certificate, an_endpoint
 from tests.kube.reports.reporting import LLAMA, TOKENS
+from tests.waiting import HANG_SECONDS
 from weft.agent.reports.report import Reporter, Said
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import WorkerIdentity
@@ -15,7 +16,9 @@ from weft.kube.reports.server import WorkerIdentity
 SAID = Said(step=120, epoch=3, total_steps=400)
 
 
-async def reported(endpoint: Endpoint, *reports: Said, timeout_seconds: float = 30.0) -> bool:
+async def reported(
+    endpoint: Endpoint, *reports: Said, timeout_seconds: float = HANG_SECONDS
+) -> bool:
     """Each is sent before the next is said, and the last is flushed."""
     reporter = Reporter(endpoint.destination(), every_seconds=0.0)
     for each in reports[:-1]:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agent.reports.endpoint import an_endpoint, pod_environment
+from tests.waiting import HANG_SECONDS
 from weft.agent.reports.operator_client import MOST_RETRY_SECONDS, Answer, Destination
 from weft.agent.reports.profile import Profile
 from weft.agent.reports.report import (
@@ -313,10 +314,10 @@ def test_the_thread_sends_the_first_at_once_and_the_last_at_the_end(desk: Desk) 
     desk.while_posting = posted.set
     reporter = threaded(desk, every_seconds=3600.0)
     reporter.say(said(1))
-    assert posted.wait(30)
+    assert posted.wait(HANG_SECONDS)
     reporter.say(said(2))
     reporter.say(said(3))
-    assert reporter.close(30)
+    assert reporter.close(HANG_SECONDS)
     assert desk.steps == [1, 3]
 
 
@@ -325,17 +326,17 @@ def test_a_post_that_hangs_holds_nobody_up(desk: Desk) -> None:
 
     def hang() -> None:
         posting.set()
-        answered.wait(30)
+        answered.wait(HANG_SECONDS)
 
     desk.while_posting = hang
     desk.answers = [Answer(503)] * 5
     reporter = threaded(desk, every_seconds=0.0)
     reporter.say(said(1))
-    assert posting.wait(30)
+    assert posting.wait(HANG_SECONDS)
     reporter.say(said(2))
     assert not reporter.close(0.0)
     answered.set()
-    reporter._thread.join(30)
+    reporter._thread.join(HANG_SECONDS)
     assert not reporter._thread.is_alive()  # it does not go on trying after the end
     assert desk.steps == [1]
 

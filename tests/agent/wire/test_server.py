@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
 from weft.agent.messages import (
     MOST_LINE_BYTES,
     Answer,
@@ -68,13 +69,13 @@ class Guest:
         self.writer.write(encode(Envelope(job, start, self.seq, message)))
 
     async def hear(self) -> Message | None:
-        line = await asyncio.wait_for(self.reader.readline(), 5.0)
+        line = await asyncio.wait_for(self.reader.readline(), HANG_SECONDS)
         return decode(line, strict=False).message if line else None
 
     async def shown_out(self) -> None:
         """The door closes this connection without another word."""
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(self.reader.read(), 5.0) == b""
+            assert await asyncio.wait_for(self.reader.read(), HANG_SECONDS) == b""
 
 
 Scene = Callable[[Server, Ears, Callable[[], Awaitable[Guest]]], Awaitable[None]]

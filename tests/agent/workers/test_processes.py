@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS, until, until_async
 from weft.agent.workers.cpus import slices
 from weft.agent.workers.places import Standing
 from weft.agent.workers.processes import Launch, Processes, environment, free_port, program_of
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def launch(folder: Path, *command: str) -> Launch:
@@ -48,7 +47,7 @@ def play(folder: Path, script: str, act: Callable[[Processes], object] | None = 
         if act is not None:
             await said(folder / "worker-5.log", "here")
             act(processes)
-        worker, code = await asyncio.wait_for(over, 30)
+        worker, code = await asyncio.wait_for(over, HANG_SECONDS)
         assert worker == 5
         assert 5 not in processes.running
         return code
@@ -58,8 +57,7 @@ def play(folder: Path, script: str, act: Callable[[Processes], object] | None = 
 
 async def said(path: Path, word: str) -> None:
     """The process has come so far as to write that; a file can only be looked at again."""
-    while word not in path.read_text():
-        await asyncio.sleep(0.005)
+    await until_async(lambda: word in path.read_text(), f"{word!r} in {path.name}")
 
 
 @pytest.mark.parametrize("code", [0, 3, 75, 143])
@@ -75,7 +73,7 @@ def test_a_command_that_is_not_there_ends_as_in_a_shell(tmp_path: Path) -> None:
             lambda worker, code: over.set_result((worker, code)),
         )
         processes.start(5, Standing(0, 1))
-        return await asyncio.wait_for(over, 30)
+        return await asyncio.wait_for(over, HANG_SECONDS)
 
     assert asyncio.run(scene()) == (5, 127)
     assert "no-such-command" in (tmp_path / "worker-5.log").read_text()
@@ -101,7 +99,7 @@ def test_a_signal_reaches_the_children_too(tmp_path: Path) -> None:
 
 def test_children_do_not_outlive_their_worker(tmp_path: Path) -> None:
     play(tmp_path, "sleep 1000 & echo $!; exit 0")
-    assert wait_gone(int((tmp_path / "worker-5.log").read_text()))
+    wait_gone(int((tmp_path / "worker-5.log").read_text()))
 
 
 def test_a_signal_to_one_that_has_ended_is_of_no_matter(tmp_path: Path) -> None:
@@ -169,7 +167,7 @@ def test_processors_are_shared_anew_when_a_worker_comes_or_goes(tmp_path: Path) 
         ended: asyncio.Queue[int] = asyncio.Queue()
         pids: dict[int, int] = {}
         processes = Processes(
-            launch(tmp_path, "/bin/sh", "-c", "sleep 60"),
+            launch(tmp_path, "/bin/sh", "-c", "sleep 600"),
             lambda worker, _: ended.put_nowait(worker),
             lambda worker, pid: pids.update({worker: pid}),
         )
@@ -180,10 +178,10 @@ def test_processors_are_shared_anew_when_a_worker_comes_or_goes(tmp_path: Path) 
             assert processes.bound[worker] == part
             assert os.sched_getaffinity(pids[worker]) == set(part)
         processes.signal(0, signal.SIGKILL)
-        assert await asyncio.wait_for(ended.get(), 30) == 0
+        assert await asyncio.wait_for(ended.get(), HANG_SECONDS) == 0
         assert os.sched_getaffinity(pids[1]) == set(mine)
         processes.close()
-        assert await asyncio.wait_for(ended.get(), 30) == 1
+        assert await asyncio.wait_for(ended.get(), HANG_SECONDS) == 1
 
     asyncio.run(scene())
 
@@ -223,23 +221,24 @@ def test_orphans_come_to_the_agent_and_end_with_it(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=30,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert wait_gone(int(done.stdout))
+    wait_gone(int(done.stdout))
 
 
-def wait_gone(pid: int) -> bool:
-    """Whether the process ends; it was sent SIGKILL, so this is a matter of the kernel."""
-    for _ in range(2000):
+def wait_gone(pid: int) -> None:
+    """Until the process has ended; it was sent SIGKILL, so this is a matter of the kernel."""
+
+    def is_gone() -> bool:
         try:
             os.kill(pid, 0)
-        except ProcessLookupError:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except (ProcessLookupError, FileNotFoundError):
             return True
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            return True
-    return False
+
+    until(is_gone, f"process {pid} to end")
 
 
 def test_a_bare_script_is_given_to_this_interpreter() -> None:

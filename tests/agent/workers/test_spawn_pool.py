@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
 from weft.agent.workers.spawn_pool import Request, SpawnPool, script_of
 
 
@@ -53,7 +54,7 @@ def test_what_it_forks_is_not_mistaken_for_an_agent(tmp_path: Path) -> None:
         over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         spawn_pool = SpawnPool(str(program), {}, tmp_path / "log")
         spawn_pool.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
-        await asyncio.wait_for(over, 10)
+        await asyncio.wait_for(over, HANG_SECONDS)
 
     asyncio.run(scene())
     assert shown.read_text() == "-1\n"
@@ -74,7 +75,7 @@ def test_what_waits_for_a_zygote_that_fails_is_given_back(tmp_path: Path) -> Non
         over: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         spawn_pool = SpawnPool("false", {}, tmp_path / "log")
         spawn_pool.ask(Request(("x.py",), {}, (), nowhere(), over.set_result))
-        given_back = await asyncio.wait_for(over, 10)
+        given_back = await asyncio.wait_for(over, HANG_SECONDS)
         later: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         spawn_pool.ask(Request(("x.py",), {}, (), (1, 2), later.set_result))
         assert later.done()
