@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.api.memory import MemoryWorld
+from tests.waiting import HANG_SECONDS
 from weft.api.app import create_app
 from weft.api.serving import serve_on
 from weft.api.socket_file import EVERYBODY, listen_at
 from weft.view.jobs import JobPicture
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 20.0
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Served:
     stop: asyncio.Event
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(HANG_SECONDS)
 
 
 @contextmanager
@@ -55,10 +55,10 @@ def serving(
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert up.wait(PATIENCE_SECONDS)
+    assert up.wait(HANG_SECONDS)
     try:
         yield ready[0]
     finally:
         ready[0].loop.call_soon_threadsafe(ready[0].stop.set)
-        thread.join(PATIENCE_SECONDS)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive()

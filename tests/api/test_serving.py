@@ -8,10 +8,10 @@ import shutil
 import socket
 import stat
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,11 +19,11 @@ import pytest
 from tests.api.conftest import MINE, THEIRS
 from tests.api.memory import a_waiting_job
 from tests.api.served import Served, serving
-from weft.api import gate, socket_file
+from tests.waiting import HANG_SECONDS, until
+from weft.api import connection, gate, socket_file
 from weft.api import serving as server
 from weft.api.backend import Farewell, JobKey, Selection
 from weft.api.client import Client
-from weft.api.connection import UnixConnection
 from weft.api.errors import Forbidden, NoAnswer, NoSuchJob
 from weft.api.peer import peer_of
 from weft.api.socket_file import GROUP, listen_at
@@ -36,7 +36,7 @@ HEAD = b"GET /v1/nodes HTTP/1.1\r\nHost: x\r\n"
 def said(path: Path, *parts: bytes) -> bytes:
     """Everything that comes back until the server closes."""
     with socket.socket(socket.AF_UNIX) as speaking:
-        speaking.settimeout(20.0)
+        speaking.settimeout(HANG_SECONDS)
         speaking.connect(str(path))
         for part in parts:
             speaking.sendall(part)
@@ -157,18 +157,18 @@ def test_whoever_is_not_at_a_unix_socket_is_not_known(served: Served) -> None:
 
 
 def test_whoever_says_nothing_is_let_go(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.05)
-    assert said(served.socket) == b""
-    assert said(served.socket, HEAD) == b""
     with socket.socket(socket.AF_UNIX) as speaking:
-        speaking.settimeout(20.0)
+        speaking.settimeout(HANG_SECONDS)
         speaking.connect(str(served.socket))
         speaking.sendall(HEAD + b"\r\n")
         heard = b""
         while not heard.endswith(b'"notes":[]}'):
             heard += speaking.recv(65_536)
+        monkeypatch.setattr(server, "REQUEST_SECONDS", 0.05)
         speaking.sendall(b"GET /v1")
         assert speaking.recv(65_536) == b""
+    assert said(served.socket) == b""
+    assert said(served.socket, HEAD) == b""
 
 
 def test_whoever_sends_slowly_is_told(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_one_user_cannot_take_every_connection(
     finally:
         for each in open_ones:
             each.close()
-    _soon(lambda: served.world.following == 0)
+    until(lambda: served.world.following == 0, "the reader to be forgotten")
     assert client.nodes().nodes
 
 
@@ -225,7 +225,7 @@ def test_lines_that_say_nothing_leave_handles_for_others(
             doors.append(socket.socket(socket.AF_UNIX))
             doors[-1].connect(str(served.socket))
         for door in doors[kept:]:
-            door.settimeout(20.0)
+            door.settimeout(HANG_SECONDS)
             assert door.recv(1) == b"", "it was closed"
         for door in doors[:kept]:
             door.setblocking(False)
@@ -236,7 +236,9 @@ def test_lines_that_say_nothing_leave_handles_for_others(
             door.close()
 
 
-def test_a_full_queue_at_the_door_is_waited_for(tmp_path: Path) -> None:
+def test_a_full_queue_at_the_door_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody is told that there is no daemon because others came before."""
     path = tmp_path / "door"
     with ExitStack() as doors:
@@ -248,12 +250,19 @@ def test_a_full_queue_at_the_door_is_waited_for(tmp_path: Path) -> None:
                 each = doors.enter_context(socket.socket(socket.AF_UNIX))
                 each.setblocking(False)
                 each.connect(str(path))
-        later = threading.Timer(0.3, lambda: doors.enter_context(listening.accept()[0]))
-        later.start()
-        connection = UnixConnection(path, timeout_seconds=5.0)
-        connection.connect()
-        later.join()
-        connection.close()
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            """Meanwhile one of those at the door is let in."""
+            pauses.append(seconds)
+            doors.enter_context(listening.accept()[0])
+
+        clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=pause)
+        monkeypatch.setattr(connection, "time", clock)
+        one_more = connection.UnixConnection(path, timeout_seconds=HANG_SECONDS)
+        one_more.connect()
+        one_more.close()
+        assert pauses == [connection.CROWD_PAUSE_SECONDS]
 
 
 def test_a_stream_whose_reader_is_gone_is_closed(served: Served, client: Client) -> None:
@@ -262,7 +271,7 @@ def test_a_stream_whose_reader_is_gone_is_closed(served: Served, client: Client)
     assert next(iter(stream)).text == b"one"
     assert served.world.following == 1
     stream.close()
-    _soon(lambda: served.world.following == 0)
+    until(lambda: served.world.following == 0, "the reader to be forgotten")
 
 
 def test_the_end_of_a_server_is_told_to_whoever_follows(tmp_path: Path) -> None:
@@ -318,7 +327,7 @@ def test_a_defect_is_logged_and_the_server_goes_on(
     served.world.fails = RuntimeError("swordfish")
     with caplog.at_level(logging.ERROR), pytest.raises(WeftError, match="failed at this"):
         client.nodes()
-    _soon(lambda: "swordfish" in caplog.text)
+    until(lambda: "swordfish" in caplog.text, "the log")
     served.world.fails = None
     assert client.nodes().nodes
 
@@ -349,12 +358,3 @@ def test_somebody_else_s_log_is_forbidden_before_it_is_looked_for(tmp_path: Path
 
 def _which() -> Which:
     return Which(ranks=None)
-
-
-def _soon(true: Callable[[], bool]) -> None:
-    """Within a while; another thread makes it so."""
-    for _ in range(1000):
-        if true():
-            return
-        threading.Event().wait(0.01)
-    pytest.fail("it never came so")

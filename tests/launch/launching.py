@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,11 @@ from threading import Thread
 from typing import IO, Protocol
 
 import weft as package
+from tests.waiting import HANG_SECONDS, until
 
 SOURCE = Path(package.__file__).parents[1]
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "weft.cli.main", "launch"]
-PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -79,18 +78,15 @@ class Launch:
 
     def until(self, path: Path) -> None:
         """A script has made this file."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not path.exists():
-            assert self.process.poll() is None, self.end()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: path.exists() or self.process.poll() is not None, path.name)
+        assert path.exists(), self.end()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def end(self) -> Ended:
         try:
-            status = self.process.wait(PATIENCE_SECONDS)
+            status = self.process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

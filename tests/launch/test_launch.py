@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.launch.launching import COMMAND, Begin, Launch, begun, environment, launched
-
-pytestmark = pytest.mark.timeout(100)
+from tests.waiting import HANG_SECONDS
 
 WORDS = """
     import os, sys, time
@@ -20,15 +19,17 @@ WORDS = """
     print("err", rank, file=sys.stderr)
 """
 FAILS = """
-    import os, pathlib, sys, time
+    import os, pathlib, signal, sys, time
     rank = int(os.environ["RANK"])
     print("here", rank)
-    (pathlib.Path(f"begun-{rank}")).touch()
-    while not all(pathlib.Path(f"begun-{n}").exists() for n in range(3)):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    (pathlib.Path(f"begun-{rank}")).symlink_to(str(os.getpid()))
+    while not all(pathlib.Path(f"begun-{n}").is_symlink() for n in range(3)):
         time.sleep(0.01)
     if rank == 1:
         raise ValueError("the first to fail")
-    time.sleep(0.05)
+    while pathlib.Path("/proc", os.readlink("begun-1")).exists():
+        time.sleep(0.01)
     try:
         {}["peer"]
     except KeyError:
@@ -108,7 +109,7 @@ def test_a_signal_reaches_a_plain_script_as_it_is(tmp_path: Path, number: signal
             sys.exit(0)
         signal.signal(signal.{number.name}, stop)
         pathlib.Path("begun-" + os.environ["RANK"]).touch()
-        time.sleep(60)
+        time.sleep(600)
     """
     job = Launch(tmp_path, "-n", "2", script(tmp_path, text))
     for rank in (0, 1):
@@ -121,7 +122,7 @@ def test_a_signal_reaches_a_plain_script_as_it_is(tmp_path: Path, number: signal
 
 
 def test_ctrl_c_is_not_told_as_an_error(tmp_path: Path) -> None:
-    text = "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(60)\n"
+    text = "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(600)\n"
     job = Launch(tmp_path, "-n", "2", script(tmp_path, text))
     job.until(tmp_path / "begun")
     job.signal(signal.SIGINT)
@@ -181,14 +182,14 @@ def test_a_line_that_is_left_open_comes_out_and_output_is_seen_at_once(tmp_path:
     assert job.stdout is not None
     assert job.stdout.read(4) == "50 %"
     (tmp_path / "seen").touch()
-    assert job.communicate(timeout=30)[0].endswith("100 %\n")
+    assert job.communicate(timeout=HANG_SECONDS)[0].endswith("100 %\n")
 
 
 def test_output_is_the_scripts_to_the_last_byte(tmp_path: Path) -> None:
     """Also if it has no end of line, is no text, or comes from what outlives the script."""
     text = """
         import os, subprocess, sys
-        subprocess.Popen(["sleep", "30"])
+        subprocess.Popen(["sleep", "200"])
         os.write(1, b"\\xff\\n" + b"x" * 100_000)
         os.close(2)
     """
@@ -197,7 +198,7 @@ def test_output_is_the_scripts_to_the_last_byte(tmp_path: Path) -> None:
         env=environment(TMPDIR=str(tmp_path)),
         stdout=subprocess.PIPE,
         check=True,
-        timeout=20,
+        timeout=HANG_SECONDS,
     )
     assert job.stdout == b"\xff\n" + b"x" * 100_000
 

@@ -1,11 +1,11 @@
 """When a key comes up again."""
 
-import asyncio
 from collections.abc import Callable
 
+from tests import virtual_time
 from weft.reconcile.delays import Delays
 
-SOON, LATER = 0.01, 0.05
+SOON, LATER = 1.0, 5.0
 
 
 def rung(ask: Callable[[Delays], None], seconds: float = 2 * LATER) -> list[str]:
@@ -15,11 +15,11 @@ def rung(ask: Callable[[Delays], None], seconds: float = 2 * LATER) -> list[str]
         found: list[str] = []
         delays = Delays(found.append)
         ask(delays)
-        await asyncio.sleep(seconds)
+        await virtual_time.pass_time(seconds)
         delays.clear()
         return found
 
-    return asyncio.run(play())
+    return virtual_time.run(play())
 
 
 def test_the_earliest_time_counts_and_only_once() -> None:
@@ -63,7 +63,7 @@ def test_a_key_may_ask_again_when_it_comes_up() -> None:
 
         delays = Delays(due)
         delays.set("again", 0.0)
-        await asyncio.sleep(SOON)
+        await virtual_time.pass_time(SOON)
         return found
 
-    assert asyncio.run(play()) == ["again"] * 3
+    assert virtual_time.run(play()) == ["again"] * 3
