@@ -6,6 +6,7 @@ import select
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
 from weft.cli.shell.attach import _raw
 
 
@@ -14,8 +15,8 @@ def test_what_is_typed_before_the_session_listens_is_kept(monkeypatch: pytest.Mo
     with open(screen, closefd=True) as terminal:
         monkeypatch.setattr("sys.stdin", terminal)
         os.write(keys, b"nvidia-smi\n")
-        assert select.select([screen], [], [], 1.0)[0], "a line has come"
+        assert select.select([screen], [], [], HANG_SECONDS)[0], "a line has come"
         with _raw():
-            assert select.select([screen], [], [], 1.0)[0], "it is still there"
+            assert select.select([screen], [], [], HANG_SECONDS)[0], "it is still there"
             assert os.read(screen, 99) == b"nvidia-smi\n"
     os.close(keys)

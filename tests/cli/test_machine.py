@@ -19,6 +19,7 @@ from tests.api.memory import (
 )
 from tests.api.served import Served, serving
 from tests.cli.called import SNAPSHOTS, Weft, expect_snapshot, shape, trimmed
+from tests.waiting import HANG_SECONDS, until
 from weft.api.backend import CARRIED, Identity, JobKey
 from weft.model.errors import WorldError
 from weft.view.health import Finding, Verdict
@@ -217,8 +218,10 @@ def once_asked(machine: Served, question: str, work: Callable[[], None], times: 
     """As soon as the world has been asked that, this happens."""
 
     def wait_and_do() -> None:
-        while [asked for asked, _ in machine.world.asked].count(question) < times:
-            threading.Event().wait(0.01)
+        until(
+            lambda: [asked for asked, _ in machine.world.asked].count(question) >= times,
+            f"the world to be asked {question}",
+        )
         work()
 
     threading.Thread(target=wait_and_do, daemon=True).start()
@@ -290,7 +293,7 @@ def restarting(
                     again.do(again.world.print(LLAMA, line))
                 for picture in after:
                     again.do(again.world.put(a_failed_job(key_of(picture))))
-                finished.wait(20)
+                finished.wait(HANG_SECONDS)
 
         first = serving(path, before)
         served = first.__enter__()

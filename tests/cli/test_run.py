@@ -3,26 +3,47 @@
 import os
 import re
 import signal
+import sys
 import threading
-import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 import pytest
+from _pytest.capture import CaptureIO
 
 from tests.cli.called import Weft, expect_json_shape
 from tests.cli.fake_cluster import FakeApi
 from tests.cli.local_world import daemon, here
-from tests.local.daemons import Lab, wait_until
+from tests.local.daemons import Lab
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # a real daemon
 
-READ_SECONDS = 1.0  # several times as long as a log is left unread
 __all__ = ["daemon", "here"]
 
 
+@contextmanager
+def once_written(stream: TextIO, pattern: str, deed: Callable[[], object]) -> Iterator[None]:
+    """Do something as soon as a command has written that to a captured stream."""
+
+    assert isinstance(stream, CaptureIO)
+
+    def watch() -> None:
+        until(lambda: re.search(pattern, stream.getvalue()), f"{pattern} to be written")
+        deed()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    yield
+    watching.join()
+
+
 def test_a_command_runs_here_and_its_output_is_ours(here: Lab, weft: Weft) -> None:
-    lasting = f"import os, time\ntime.sleep({READ_SECONDS})\n"  # long enough to be seen running
+    lasting = "import os, time\nwhile not os.path.exists('seen'): time.sleep(0.05)\n"
     (here.folder / "train.py").write_text(f"{lasting}print(os.getcwd(), os.environ['MARK'])\n")
-    called = weft("run", "--env", "MARK=woven", "--", "python", "train.py")
+    with once_written(sys.stderr, r"(Starting|Running) on", (here.folder / "seen").touch):
+        called = weft("run", "--env", "MARK=woven", "--", "python", "train.py")
     assert called.status == 0, called.err
     assert called.out == f"{here.folder} woven\n"
     assert re.search(r"^train (Starting|Running) on 1 GPU$", called.err, re.MULTILINE), called.err
@@ -163,14 +184,10 @@ def test_a_sweep_of_which_one_name_is_taken_submits_nothing(here: Lab, weft: Wef
 
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(here: Lab, weft: Weft) -> None:
     def press() -> None:
-        wait_until((here.folder / "begun").exists, "it to run")
-        time.sleep(READ_SECONDS)
         os.kill(os.getpid(), signal.SIGINT)
 
-    pressing = threading.Thread(target=press)
-    pressing.start()
-    called = weft("run", "--name", "stays", "echo begun; touch begun; sleep 60")
-    pressing.join()
+    with once_written(sys.stdout, "begun\n", press):
+        called = weft("run", "--name", "stays", "echo begun; sleep 600")
     assert called.status == 130
     assert called.out == "begun\n"
     assert "detached: the job goes on; weft logs -f stays follows it" in called.err

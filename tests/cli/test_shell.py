@@ -6,13 +6,15 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import sys
 import termios
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,13 +23,14 @@ from tests.cli.called import Weft
 from tests.cli.fake_cluster import FakeApi
 from tests.cli.local_world import daemon, here
 from tests.local.daemons import Lab, wait_until
-from weft.cli.shell.frames import DATA, END, Frames, frame
+from tests.waiting import HANG_SECONDS, until
+from weft.cli.shell import session
+from weft.cli.shell.frames import DATA, END, NOTICE, Frames, frame
 from weft.cli.shell.idleness import Idleness
 
 pytestmark = pytest.mark.slow  # a real daemon
 
 __all__ = ["daemon", "here"]
-PATIENCE_SECONDS = 30.0
 SOURCE = str(Path(package.__file__).parents[1])
 
 
@@ -43,14 +46,17 @@ class Terminal:
 
     def see(self, pattern: str) -> re.Match[str]:
         """Wait until it is on the screen."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while (found := re.search(pattern, self.screen)) is None:
-            assert time.monotonic() < until, self.screen
-            if select.select([self._handle], [], [], 0.1)[0]:
-                with suppress(OSError):
-                    self.screen += os.read(self._handle, 9999).decode(errors="replace")
+        what = f"{pattern!r} on the screen"
+        found = until(lambda: self._look(pattern), what, state=lambda: self.screen)
+        assert found is not None
         self.screen = self.screen[found.end() :]
         return found
+
+    def _look(self, pattern: str) -> re.Match[str] | None:
+        if select.select([self._handle], [], [], 0.0)[0]:
+            with suppress(OSError):
+                self.screen += os.read(self._handle, 9999).decode(errors="replace")
+        return re.search(pattern, self.screen)
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self._handle, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -92,10 +98,10 @@ def test_a_session_has_its_gpus_and_its_window_and_its_status(here: Lab) -> None
         terminal.type("echo rank=[$RANK] job=$WEFT_JOB $((6 * 7))\n")
         terminal.see(r"rank=\[\] job=work 42\r\n")
         terminal.resize(33, 77)
-        terminal.type("sleep 1; stty size\n")
-        terminal.see("33 77")
-        terminal.type("sleep 60\n")
-        time.sleep(0.5)
+        terminal.type("until stty size | grep '33 77'; do sleep 0.1; done\n")
+        terminal.see("\n33 77\r\n")
+        terminal.type("sh -c 'echo now; exec sleep 600'\n")
+        terminal.see("\nnow\r\n")
         terminal.type("\x03echo still\thand $?\x15echo here\n")  # Ctrl-C is the shell's
         terminal.see("here\r\n")
         terminal.type("exit 7\n")
@@ -103,15 +109,50 @@ def test_a_session_has_its_gpus_and_its_window_and_its_status(here: Lab) -> None
     here.wait_for("work", "Succeeded")
 
 
-def test_an_idle_session_is_warned_and_then_ends(here: Lab) -> None:
-    with typed(here, "shell", "--idle", "4s", "--name", "idle") as terminal:
+def test_an_idle_session_ends(here: Lab) -> None:
+    with typed(here, "shell", "--idle", "2s", "--name", "idle") as terminal:
         terminal.see("without work")
-        terminal.see("idle: the session ends in 1 s; press a key to keep it")
-        terminal.type(" ")
-        terminal.see("idle: the session ends in 1 s; press a key to keep it")
-        terminal.see("idle for 4 s: the session ends, its GPUs are free")
+        terminal.see("idle for 2 s: the session ends, its GPUs are free")
         assert terminal.status() != 0
     here.wait_for("idle", "Succeeded")
+
+
+def test_an_idle_session_is_warned_and_kept_by_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(session, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("weft.cli.shell.idleness.processor_seconds", lambda _session: 0.0)
+    heard: list[bytes] = []
+    (user, connected), (shell, terminal) = socket.socketpair(), socket.socketpair()
+    with user, connected, shell, terminal:
+        serving = threading.Thread(
+            target=session.Session(connected, 1, terminal.fileno(), 400.0).serve
+        )
+        listening = threading.Thread(target=lambda: heard.extend(notices(user)))
+        serving.start()
+        listening.start()
+        now[0] += 341.0
+        until(lambda: len(heard) == 1, "the warning")
+        user.sendall(frame(DATA, b" "))
+        assert shell.recv(9) == b" "
+        now[0] += 341.0
+        until(lambda: len(heard) == 2, "the second warning")
+        now[0] += 60.0
+        serving.join(HANG_SECONDS)
+        connected.close()
+        listening.join(HANG_SECONDS)
+    assert heard == [
+        b"idle: the session ends in 59 s; press a key to keep it",
+        b"idle: the session ends in 59 s; press a key to keep it",
+        b"idle for 400 s: the session ends, its GPUs are free",
+    ]
+
+
+def notices(connected: socket.socket) -> Iterator[bytes]:
+    """What Weft says to whoever has the session, to its end."""
+    frames = Frames()
+    while piece := connected.recv(9999):
+        yield from (content for kind, content in frames.feed(piece) if kind == NOTICE)
 
 
 def test_a_terminal_that_is_closed_gives_the_gpus_back(here: Lab) -> None:

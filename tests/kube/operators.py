@@ -3,20 +3,19 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
 from tests.kube.warm_operator import WarmOperator, started
+from tests.waiting import HANG_SECONDS, until
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
 from weft.kube.seat_runs import seats_of
 
 ROOT: Final = Path(__file__).parents[2]
 TRAINING_JOBS: Final = "/apis/weft.dev/v1alpha1/namespaces/{}/trainingjobs"
-PATIENCE_SECONDS: Final = 60.0
 OPTIONS: Final[Mapping[str, object]] = {
     "recipe": "backfill(spacing=0.1)",
     "default_image": "busybox",
@@ -70,7 +69,7 @@ class OperatorProcess:
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 
-    def wait_until_dead(self, seconds: float = PATIENCE_SECONDS) -> int:
+    def wait_until_dead(self, seconds: float = HANG_SECONDS) -> int:
         assert self._process is not None
         return self._process.wait(seconds)
 
@@ -80,7 +79,7 @@ class OperatorProcess:
         if self._process.poll() is None:
             self._process.send_signal(number)
         try:
-            self._process.wait(PATIENCE_SECONDS)
+            self._process.wait(HANG_SECONDS)
         except TimeoutError:
             self._process.kill()
             raise
@@ -112,7 +111,7 @@ class Relief:
     def __exit__(self, *_: object) -> None:
         if not self._crash:
             return
-        self._thread.join(5.0)
+        self._thread.join(HANG_SECONDS)
         self._over.set()
         self._second.stop()
         assert not self._thread.is_alive(), f"the operator never came to {self._crash}"
@@ -216,9 +215,7 @@ class Lab:
         ]
         return bool(seats) and len(phases) == len(seats) and set(phases) == {"Running"}
 
-    def wait_for(
-        self, name: str, *states: str, seconds: float = PATIENCE_SECONDS
-    ) -> dict[str, Any]:
+    def wait_for(self, name: str, *states: str, seconds: float = HANG_SECONDS) -> dict[str, Any]:
         try:
             wait_until(lambda: self.state(name) in states, f"{name} to be {states}", seconds)
         except AssertionError as error:
@@ -227,15 +224,9 @@ class Lab:
 
 
 def wait_until(
-    true: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS, poll: float = 0.05
-) -> float:
-    """Seconds until it was true."""
-    began = time.monotonic()
-    while not true():
-        waited = time.monotonic() - began
-        assert waited < seconds, f"waited {waited:.0f} s for {what}"
-        time.sleep(poll)
-    return time.monotonic() - began
+    true: Callable[[], bool], what: str, seconds: float = HANG_SECONDS, poll: float = 0.05
+) -> None:
+    until(true, what, seconds=seconds, poll_seconds=poll)
 
 
 def _option(key: str, value: object) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.local.users import open_to_others
+from tests.waiting import HANG_SECONDS, until
 from weft.agent.settings import VAULT
 from weft.api.backend import Farewell, Origin, Selection
 from weft.api.client import Client
@@ -38,7 +38,6 @@ from weft.local.record.health import recalled
 from weft.local.record.store import Store
 from weft.model.errors import WorldError
 
-PATIENCE_SECONDS: Final = 60.0
 RULES: Final = Rules(kill_after_seconds=1.0)
 RECIPE: Final = "fair(spacing=0.1, min_run=0.0)"
 
@@ -100,7 +99,7 @@ class Lab:
         self.client.stop(farewell)
         self.wait_until_dead()
 
-    def wait_until_dead(self, seconds: float = PATIENCE_SECONDS) -> int:
+    def wait_until_dead(self, seconds: float = HANG_SECONDS) -> int:
         wait_until(lambda: not self.alive, "the daemon to end", self.log, seconds)
         assert self.status is not None
         return self.status
@@ -121,7 +120,7 @@ class Lab:
     def states(self) -> dict[str, str]:
         return {line.name: line.state for line in self.client.jobs(Selection()).jobs}
 
-    def wait_for(self, name: str, *states: str, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_for(self, name: str, *states: str, seconds: float = HANG_SECONDS) -> None:
         wait_until(lambda: self._state(name) in states, f"{name} to be {states}", self.log, seconds)
         self._check_slots()
 
@@ -284,15 +283,9 @@ def wait_until(
     true: Callable[[], bool],
     what: str,
     log: Path | None = None,
-    seconds: float = PATIENCE_SECONDS,
-) -> float:
-    """Seconds until it was true."""
-    began = time.monotonic()
-    while not true():
-        waited = time.monotonic() - began
-        assert waited < seconds, f"waited {waited:.0f} s for {what}\n{_said(log)}"
-        time.sleep(0.05)
-    return time.monotonic() - began
+    seconds: float = HANG_SECONDS,
+) -> None:
+    until(true, what, state=lambda: _said(log), seconds=seconds, poll_seconds=0.02)
 
 
 def _said(log: Path | None) -> str:
