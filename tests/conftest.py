@@ -1,4 +1,4 @@
-"""What every test shares: how hypothesis searches, and where recorded traces lie.
+"""What every test shares: the Hypothesis profile, and where recorded traces lie.
 
 Tests never sleep and never open a network socket (pytest-socket refuses it). Time comes from the
 events that a test sends, chance from the seed that it names.
@@ -10,26 +10,13 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests import calm, outside
+from tests import calm, hypothesis_profiles, outside
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all they start, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Shared machines are slow at times: no verdict may depend on how long an example took. Every run
-# searches anew: examples that are drawn alike each time hide what they happen to miss. A failure
-# prints its example and a line, @reproduce_failure(…), that replays it.
-settings.register_profile("dev", deadline=None, max_examples=50, print_blob=True)
-settings.register_profile(
-    "ci",
-    deadline=None,
-    max_examples=100,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile("fast", deadline=None, max_examples=10, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast" if outside.FAST else "dev"))
+hypothesis_profiles.load()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
