@@ -17,7 +17,6 @@ from weft.lab.journals.replay import check_hash, replay
 from weft.lab.run_dir import JOURNAL, prepared, run_into
 from weft.lab.workloads.source import Generated
 from weft.model.errors import JournalError
-from weft.policy.recipes import RECIPES
 
 QUEUES = """
 nodes: 2x8
@@ -47,8 +46,8 @@ def test_it_replays_bit_for_bit(run_folder: Path, outcome: Outcome) -> None:
     assert not replayed.torn
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_recipe_replays(recipe: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", ["backfill", "muri-srtf", "rubick", "weave"])
+def test_recipes_replay(recipe: str, tmp_path: Path) -> None:
     experiment = Experiment(
         source=Generated(jobs=25, load_factor=2.0), cluster="1x8", recipe=recipe, seed=1
     )
