@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -225,8 +226,11 @@ class Lab:
 
 def wait_until(
     true: Callable[[], bool], what: str, seconds: float = HANG_SECONDS, poll: float = 0.05
-) -> None:
+) -> float:
+    """Seconds until it was true, which benchmarks of the operator record."""
+    began = time.monotonic()
     until(true, what, seconds=seconds, poll_seconds=poll)
+    return time.monotonic() - began
 
 
 def _option(key: str, value: object) -> tuple[str, ...]:
