@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,22 +13,57 @@ from tests.kube.chart.objects import (
     container,
     foreign_pod,
     pod_maker,
+    training_job,
     until,
     worker_pod,
 )
-from tests.kube.installed import Manifest, install_chart, path_of, render, token_of
+from tests.kube.installed import (
+    NAMESPACE,
+    Manifest,
+    install_chart,
+    path_of,
+    render,
+    token_of,
+)
 from tools.testcluster import ControlPlane
-from tools.testcluster.rest import MERGE_PATCH, Answer, Rest
+from tools.testcluster.rest import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Answer,
+    Rest,
+)
+from weft.kube.claims import claim, claims_path
 from weft.kube.names import (
     EPOCH_LABEL,
     JOB_LABEL,
+    LEADER_ANNOTATION,
+    PLACEHOLDER_LABEL,
+    PROBE_LABEL,
     QUEUE_LABEL,
     RANK_LABEL,
+    REPORT_CA_ANNOTATION,
     jobs_path,
     pods_path,
 )
 from weft.kube.pods import owner_of
 from weft.kube.resources.training_job import manifest
+
+LABELS = (
+    *(JOB_LABEL, EPOCH_LABEL, RANK_LABEL, QUEUE_LABEL, PLACEHOLDER_LABEL, PROBE_LABEL),
+    "weft.dev/of-a-later-version",
+)
+CHANGES = (
+    *(("labels", name, "7") for name in LABELS),
+    ("labels", JOB_LABEL, None),
+    ("annotations", LEADER_ANNOTATION, "7"),
+    ("annotations", LEADER_ANNOTATION, None),
+    ("annotations", REPORT_CA_ANNOTATION, "mine"),
+)
+TAKE_METADATA = ("", "/status")
+# The last two ignore metadata, and need not do so in another version of the API server.
+SUBRESOURCES = (*TAKE_METADATA, "/ephemeralcontainers", "/resize")
 
 
 @pytest.fixture
@@ -57,6 +93,144 @@ def test_only_the_operator_gives_the_label(cluster: ControlPlane, operator: Rest
     stolen = {"metadata": {"ownerReferences": None}}
     assert cluster.api.send("PATCH", own, stolen, MERGE_PATCH).status == 403
     assert label(cluster.api, path, {"note": "x"}).status == 200
+
+
+def test_labels_and_annotations_of_a_worker_stay_as_the_operator_wrote_them(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    worker = operator.must("POST", pods_path(TEAM), worker_pod(cluster))
+    path = pods_path(TEAM, worker["metadata"]["name"])
+    marks = own_marks(worker)
+    assert JOB_LABEL in marks["labels"] and LEADER_ANNOTATION in marks["annotations"]
+    for subresource, (kind, name, value) in product(SUBRESOURCES, CHANGES):
+        patch = {"metadata": {kind: {name: value}}}
+        said = cluster.api.send("PATCH", f"{path}{subresource}", patch, STRATEGIC_PATCH)
+        assert own_marks(cluster.api.must("GET", path)) == marks, (subresource, name, said)
+        if subresource in TAKE_METADATA:
+            assert said.status == 403, (subresource, name, said.message)
+            assert "leave them as they are" in said.message
+    for subresource in SUBRESOURCES:
+        stored = cluster.api.must("GET", path)
+        stored["metadata"]["labels"][PLACEHOLDER_LABEL] = "x"
+        cluster.api.send("PUT", f"{path}{subresource}", stored)
+        assert own_marks(cluster.api.must("GET", path)) == marks, subresource
+
+
+def test_other_accounts_write_the_rest_of_a_worker(cluster: ControlPlane, operator: Rest) -> None:
+    """A kubelet writes the status, people their own labels and annotations."""
+    worker = operator.must("POST", pods_path(TEAM), worker_pod(cluster))
+    path = pods_path(TEAM, worker["metadata"]["name"])
+    status = {"status": {"phase": "Running", "message": "x"}}
+    assert cluster.api.send("PATCH", f"{path}/status", status, STRATEGIC_PATCH).status == 200
+    own = {"metadata": {"labels": {"note": "x"}, "annotations": {"example.com/a": "y"}}}
+    assert cluster.api.send("PATCH", path, own, STRATEGIC_PATCH).status == 200
+    assert cluster.api.send("DELETE", path).status == 200
+
+
+def test_other_accounts_cannot_label_pods_as_the_operator_does(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    cluster.api.must("POST", pods_path("default"), foreign_pod("mine"))
+    for name in LABELS:
+        made = foreign_pod("other")
+        made["metadata"]["labels"] = {name: "x"}
+        said = cluster.api.send("POST", pods_path("default"), made)
+        assert said.status == 403 and "submit a TrainingJob instead" in said.message
+        refuses_label(cluster.api, pods_path("default", "mine"), name)
+
+
+def refuses_label(api: Rest, path: str, name: str) -> None:
+    """Through every verb and subresource that writes labels of a pod."""
+    for change in (
+        (f"{path}", {"metadata": {"labels": {name: "x"}}}, MERGE_PATCH),
+        (f"{path}/status", {"metadata": {"labels": {name: "x"}}}, STRATEGIC_PATCH),
+        (f"{path}?fieldManager=me&force=true", applied(name), APPLY_PATCH),
+        (path, [{"op": "add", "path": "/metadata/labels", "value": {name: "x"}}], JSON_PATCH),
+    ):
+        assert api.send("PATCH", *change).status == 403, change
+    stored = api.must("GET", path)
+    stored["metadata"]["labels"] = {name: "x"}
+    assert api.send("PUT", path, stored).status == 403
+    bound = binding("mine", labels={name: "x"})
+    for where in (f"{path}/binding", "/api/v1/namespaces/default/bindings"):
+        assert api.send("POST", where, bound).status == 403
+
+
+def test_a_binding_cannot_set_the_annotations_of_a_worker(
+    cluster: ControlPlane, operator: Rest
+) -> None:
+    worker = operator.must("POST", pods_path(TEAM), worker_pod(cluster))
+    path = f"{pods_path(TEAM, worker['metadata']['name'])}/binding"
+    changed = binding(worker["metadata"]["name"], annotations={REPORT_CA_ANNOTATION: "mine"})
+    assert cluster.api.send("POST", path, changed).status == 403
+    assert cluster.api.send("POST", path, binding(worker["metadata"]["name"])).status == 201
+
+
+def test_probe_pods_are_created_in_the_operators_namespace_alone(cluster: ControlPlane) -> None:
+    """By the controller of DaemonSets, whatever account it has."""
+    cluster.add_nodes(1)
+    kubeconfig = install_chart(cluster, {"probes": {"enabled": True}})
+    with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as operator:
+        wait_for_guards(cluster, operator)
+    probes = f"{pods_path(NAMESPACE)}?labelSelector={PROBE_LABEL}"
+    (found,) = until(lambda: cluster.api.must("GET", probes)["items"] or None)
+    path = pods_path(NAMESPACE, found["metadata"]["name"])
+    assert label(cluster.api, path, {PROBE_LABEL: None}).status == 403
+    assert label(cluster.api, path, {PLACEHOLDER_LABEL: "x"}).status == 403
+    made = foreign_pod("mine")
+    made["metadata"]["labels"] = {PROBE_LABEL: "node", JOB_LABEL: "x"}
+    assert cluster.api.send("POST", f"{pods_path(NAMESPACE)}?dryRun=All", made).status == 403
+
+
+def test_other_accounts_cannot_label_claims_as_the_operator_does(cluster: ControlPlane) -> None:
+    driver = "gpu.example.com"
+    kubeconfig = install_chart(cluster, {"nodes": {"gpuClass": driver}})
+    cluster.add_namespace(TEAM)
+    path = claims_path(TEAM)
+    job = cluster.api.must("POST", jobs_path(TEAM), training_job("sft"))
+    owner = owner_of("sft", job["metadata"]["uid"])
+    made = claim(TEAM, "sft-1-0", 1, job="sft", owner=owner, kind=driver)
+    with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as operator:
+        wait_for_guards(cluster, operator)
+        said = cluster.api.send("POST", path, made)
+        assert said.status == 403 and "submit a TrainingJob instead" in said.message
+        operator.must("POST", path, made)
+    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/weft-worker-origin"
+    assert until(partial(type_check, cluster, policy)) == {}
+    plain = {**made, "metadata": {"name": "mine"}}
+    cluster.api.must("POST", path, plain)
+    for name, changed in (
+        ("mine", {"labels": {JOB_LABEL: "x"}}),
+        ("sft-1-0", {"labels": {JOB_LABEL: None}}),
+        ("sft-1-0", {"ownerReferences": None}),
+    ):
+        body = {"metadata": changed}
+        assert cluster.api.send("PATCH", f"{path}/{name}", body, MERGE_PATCH).status == 403
+        before = cluster.api.must("GET", f"{path}/{name}")["metadata"]
+        cluster.api.send("PATCH", f"{path}/{name}/status", body, MERGE_PATCH)
+        after = cluster.api.must("GET", f"{path}/{name}")["metadata"]
+        assert own_marks({"metadata": after}) == own_marks({"metadata": before})
+    own = {"metadata": {"labels": {"note": "x"}}}
+    assert cluster.api.send("PATCH", f"{path}/sft-1-0", own, MERGE_PATCH).status == 200
+
+
+def own_marks(raw: Manifest) -> dict[str, Manifest]:
+    """The labels and annotations of an object that are Weft's, and its owners."""
+    meta = raw["metadata"]
+    marks = {
+        kind: {name: value for name, value in meta.get(kind, {}).items() if "weft.dev/" in name}
+        for kind in ("labels", "annotations")
+    }
+    return {**marks, "ownerReferences": meta.get("ownerReferences", [])}
+
+
+def applied(name: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine", "labels": {name: "x"}}}
+
+
+def binding(pod: str, **about: object) -> Manifest:
+    target = {"kind": "Node", "name": "node-0"}
+    return {"metadata": {"name": pod, **about}, "target": target}
 
 
 def test_trials_are_the_operators_and_each_of_the_gang_it_is_named_after(
