@@ -1,18 +1,26 @@
 """GPUs of a node, counted from what a driver publishes and claims hold."""
 
+import asyncio
 from typing import Any
+from unittest.mock import AsyncMock, Mock, patch
 
 import pytest
 
-from weft.kube.claims import claim_name
+from weft.kube.claims import claim, claim_name, claims_path, shared
+from weft.kube.device_index import DeviceIndex
 from weft.kube.devices import (
     MOST_TOLD,
     NodeDevices,
     ObservedClaim,
     devices_on,
+    read_claim,
     read_slice,
     tainted_on,
 )
+from weft.kube.names import JOB_LABEL
+from weft.kube.operator.executor import claim_sweep
+from weft.kube.pods import owner_of
+from weft.kube.reading.paging import Listing
 
 DRIVER = "gpu.example.com"
 
@@ -98,9 +106,57 @@ def test_all_devices_with_a_taint_leave_none() -> None:
 
 
 def test_one_that_others_hold_with_its_taint_counts_once() -> None:
-    claim = ObservedClaim("u", 1, frozenset({(DRIVER, "a", "gpu-0"), (DRIVER, "a", "gpu-1")}))
-    found = devices_on("a", DRIVER, [a_tainted_slice(None, "NoSchedule", None)], [claim])
+    held = ObservedClaim("u", 1, frozenset({(DRIVER, "a", "gpu-0"), (DRIVER, "a", "gpu-1")}))
+    found = devices_on("a", DRIVER, [a_tainted_slice(None, "NoSchedule", None)], [held])
     assert found == NodeDevices(1, 16.0, 1, 0)
+
+
+def a_raw_claim(**about: object) -> dict[str, Any]:
+    """As the operator makes it for the job vit, allocated; with other metadata where asked."""
+    made = claim("lab", "vit-1-0", 1, job="vit", owner=owner_of("vit", "u"), kind=DRIVER)
+    made["metadata"] |= {"uid": "c", "resourceVersion": "1", **about}
+    given = [{"driver": DRIVER, "pool": "a", "device": "gpu-0"}]
+    return {**made, "status": {"allocation": {"devices": {"results": given}}}}
+
+
+def held_beside(raw: dict[str, Any]) -> int:
+    """Devices that count as foreign beside this claim."""
+    index = DeviceIndex()
+    index.slice_changed(None, a_tainted_slice(None, None))
+    index.claim_changed(None, read_claim(raw))
+    return devices_on("a", DRIVER, index.slices_on("a"), index.claims_on("a")).foreign
+
+
+def test_a_claim_of_a_job_is_accounted_for_by_its_seat() -> None:
+    assert held_beside(a_raw_claim()) == 0
+    others = [shared(owner_of("other", "o"))]
+    assert held_beside(a_raw_claim(ownerReferences=others)) == 0, "its first job has left it"
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"labels": {}},
+        {"labels": {JOB_LABEL: "other"}},
+        {"ownerReferences": []},
+        {"name": "mine"},
+        {"name": "other-1-0"},
+    ],
+)
+def test_a_claim_that_only_has_the_label_of_a_job_is_foreign(about: dict[str, Any]) -> None:
+    assert held_beside(a_raw_claim(**about)) == 1
+
+
+def test_the_sweep_removes_claims_of_jobs_alone() -> None:
+    raws = [
+        a_raw_claim(),
+        a_raw_claim(name="mine"),
+        a_raw_claim(name="vit-2-0", ownerReferences=[]),
+    ]
+    api, listing = AsyncMock(), AsyncMock(return_value=Listing(tuple(raws), "1"))
+    with patch.object(claim_sweep, "list_all", listing):
+        asyncio.run(claim_sweep.ClaimSweep(api, Mock(observed_jobs={}), DRIVER).look())
+    assert [call.args[0] for call in api.delete.await_args_list] == [claims_path("lab", "vit-1-0")]
 
 
 @pytest.mark.parametrize(("held", "gpus"), [(0, 6), (5, 6), (7, 7), (8, 8), (9, 8)])

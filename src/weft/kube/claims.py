@@ -14,7 +14,6 @@ Manifest = dict[str, Any]
 
 API: Final = "resource.k8s.io/v1"
 SLICES: Final = f"/apis/{API}/resourceslices"
-FOREIGN_CLAIMS: Final = {"labelSelector": f"!{JOB_LABEL}"}
 CLAIMED: Final = "gpus"
 """The claim within a pod, and the request within a claim."""
 

@@ -36,10 +36,11 @@ class DeviceIndex:
             self._nodes_of.setdefault((new.driver, new.pool), {})[new.uid] = new.node
 
     def claim_changed(self, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
-        if old is not None:
+        """Claims of Weft's jobs are left out: their seats account for those devices."""
+        if old is not None and not old.job:
             for pool in old.pools():
                 _drop(self._of_pool, pool, old.uid)
-        if new is not None:
+        if new is not None and not new.job:
             for pool in new.pools():
                 self._of_pool.setdefault(pool, {})[new.uid] = new
 

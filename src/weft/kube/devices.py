@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from weft.kube.claims import Manifest
+from weft.kube.names import JOB_LABEL, parse_pod_name
+from weft.kube.operator.observation.metadata import is_training_job
 from weft.kube.quantity import gib
 from weft.kube.trouble import MOST_MESSAGE, Trouble
 
@@ -24,11 +26,15 @@ Device = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ObservedClaim:
-    """One claim; without devices while it waits for them."""
+    """One claim; without devices while it waits for them. `job` is empty if it is not Weft's.
+
+    A claim of Weft's has the name and the label of a job's worker, and a TrainingJob owns it.
+    """
 
     uid: str
     version: int
     devices: frozenset[Device]
+    job: str = ""
 
     def pools(self) -> frozenset[tuple[str, str]]:
         return frozenset((driver, pool) for driver, pool, _ in self.devices)
@@ -122,6 +128,7 @@ def read_claim(raw: Manifest) -> ObservedClaim:
     allocation = (raw.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     return ObservedClaim(
+        job=_job_of_claim(raw["metadata"]),
         uid=raw["metadata"]["uid"],
         version=int(raw["metadata"]["resourceVersion"]),
         devices=frozenset(
@@ -130,6 +137,14 @@ def read_claim(raw: Manifest) -> ObservedClaim:
             if not one.get("adminAccess")  # looks on beside whoever holds the device
         ),
     )
+
+
+def _job_of_claim(meta: Manifest) -> str:
+    """The job that it was made for first; that job may be gone, and others own the claim."""
+    named = parse_pod_name(str(meta.get("name", "")))
+    if named is None or named.job != (meta.get("labels") or {}).get(JOB_LABEL):
+        return ""
+    return named.job if any(map(is_training_job, meta.get("ownerReferences") or ())) else ""
 
 
 def devices_on(

@@ -1,5 +1,6 @@
 """Names that the Kubernetes world writes down: others rely on them, so they stay."""
 
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
@@ -24,12 +25,15 @@ REPAIRED_ANNOTATION: Final = f"{GROUP}/repaired"
 """On a node, when somebody has repaired it: a moment as Kubernetes writes them."""
 
 PLACEHOLDER_LABEL: Final = f"{GROUP}/placeholder"
-WORKERS_SELECTOR: Final = f"{JOB_LABEL},!{PLACEHOLDER_LABEL}"
-FOREIGN_PODS: Final = {
-    "labelSelector": f"!{JOB_LABEL}",
-    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+PLACEHOLDER_INFIX: Final = "-room-"
+BOUND_PODS: Final = {
+    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 }
-"""Those of others that use something of a node."""
+"""Pods that use something of a node."""
+
+LABELED_PODS: Final = {"labelSelector": JOB_LABEL}
+UNLABELED_PODS: Final = {"labelSelector": f"!{JOB_LABEL}", **BOUND_PODS}
+"""Together these two select every bound pod, whatever labels it has."""
 
 QUEUE_LABEL: Final = f"{GROUP}/queue"
 LEADER_ANNOTATION: Final = f"{GROUP}/leader"
@@ -53,6 +57,7 @@ SETTINGS: Final = "weft-settings"
 FIELD_MANAGER: Final = "weft"
 USER_AGENT: Final = "weft"
 
+NAME_PARTS: Final = 3  # job, epoch and seat in the name of a worker
 HEAD_SEAT: Final = 0  # its pod holds the head of the job
 
 
@@ -86,6 +91,28 @@ def pods_path(namespace: str | None = None, name: str | None = None) -> str:
 def pod_name(job: str, epoch: int, seat: int) -> str:
     """Deterministic, so that creating it twice is the same as creating it once."""
     return f"{job}-{epoch}-{seat}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerName:
+    """The parts of a worker's name."""
+
+    job: str
+    epoch: int
+    seat: int
+
+
+def parse_pod_name(name: str) -> WorkerName | None:
+    """The inverse of `pod_name`; None for any other name."""
+    parts = name.rsplit("-", 2)
+    if len(parts) != NAME_PARTS or not parts[0] or not all(map(_is_number, parts[1:])):
+        return None
+    return WorkerName(parts[0], int(parts[1]), int(parts[2]))
+
+
+def _is_number(text: str) -> bool:
+    """Whether `pod_name` writes a number in this way."""
+    return text.isascii() and text.isdecimal() and str(int(text)) == text
 
 
 def _path(plural: str, namespace: str | None, name: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from weft.kube.names import JOB_LABEL, PLACEHOLDER_LABEL
+from weft.kube.names import JOB_LABEL, PLACEHOLDER_INFIX, PLACEHOLDER_LABEL
 from weft.kube.pods import (
     CONTAINER_SECURITY,
     Manifest,
@@ -97,4 +97,4 @@ def placeholder(
 
 
 def placeholder_name(job: str, number: int) -> str:
-    return f"{job}-room-{number}"
+    return f"{job}{PLACEHOLDER_INFIX}{number}"

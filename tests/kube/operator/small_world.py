@@ -21,7 +21,7 @@ from weft.kube.operator.observation.node import ObservedNode
 from weft.kube.operator.observation.node_inventory import NodeInventory
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.observation.pod_index import PodIndex, nodes_touched
-from weft.kube.operator.reconcile.beliefs import is_counted
+from weft.kube.operator.reconcile.beliefs import BoundWorker, is_counted
 from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.replanning import offered, ordered
 from weft.kube.operator.reconcile.step import (
@@ -401,13 +401,17 @@ class SmallWorld:
         job["status"] = merged(job.get("status", {}), patch["status"])
 
     def _stands_behind(self, pod: ObservedPod) -> bool:
-        counted = is_counted(self.brain.state, pod)
+        name = pod.worker_name
+        if name is None or not pod.job:
+            return False
+        worker = BoundWorker(name, pod.node, int(pod.takes.of(GPU_RESOURCE)))
+        counted = is_counted(self.brain.state, JobId(pod.key), worker)
         if counted is not None:
             return counted
         job = self.observed(pod.job)
         if job.epoch != pod.epoch or job.placement is None:
             return False
-        return pod.seat in job.placement.numbers
+        return worker.is_on(job.placement.seats)
 
     def _check(self) -> None:
         """What must never be seen, whatever happened before."""

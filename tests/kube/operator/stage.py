@@ -18,6 +18,7 @@ from weft.kube.operator.no_journal import NoJournal
 from weft.kube.operator.observation.informers import Informers
 from weft.kube.operator.options import OperatorOptions
 from weft.kube.operator.term import Term
+from weft.kube.pods import owner_of
 from weft.model.ids import JobId
 from weft.model.state import State
 
@@ -129,10 +130,16 @@ class Stage:
         self.term.jobs.take_event("MODIFIED", raw)
         return name
 
-    def pod(self, job: str, epoch: int, seat: int, node: str, **more: object) -> None:
+    def pod(self, job: str, epoch: int, seat: int, node: str, **more: object) -> Raw:
+        """A worker as the watch of labeled pods delivers it."""
+        raw = self.worker(job, epoch, seat, node, **more)
+        self.term.pods.take_event("ADDED", raw)
+        return raw
+
+    def worker(self, job: str, epoch: int, seat: int, node: str, **more: object) -> Raw:
         namespace, _, short = job.partition("/")
         labels = {"weft.dev/job": short, "weft.dev/epoch": str(epoch), "weft.dev/rank": str(seat)}
-        owner = {"controller": True, "uid": more.pop("owner", short)}
+        owner = owner_of(short, str(more.pop("owner", short)))
         about = self._about(
             f"{short}-{epoch}-{seat}",
             namespace=namespace,
@@ -141,12 +148,18 @@ class Stage:
             **more,
         )
         gpus = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
-        raw = {
+        return {
             "metadata": about,
             "spec": {"nodeName": node, "containers": [gpus]},
             "status": {"phase": "Running"},
         }
-        self.term.pods.take_event("ADDED", raw)
+
+    def changed(self, raw: Raw, **about: object) -> Raw:
+        """A new version of an object, with other metadata; None removes a field."""
+        self.version += 1
+        meta = {**raw["metadata"], **about, "resourceVersion": str(self.version)}
+        kept = {name: value for name, value in meta.items() if value is not None}
+        return {**raw, "metadata": kept}
 
     def state(self, job: str) -> State:
         state = self.term.brain.state

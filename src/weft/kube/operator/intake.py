@@ -17,6 +17,7 @@ from weft.kube.devices import (
     tainted_on,
 )
 from weft.kube.logs import Log
+from weft.kube.names import GPU_RESOURCE, WorkerName
 from weft.kube.operator.decider import Decider
 from weft.kube.operator.ended_jobs import recalled
 from weft.kube.operator.executor.executor import Executor
@@ -26,10 +27,10 @@ from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.node import ObservedNode
 from weft.kube.operator.observation.node_inventory import NodeInventory
 from weft.kube.operator.observation.pod import ObservedPod
-from weft.kube.operator.observation.pod_index import nodes_touched
+from weft.kube.operator.observation.pod_index import conflicting_job, nodes_touched
 from weft.kube.operator.observation.queue import ObservedQueue
 from weft.kube.operator.observation.queue_tree import as_meant, build_tree, misplaced, recipe_of
-from weft.kube.operator.reconcile.beliefs import is_counted
+from weft.kube.operator.reconcile.beliefs import BoundWorker, is_counted
 from weft.kube.operator.reconcile.next_step import next_step
 from weft.kube.operator.reconcile.step import Look, Note
 from weft.kube.operator.status.queue_status import QueueStatusWriter
@@ -178,16 +179,33 @@ class Intake:
     def pod_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
         pod = new or old
         assert pod is not None
-        self.changes[pod.key] = self.changes.get(pod.key, 0) + 1
+        jobs = {one.key for one in (old, new) if one is not None and one.job}
+        for job in jobs:
+            self.changes[job] = self.changes.get(job, 0) + 1
         for node in nodes_touched(old, new):
             if node in self.tainted or not self._stands_behind(pod):
                 self.touch_node(node)
         if self.begun.is_set():
-            self._executor.touch(pod.key)
+            for job in sorted(jobs):
+                self._executor.touch(job)
+        self._touch_conflicting_jobs(old, new)
 
     def foreign_changed(self, key: str, old: ObservedPod | None, new: ObservedPod | None) -> None:
         for node in nodes_touched(old, new):
             self.touch_node(node)
+        self._touch_conflicting_jobs(old, new)
+
+    def _touch_conflicting_jobs(self, old: ObservedPod | None, new: ObservedPod | None) -> None:
+        """A pod that has the name of a job's worker may keep that job from starting again."""
+        if self.begun.is_set():
+            for pod in filter(None, (old, new)):
+                if (job := conflicting_job(pod)) in self._jobs.items:
+                    self._executor.touch(job)
+
+    def recount_name_conflicts(self, job: JobId) -> None:
+        """Count pods with the names of its workers as foreign once no seat accounts for them."""
+        for pod in self._pods.name_conflicts.get(job, {}).values():
+            self.touch_node(pod.node)
 
     def node_changed(self, key: str, old: ObservedNode | None, new: ObservedNode | None) -> None:
         if old is not None and new is not None and new.same_but_for_version(old):
@@ -217,9 +235,10 @@ class Intake:
             log.warning("device_tainted", node=node, taint=found[0].message)
 
     def claim_changed(self, key: str, old: ObservedClaim | None, new: ObservedClaim | None) -> None:
-        for claim in filter(None, (old, new)):
-            for node in self._devices.nodes_of(claim):
-                self.touch_node(node)
+        for claim in (old, new):
+            if claim is not None and not claim.job:
+                for node in self._devices.nodes_of(claim):
+                    self.touch_node(node)
 
     def _devices_on(self, node: str) -> NodeDevices:
         slices, claims = self._slices_on(node), self._devices.claims_on(node)
@@ -272,14 +291,24 @@ class Intake:
 
     def _stands_behind(self, pod: ObservedPod) -> bool:
         """Whether the brain counts this pod's GPUs, or will as soon as it hears of the job."""
-        job = self._jobs.items.get(pod.key)
-        if not pod.job or (job is not None and job.uid != pod.owner):
+        name = pod.worker_name
+        if name is None:
             return False
-        counted = is_counted(self._decider.brain.state, pod)
+        key = f"{pod.namespace}/{name.job}"
+        job = self._jobs.items.get(key)
+        if not (pod.job or (job is not None and pod.was_worker_of(job.uid))):
+            return False
+        if pod.job and job is not None and job.uid != pod.owner:
+            return False
+        worker = self._bound(pod, name)
+        counted = is_counted(self._decider.brain.state, JobId(key), worker)
         if counted is not None:
             return counted
-        if pod.key in self._unmet:
+        if key in self._unmet or job is None or job.epoch != name.epoch:
             return False
-        if job is None or (job.uid, job.epoch) != (pod.owner, pod.epoch):
-            return False
-        return job.placement is not None and pod.seat in job.placement.numbers
+        return job.placement is not None and worker.is_on(job.placement.seats)
+
+    def _bound(self, pod: ObservedPod, name: WorkerName) -> BoundWorker:
+        node = self._nodes.items.get(pod.node)
+        gpu_resource = GPU_RESOURCE if node is None else node.gpu_resource
+        return BoundWorker(name, pod.node, int(pod.takes.of(gpu_resource)))

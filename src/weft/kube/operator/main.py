@@ -196,7 +196,7 @@ class Operator:
     def pod(self, namespace: str, pod_name: str, pod_uid: str) -> WorkerIdentity | None:
         term = self._term
         observed = None if term is None else term.pods.items.get(f"{namespace}/{pod_name}")
-        if term is None or observed is None or observed.uid != pod_uid:
+        if term is None or observed is None or observed.uid != pod_uid or not observed.job:
             return None
         job = term.jobs.items.get(observed.key)
         if job is not None and job.uid != observed.owner:

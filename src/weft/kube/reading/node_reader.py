@@ -1,8 +1,8 @@
 """Nodes: which GPUs they have, what Weft's jobs hold of them, and what others do.
 
 What Weft holds is summed from the decisions of jobs that hold seats, because those are few and
-small; only pods that are not Weft's are read. Who may not read something gets the rest, and is
-told what is missing.
+small; of bound pods only those that are not Weft's are counted. Who may not read something gets the
+rest, and is told what is missing.
 """
 
 import time
@@ -13,25 +13,23 @@ from os import environ
 from typing import TYPE_CHECKING, Any
 
 from weft.failure.health import Health
-from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claim_name, claims_path
+from weft.kube.claims import SLICES, claim_name, claims_path
 from weft.kube.client.errors import Forbidden, NotFound
 from weft.kube.device_index import DeviceIndex
 from weft.kube.devices import devices_on, read_claim, read_slice, tainted_on
 from weft.kube.health_map import HealthMap, health_in
 from weft.kube.names import (
-    FOREIGN_PODS,
+    BOUND_PODS,
     GPU_RESOURCE,
     GPU_TYPE_LABEL,
     LEASE,
     NAMESPACE,
     POOL_LABEL,
-    PROBE_LABEL,
     jobs_path,
     pods_path,
 )
 from weft.kube.node_rules import EVERYWHERE, NodeRules, gpu_memory_gib, gpu_type
-from weft.kube.operator.observation.pod import read_pod
-from weft.kube.pod_requests import pod_requests
+from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.reading.fields import Plain, condition, count, part
 from weft.kube.reading.jobs import selecting
 from weft.kube.reading.paging import list_all
@@ -178,27 +176,26 @@ async def _foreign(
 ) -> Counter[str] | None:
     """GPUs that others hold, of the kind that each of these nodes counts with."""
     try:
-        pods = (await list_all(api, pods_path(), FOREIGN_PODS)).items
+        pods = (await list_all(api, pods_path(), BOUND_PODS)).items
     except Forbidden:
         notes.append("you may not list the pods of all namespaces: foreign use is not counted")
         return None
     foreign: Counter[str] = Counter()
     for pod in pods:
-        node = pod["spec"]["nodeName"]
-        if node in resources:
-            notes += _failed_probe(pod, node)
-            foreign[node] += int(pod_requests(pod["spec"]).of(resources[node]))
+        observed = read_pod(pod)
+        node = observed.node
+        if node in resources and not observed.job:
+            notes += _failed_probe(observed)
+            foreign[node] += int(observed.takes.of(resources[node]))
     return foreign
 
 
-def _failed_probe(pod: Plain, node: str) -> list[str]:
+def _failed_probe(pod: ObservedPod) -> list[str]:
     """Why nothing starts there, where a probe of the node says so."""
-    about = part(pod, "metadata")
-    ours = about.get("namespace") == environ.get(NAMESPACE_VARIABLE, NAMESPACE)
-    probed = read_pod(pod).probed if ours and PROBE_LABEL in part(about, "labels") else None
-    if probed is None or not probed.unfit:
+    ours = pod.namespace == environ.get(NAMESPACE_VARIABLE, NAMESPACE)
+    if not ours or pod.probed is None or not pod.probed.unfit:
         return []
-    return [f"nothing starts on {node} while a probe fails: {probed.unfit}"]
+    return [f"nothing starts on {pod.node} while a probe fails: {pod.probed.unfit}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,7 @@ async def _published(api: "Api", driver: str, notes: list[str]) -> Published:
     for one in slices:
         devices.slice_changed(None, with_rules(one, rules))
     try:
-        claims = (await list_all(api, claims_path(), FOREIGN_CLAIMS)).items
+        claims = (await list_all(api, claims_path())).items
     except Forbidden:
         notes.append("you may not list the claims of all namespaces: foreign use is not counted")
         return Published(driver, devices)

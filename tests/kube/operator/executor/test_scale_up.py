@@ -1,7 +1,9 @@
 """Jobs that lack nodes are stood for by pods that an autoscaler reacts to, and no longer."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
@@ -12,10 +14,13 @@ from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tests.kube.restricted import _profile
 from tools.testcluster import ControlPlane
 from weft.brain.state.brain_state import BrainState
+from weft.kube.names import pods_path
+from weft.kube.operator.executor import scale_up
 from weft.kube.operator.executor.scale_up import Placeholders, ScaleUp
 from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.placeholders import shapes_of
 from weft.kube.pods import WorkerSettings
+from weft.kube.reading.paging import Listing
 from weft.spec.job_file import JobSpec
 
 SELECTOR = "labelSelector=weft.dev/placeholder"
@@ -68,6 +73,30 @@ def test_whole_jobs_in_turn_and_never_more_pods_than_allowed() -> None:
 def test_who_waits_for_a_quota_is_not_stood_for() -> None:
     scene = given(a_cluster(a_node("n", 8))).submit(a_job("lost", 1, queue="nowhere")).decide()
     assert Waiting(scene, "lost").names(4) == []
+
+
+def test_a_pod_that_only_has_the_label_is_never_removed() -> None:
+    """Nor does it stand in the way of the placeholders that are wanted."""
+    settings = WorkerSettings(default_image="busybox")
+    scene = given(a_cluster(a_node("n", 8))).submit(a_job("gang", 16)).decide()
+    own = Placeholders(cast(Any, None), Waiting(scene, "gang"), ScaleUp(2, "low"), settings)
+    first, second = own.wanted()
+    stored = {"uid": "p", "resourceVersion": "1"}
+    old = {**first, "metadata": {**first["metadata"], **stored, "name": "gang-room-7"}}
+    old["spec"] = {**first["spec"], "priority": -5}
+    plain = {**old, "metadata": {**old["metadata"], "name": "mine", "ownerReferences": []}}
+    squat = {**old, "metadata": {**second["metadata"], **stored, "ownerReferences": []}}
+    worker = {**old, "metadata": {**old["metadata"], "name": "gang-1-0"}}
+    api = AsyncMock()
+    listing = AsyncMock(return_value=Listing((old, plain, squat, worker), "1"))
+    own = Placeholders(api, Waiting(scene, "gang"), ScaleUp(2, "low"), settings)
+    with patch.object(scale_up, "list_all", listing):
+        asyncio.run(own._look())
+    assert [call.args[0] for call in api.delete.await_args_list] == [
+        pods_path("lab", "gang-room-7")
+    ]
+    made = [call.args[1]["metadata"]["name"] for call in api.create.await_args_list]
+    assert made == ["gang-room-0", "gang-room-1"]
 
 
 def test_placeholders_come_are_unschedulable_and_go(cluster: ControlPlane, tmp_path: Path) -> None:

@@ -6,8 +6,13 @@ import pytest
 
 from tests.kube.looks import a_pod, believed, seats
 from tests.kube.operator.small_world import SmallWorld
-from weft.kube.operator.observation.pod import ObservedPod
-from weft.kube.operator.reconcile.beliefs import is_counted, slow_change, standing_of
+from weft.kube.names import WorkerName
+from weft.kube.operator.reconcile.beliefs import (
+    BoundWorker,
+    is_counted,
+    slow_change,
+    standing_of,
+)
 from weft.kube.operator.status.progress import Progress
 from weft.kube.reports.payload import Report
 from weft.kube.reports.server import WorkerIdentity
@@ -31,25 +36,39 @@ def shrinking(**more: object) -> SmallWorld:
     return world
 
 
-def a_seat(number: int, epoch: int = 1) -> ObservedPod:
-    return a_pod(number, epoch=epoch, job="wide", name=f"wide-{epoch}-{number}")
+def is_seated(world: SmallWorld, number: int, epoch: int = 1, **more: object) -> bool | None:
+    """Whether the seat is counted for a pod of one GPU, by default on the seat's own node."""
+    assignment = world.brain.state.seating.assignments[world.brain.state.slot_of[WIDE]]
+    assert assignment is not None
+    nodes = {seat.number: seat.node for seat in assignment.placement.seats}
+    held = {"node": nodes.get(number, "n0"), "gpus": 1, **more}
+    worker = BoundWorker(WorkerName("wide", epoch, number), **held)  # type: ignore[arg-type]
+    return is_counted(world.brain.state, WIDE, worker)
 
 
 def test_seats_that_are_being_left_count_until_they_are_free_and_no_longer() -> None:
     world = shrinking()
-    state = world.brain.state
-    assert [is_counted(state, a_seat(number)) for number in range(5)] == [True] * 4 + [False]
+    assert [is_seated(world, number) for number in range(5)] == [True] * 4 + [False]
     world.settle()
     stayed = world.believed("wide")
-    counted = {number for number in range(5) if is_counted(world.brain.state, a_seat(number))}
+    counted = {number for number in range(5) if is_seated(world, number)}
     assert counted == stayed
     assert len(stayed) == 2
 
 
 def test_pods_of_other_epochs_and_of_jobs_that_nobody_knows_are_not_counted() -> None:
-    state = shrinking().brain.state
-    assert is_counted(state, a_seat(0, epoch=2)) is False
-    assert is_counted(state, replace(a_seat(0), job="unknown")) is None
+    world = shrinking()
+    assert is_seated(world, 0, epoch=2) is False
+    worker = BoundWorker(WorkerName("unknown", 1, 0), "n0", 1)
+    assert is_counted(world.brain.state, JobId("lab/unknown"), worker) is None
+
+
+def test_a_seat_accounts_for_no_pod_elsewhere_and_for_no_more_gpus() -> None:
+    """A pod with the name, label and owner of a worker need not be one."""
+    world = shrinking()
+    assert is_seated(world, 0) is True
+    assert is_seated(world, 0, gpus=2) is False
+    assert is_seated(world, 0, node="elsewhere") is False
 
 
 def test_work_grows_with_time_while_nobody_says_anything() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from weft.kube.claims import claim_name, claims_path
 from weft.kube.client.api import Api
 from weft.kube.client.errors import ApiError, NotFound
+from weft.kube.devices import read_claim
 from weft.kube.logs import Log
 from weft.kube.names import JOB_LABEL
 from weft.kube.operator.observation.job import ObservedJob
@@ -52,7 +53,8 @@ class ClaimSweep:
         used = set(used_claims(self._jobs.observed_jobs))
         for raw in listing.items:
             about = raw["metadata"]
-            if (about["namespace"], about["name"]) not in used:
+            is_used = (about["namespace"], about["name"]) in used
+            if read_claim(raw).job and not is_used:
                 await self._remove(about)
 
     async def _remove(self, about: Mapping[str, Any]) -> None:

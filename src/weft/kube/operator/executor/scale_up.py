@@ -17,6 +17,7 @@ from weft.kube.client.errors import AlreadyExists, ApiError, NotFound
 from weft.kube.logs import Log
 from weft.kube.names import PLACEHOLDER_LABEL, pods_path
 from weft.kube.operator.observation.job import ObservedJob
+from weft.kube.operator.observation.pod import is_placeholder
 from weft.kube.placeholders import placeholder, shapes_of
 from weft.kube.pods import Manifest, WorkerSettings
 from weft.kube.reading.paging import list_all
@@ -84,7 +85,8 @@ class Placeholders:
     async def _look(self) -> None:
         wanted = {_key(body): body for body in self.wanted()}
         params = {"labelSelector": PLACEHOLDER_LABEL}
-        there = {_key(raw): raw for raw in (await list_all(self._api, pods_path(), params)).items}
+        listed = (await list_all(self._api, pods_path(), params)).items
+        there = {_key(raw): raw for raw in listed if is_placeholder(raw)}
         for key, raw in there.items():
             if key not in wanted and "deletionTimestamp" not in raw["metadata"]:
                 await self._remove(raw)

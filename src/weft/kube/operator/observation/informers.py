@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from weft.kube.claims import FOREIGN_CLAIMS, SLICES, claims_path
+from weft.kube.claims import SLICES, claims_path
 from weft.kube.client.api import Api
 from weft.kube.client.backoff import Backoff
 from weft.kube.client.cache import Cache
@@ -20,9 +20,9 @@ from weft.kube.devices import ObservedClaim, ObservedSlice, read_claim, read_sli
 from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
 from weft.kube.names import (
-    FOREIGN_PODS,
+    LABELED_PODS,
     TERM_ANNOTATION,
-    WORKERS_SELECTOR,
+    UNLABELED_PODS,
     jobs_path,
     pods_path,
     queues_path,
@@ -75,12 +75,11 @@ class Informers:
         self.jobs: Cache[ObservedJob] = self._cache(
             jobs_path(), self._job_reader, self._job_changed
         )
-        workers = {"labelSelector": WORKERS_SELECTOR}
         self.pods: Cache[ObservedPod] = self._cache(
-            pods_path(), read_pod, self._pod_changed, workers
+            pods_path(), read_pod, self._pod_changed, LABELED_PODS
         )
         self.foreign: Cache[ObservedPod] = self._cache(
-            pods_path(), read_pod, self._foreign_changed, FOREIGN_PODS, name="foreign"
+            pods_path(), read_pod, self._foreign_changed, UNLABELED_PODS, name="foreign"
         )
         see = partial(read_node, rules=nodes)
         self.nodes: Cache[ObservedNode] = self._cache("/api/v1/nodes", see, self._node_changed)
@@ -90,7 +89,7 @@ class Informers:
 
         self.slices: Cache[ObservedSlice] = self._cache(SLICES, read_slice, self._slice_changed)
         self.claims: Cache[ObservedClaim] = self._cache(
-            claims_path(), read_claim, self._claim_changed, FOREIGN_CLAIMS
+            claims_path(), read_claim, self._claim_changed
         )
         self.gpu_class = nodes.gpu_class
 

@@ -4,14 +4,20 @@ from dataclasses import dataclass
 
 from weft.failure.lines import plain
 from weft.kube.names import (
-    EPOCH_LABEL,
     JOB_LABEL,
+    PLACEHOLDER_INFIX,
     PROBE_LABEL,
-    RANK_LABEL,
+    WorkerName,
+    parse_pod_name,
 )
 from weft.kube.node_rules import is_mig
-from weft.kube.operator.observation.metadata import Raw, controller_of, parse_time
-from weft.kube.pod_requests import PodRequests, pod_requests
+from weft.kube.operator.observation.metadata import (
+    Raw,
+    controller_of,
+    controlling_job,
+    parse_time,
+)
+from weft.kube.pod_requests import NOTHING, PodRequests, pod_requests
 
 LIVE_PHASES = frozenset({"", "Pending", "Running", "Unknown"})
 OUT_OF_MEMORY = "OOMKilled"
@@ -39,7 +45,11 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class ObservedPod:
-    """One pod. `job` is empty for a pod that is not of Weft's making.
+    """One pod. `job` is empty for a pod that is not Weft's.
+
+    A worker is a pod that has the name of a worker of `job`, its label, and that TrainingJob as its
+    controller. Labels and owner references can change, a name cannot, so `epoch` and `seat` come
+    from the name. They are known too for a pod that has the name and the label without the owner.
 
     `leaves_by` is when one that was asked to leave has to be gone. `words` is what its container
     left to be read, `message` what the kubelet or the runtime says, `ended` in one word. One that
@@ -75,6 +85,15 @@ class ObservedPod:
         return f"{self.namespace}/{self.job}"
 
     @property
+    def worker_name(self) -> WorkerName | None:
+        """Which worker it is by its name alone; None for a pod that has no such name."""
+        return parse_pod_name(self.name)
+
+    def was_worker_of(self, job_uid: str) -> bool:
+        """Whether a pod that has a worker's name lost its label or its owner after creation."""
+        return not self.job and (self.owner == job_uid or self.epoch >= 0)
+
+    @property
     def gpus(self) -> int:
         """Of any make, whole or in part; network cards and the like are no GPUs."""
         named = (n for name, n in self.takes.devices if name.endswith("gpu") or is_mig(name))
@@ -101,6 +120,9 @@ class ObservedPod:
 def read_pod(raw: Raw) -> ObservedPod:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     labels = meta.get("labels") or {}
+    named = parse_pod_name(meta["name"])
+    if named is not None and named.job != labels.get(JOB_LABEL):
+        named = None
     worker = _worker(status)
     ended, waiting = worker.get("terminated") or {}, worker.get("waiting") or {}
     return ObservedPod(
@@ -108,9 +130,9 @@ def read_pod(raw: Raw) -> ObservedPod:
         version=int(meta["resourceVersion"]),
         namespace=meta["namespace"],
         name=meta["name"],
-        job=labels.get(JOB_LABEL, ""),
-        epoch=_number(labels.get(EPOCH_LABEL)),
-        seat=_number(labels.get(RANK_LABEL)),
+        job=named.job if named is not None and named.job == controlling_job(meta) else "",
+        epoch=-1 if named is None else named.epoch,
+        seat=-1 if named is None else named.seat,
         owner=controller_of(meta),
         node=spec.get("nodeName", ""),
         phase=status.get("phase", ""),
@@ -124,8 +146,24 @@ def read_pod(raw: Raw) -> ObservedPod:
         words=str(ended.get("message", ""))[:MOST_WORDS],
         message=str(waiting.get("message") or status.get("message") or "")[:MOST_MESSAGE],
         unschedulable=_unschedulable(status),
-        takes=pod_requests(spec),
+        takes=NOTHING if is_placeholder(raw) else pod_requests(spec),
         probed=_probed(spec, status) if PROBE_LABEL in labels else None,
+    )
+
+
+def is_placeholder(raw: Raw) -> bool:
+    """Whether a pod is a placeholder: made for a TrainingJob, and preempted at once by any worker.
+
+    Labels are not enough, because a worker or another pod could be given them. Name, priority and
+    grace period cannot change after a pod is created.
+    """
+    meta, spec = raw["metadata"], raw["spec"]
+    job = (meta.get("labels") or {}).get(JOB_LABEL)
+    return (
+        bool(job)
+        and meta["name"].rpartition(PLACEHOLDER_INFIX)[0] == job == controlling_job(meta)
+        and (spec.get("priority") or 0) < 0
+        and spec.get("terminationGracePeriodSeconds") == 0
     )
 
 
@@ -169,7 +207,3 @@ def _unschedulable(status: Raw) -> str:
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
             return str(condition.get("message", "unschedulable"))[:300]
     return ""
-
-
-def _number(label: str | None) -> int:
-    return int(label) if label is not None and label.isdecimal() else -1

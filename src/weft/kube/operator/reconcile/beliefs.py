@@ -1,13 +1,14 @@
 """What the brain believes of one job, in the words of a step and of a status."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from weft.brain.brain import Brain
 from weft.brain.considered import considered
 from weft.brain.explain import Survey
 from weft.brain.instruction import Preempt, Resize, Start, Stop
 from weft.brain.state.brain_state import BrainState
+from weft.kube.names import WorkerName
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.status.patches import Standing
 from weft.kube.operator.status.progress import Told
@@ -23,23 +24,36 @@ WAITING = (State.QUEUED, State.ADMITTED)
 HOLDER, NOBODY = "holder", "nobody"
 
 
-def is_counted(state: BrainState, pod: ObservedPod) -> bool | None:
-    """Whether the brain counts the GPUs of this pod; None where it has never heard of its job."""
-    job = JobId(pod.key)
+@dataclass(frozen=True, slots=True)
+class BoundWorker:
+    """A worker by its pod's name, and what that pod holds where."""
+
+    name: WorkerName
+    node: str
+    gpus: int
+
+    def is_on(self, seats: Sequence[Seat]) -> bool:
+        """Whether one of the seats accounts for it; none does elsewhere, or for more GPUs."""
+        seat = _seat_of(seats, self.name.seat)
+        return seat is not None and seat.node == self.node and self.gpus <= seat.gpus
+
+
+def is_counted(state: BrainState, job: JobId, worker: BoundWorker) -> bool | None:
+    """Whether the brain counts the GPUs of this worker; None where it does not know its job."""
     slot = state.slot_of.get(job)
     if slot is None:
         return False if job in state.closed else None
-    if not state.state_of(slot).holds_seats or int(state.jobs.epoch[slot]) != pod.epoch:
+    if not state.state_of(slot).holds_seats or int(state.jobs.epoch[slot]) != worker.name.epoch:
         return False
     assignment = state.seating.assignments[slot]
-    return assignment is not None and _has_seat(assignment.placement.seats, pod.seat)
+    return assignment is not None and worker.is_on(assignment.placement.seats)
 
 
-def _has_seat(seats: Sequence[Seat], number: int) -> bool:
+def _seat_of(seats: Sequence[Seat], number: int) -> Seat | None:
     """Until a job is resized, a seat's number is its place."""
     if number < len(seats) and seats[number].number == number:
-        return True
-    return any(seat.number == number for seat in seats)
+        return seats[number]
+    return next((seat for seat in seats if seat.number == number), None)
 
 
 def why_of(instruction: Start | Stop | Preempt | Resize, state: BrainState) -> str:
