@@ -35,6 +35,7 @@ from weft.kube.operator.reconcile.step import (
     Note,
     Record,
     RecordHeldUp,
+    RecordRefused,
     RecordSeats,
     RecordStopping,
     RecordWait,
@@ -460,8 +461,9 @@ def _patch_of(job: ObservedJob, action: Action, now: float) -> dict[str, Any]:
         return standing_patch(job, Standing(State.STOPPING, message=action.why), now)
     if isinstance(action, RecordWait):
         return standing_patch(job, Standing(State.QUEUED, reasons=(action.reason,)), now)
-    assert isinstance(action, Settle), action
-    return standing_patch(job, Standing(action.state, message=action.message), now)
+    assert isinstance(action, Settle | RecordRefused), action
+    message = action.message if isinstance(action, Settle) else ""
+    return standing_patch(job, Standing(action.state, message=message), now)
 
 
 def _node(name: str, gpus: int) -> ObservedNode:

@@ -38,6 +38,7 @@ from weft.kube.operator.reconcile.step import (
     DeletePods,
     Note,
     Record,
+    RecordRefused,
     RecordStopping,
     RemoveFinalizer,
     Rules,
@@ -135,6 +136,14 @@ def test_nothing_starts_beside_an_incarnation_that_still_lives() -> None:
     assert found.actions == (DeletePods((old,)),)
     leaving = replace(old, deleting=True)
     assert step(a_job("Queued", epoch=1), leaving, belief=believed(State.STARTING, epoch=2)).idle
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.ADMITTED])
+def test_a_refused_start_is_written_down_at_once(state: State) -> None:
+    seen = step(a_job("Starting", 1), belief=believed(state, 1))
+    assert seen.actions == (RecordRefused(state),)
+    assert step(a_job("Queued", 1), belief=believed(state, 1)).idle
+    assert step(a_job("Starting", 1), belief=believed(state, 2)).idle
 
 
 def test_what_is_left_of_an_ended_incarnation_goes_when_the_next_one_starts() -> None:

@@ -20,13 +20,15 @@ from weft.kube.client.errors import (
     Invalid,
     NotFound,
 )
+from weft.kube.devices import read_claim
+from weft.kube.logs import Log
 from weft.kube.metrics import Metrics
-from weft.kube.names import FINALIZER, JOB_LABEL, jobs_path, pod_name, pods_path
+from weft.kube.names import FINALIZER, jobs_path, pod_name, pods_path
 from weft.kube.operator import crash
 from weft.kube.operator.executor.trial_object import trial_object
 from weft.kube.operator.observation.job import ObservedJob
-from weft.kube.operator.observation.metadata import controller_of
-from weft.kube.operator.observation.pod import ObservedPod
+from weft.kube.operator.observation.metadata import controller_of, controlling_job
+from weft.kube.operator.observation.pod import ObservedPod, read_pod
 from weft.kube.operator.reconcile.step import (
     Action,
     AddFinalizer,
@@ -39,6 +41,7 @@ from weft.kube.operator.reconcile.step import (
     Note,
     Record,
     RecordHeldUp,
+    RecordRefused,
     RecordSeats,
     RecordStopping,
     RecordWait,
@@ -59,6 +62,8 @@ from weft.kube.pods import PodMaker, WorkerSettings, owner_of
 from weft.model.state import State
 
 T = TypeVar("T")
+
+log = Log("executor")
 
 CALLS_AT_ONCE = 32
 # So RBAC speaks, and for a moment after the API server started it does so by mistake; quotas and
@@ -173,6 +178,10 @@ class Actions:
         standing = Standing(State.QUEUED, reasons=(action.reason,))
         await self._patch_status(job, standing_patch(job, standing, look.now))
 
+    async def _record_refused(self, look: Look, action: RecordRefused) -> None:
+        job, standing = self._job(look), self._context.standing(look.key, action.state, "")
+        await self._patch_status(job, standing_patch(job, standing, look.now))
+
     async def _settle(self, look: Look, action: Settle) -> None:
         job = self._job(look)
         crash.passing("before-final")
@@ -207,15 +216,25 @@ class Actions:
         return True
 
     async def _create_pods(self, look: Look, action: CreatePods) -> Note | None:
+        why = await self._create_workers(look, action)
+        if not why:
+            return None
+        log.warning("start_refused", job=look.key, epoch=action.epoch, why=why)
+        if not action.serial:
+            await self._tell(look, "NotStarted", why, bad=True)
+        return Note(refusal=(action.epoch, action.serial, why))
+
+    async def _create_workers(self, look: Look, action: CreatePods) -> str | None:
+        """Create pods and what they need; what speaks against the first that is refused."""
         job = self._job(look)
         maker = self._maker(job)
         seats = action.placement.seats
         if maker.is_named(seats) and (why := await self._create_surroundings(job, maker)):
-            return Note(refusal=(action.epoch, action.serial, why))
+            return why
         leader, claims = self._context.leader, self._claims(job, action)
         for name, gpus in claims.values():
             if why := await self._claim(job, name, gpus):
-                return Note(refusal=(action.epoch, action.serial, why))
+                return why
         advice = self._context.saving_advice(look.key)
         assert job.spec is not None
         width = action.placement.width
@@ -241,9 +260,8 @@ class Actions:
             self._create_pod(job, pod_name(job.name, action.epoch, number), body)
             for number, body in bodies.items()
         )
-        why = next((refusal for refusal in refusals if refusal), None)
         crash.passing("joined" if action.serial else "gathered")
-        return Note(refusal=(action.epoch, action.serial, why)) if why else None
+        return next((refusal for refusal in refusals if refusal), None)
 
     def _claims(self, job: ObservedJob, action: CreatePods) -> dict[int, tuple[str, int]]:
         """By seat: the name of the claim that its GPUs come from, and how many those are."""
@@ -266,13 +284,14 @@ class Actions:
             await self._api.create(claims_path(job.namespace), body)
             return None
         except AlreadyExists:
-            about = (await self._api.get(claims_path(job.namespace, name)))["metadata"]
+            raw = await self._api.get(claims_path(job.namespace, name))
         except (Forbidden, Invalid, NotFound) as error:
             if LACKS_A_RIGHT in str(error):
                 raise
             return f"{name}: {error}"
-        if JOB_LABEL not in (about.get("labels") or {}):
-            return f"there is a ResourceClaim {name} that Weft has not made: remove it"
+        about = raw["metadata"]
+        if not read_claim(raw).job:
+            return describe_name_conflict(job, "ResourceClaim", name)
         if "deletionTimestamp" in about:
             raise Conflict(f"the ResourceClaim {name} is still that of jobs that have left")
         await self._own_too(job, name, about)
@@ -304,9 +323,17 @@ class Actions:
             if LACKS_A_RIGHT in str(error):
                 raise
             return f"{name}: {error}"
-        self._context.took_pod(raw)
+        if not self._took_worker(raw):
+            return describe_name_conflict(job, "Pod", name)
         crash.passing("created")
         return None
+
+    def _took_worker(self, raw: dict[str, Any]) -> bool:
+        """Take the pod into the cache if it is Weft's; a pod that is not is never adopted."""
+        if not read_pod(raw).job:
+            return False
+        self._context.took_pod(raw)
+        return True
 
     async def _create_surroundings(self, job: ObservedJob, maker: PodMaker) -> str | None:
         """Workers of a gang find each other by name, and others do not reach them."""
@@ -327,10 +354,10 @@ class Actions:
             await self._api.create(path, body)
             return None
         except AlreadyExists:
-            owner = controller_of((await self._api.get(f"{path}/{name}"))["metadata"])
-        if not owner:
-            return f"there is a {kind} {name} that Weft has not made: remove it"
-        if owner != job.uid:
+            about = (await self._api.get(f"{path}/{name}"))["metadata"]
+        if controlling_job(about) != job.name:
+            return describe_name_conflict(job, kind, name)
+        if controller_of(about) != job.uid:
             raise Conflict(f"the {kind} {name} is still that of a job that is gone")
         return None
 
@@ -350,7 +377,7 @@ class Actions:
         except Conflict:
             raw = await self._api.get(path)
         if raw is not None:
-            self._context.took_pod(raw)
+            self._took_worker(raw)
         crash.passing("deleted")
 
     async def _add_finalizer(self, look: Look, action: AddFinalizer) -> None:
@@ -427,6 +454,16 @@ class Actions:
         return [result for result in results if not isinstance(result, BaseException)]
 
 
+def describe_name_conflict(job: ObservedJob, kind: str, name: str) -> str:
+    """What to tell the owner of a job when another object has the name of one that it needs."""
+    what = "a worker" if kind == "Pod" else f"the {kind}"
+    return (
+        f"{kind} {name} in namespace {job.namespace} has the name of {what} of this job and is not "
+        f"Weft's. Remove it (kubectl delete {kind.lower()} -n {job.namespace} {name}), or submit "
+        f"the job under another name"
+    )
+
+
 _ACTIONS: dict[type, Callable[[Actions, Look, Any], Awaitable[Note | None]]] = {
     Record: Actions._record,
     RecordSeats: Actions._record_seats,
@@ -436,6 +473,7 @@ _ACTIONS: dict[type, Callable[[Actions, Look, Any], Awaitable[Note | None]]] = {
     CreateTrial: Actions._create_trial,
     AskProbes: Actions._ask_probes,
     RecordWait: Actions._record_wait,
+    RecordRefused: Actions._record_refused,
     CreatePods: Actions._create_pods,
     DeletePods: Actions._delete_pods,
     AddFinalizer: Actions._add_finalizer,

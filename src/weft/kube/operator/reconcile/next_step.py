@@ -43,6 +43,7 @@ from weft.kube.operator.reconcile.step import (
     Look,
     Note,
     Record,
+    RecordRefused,
     RecordStopping,
     RemoveFinalizer,
     Settle,
@@ -271,9 +272,13 @@ def _ended_by_others(look: Look, job: ObservedJob) -> Step:
 
 
 def _wait(look: Look, job: ObservedJob) -> Step:
-    """It holds no seat, so nothing of it may live."""
-    leaving = to_delete(look.live)
-    return look.waiting() if leaving is None else look.actions(leaving)
+    """It holds no seat, so nothing of it may live; a start that was refused is over at once."""
+    if (leaving := to_delete(look.live)) is not None:
+        return look.actions(leaving)
+    state, was_starting = look.belief.state, job.state == "Starting"
+    if state is None or not was_starting or job.epoch != look.belief.epoch:
+        return look.waiting()
+    return look.actions(RecordRefused(state))
 
 
 def _start(look: Look, job: ObservedJob) -> Step:

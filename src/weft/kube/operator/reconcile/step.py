@@ -97,6 +97,13 @@ class RecordWait:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordRefused:
+    """Write that the start was refused, with the reasons for which the job waits again."""
+
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Write the decision into the job's status, guarded by its version."""
 
@@ -199,6 +206,7 @@ Action = (
     | CreateTrial
     | AskProbes
     | RecordWait
+    | RecordRefused
     | DeleteJob
 )
 
