@@ -32,7 +32,7 @@ from weft.kube.operator.executor.claim_sweep import ClaimSweep
 from weft.kube.operator.executor.executor import Executor
 from weft.kube.operator.executor.headships import record
 from weft.kube.operator.executor.scale_up import NO_SCALE_UP, Placeholders, ScaleUp
-from weft.kube.operator.faults import Faults
+from weft.kube.operator.faults import Faults, job_of
 from weft.kube.operator.health_record import HealthRecord
 from weft.kube.operator.intake import Intake
 from weft.kube.operator.losses import Losses
@@ -239,6 +239,8 @@ class Term:
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
         self._losses.heard(instructions)
         self._refusals.record(event)
+        if (job := job_of(event)) is not None:
+            self.intake.recount_name_conflicts(JobId(job))
         self._notices.heard(event, instructions, self.brain.state)
         if isinstance(event, JobFailed) and is_trial(event.job):
             self.executor.touch(tried_by(event.job))  # it may have been given up for it
@@ -286,6 +288,7 @@ class Term:
             gang=self.jobs.items.get(tried_by(JobId(key))) if is_trial(JobId(key)) else None,
             unreadable=key in self.jobs.unreadable,
             pods=tuple(self._pods.of_job.get(key, {}).values()),
+            name_conflicts=tuple(self._pods.name_conflicts.get(key, {}).values()),
             belief=belief,
             note=note,
             now=self.now(),

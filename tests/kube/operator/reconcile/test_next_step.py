@@ -146,6 +146,21 @@ def test_a_refused_start_is_written_down_at_once(state: State) -> None:
     assert step(a_job("Starting", 1), belief=believed(state, 2)).idle
 
 
+def test_nothing_starts_beside_a_former_worker() -> None:
+    """It has lost its label, so it is not deleted; its owner shows whose worker it was."""
+    former = a_pod(0, epoch=-1, job="", name="vit-1-0")
+    seen = step(a_job("Queued", 1), belief=believed(State.STARTING, 2), name_conflicts=(former,))
+    (refused,) = seen.events
+    assert isinstance(refused, InstructionRefused)
+    assert "vit-1-0 left the watch and still runs on n0, where it holds 8 GPUs" in refused.why
+
+
+def test_a_pod_that_only_has_the_name_of_an_earlier_worker_keeps_no_job_from_starting() -> None:
+    plain = a_pod(0, epoch=-1, job="", name="vit-1-0", owner="")
+    seen = step(a_job("Queued", 1), belief=believed(State.STARTING, 2), name_conflicts=(plain,))
+    assert kinds(seen) == [Record]
+
+
 def test_what_is_left_of_an_ended_incarnation_goes_when_the_next_one_starts() -> None:
     old = a_pod(0, "Failed", epoch=1)
     found = step(a_job("Starting", epoch=2), old, belief=believed(State.STARTING, epoch=2))

@@ -166,6 +166,7 @@ class Actions:
         job, state = self._job(look), look.belief.state
         assert state is not None
         standing = replace(self._context.standing(look.key, state, action.why), held_up=action.why)
+        log.warning("workers_stay", job=look.key, why=action.why)
         if await self._patch_status(job, standing_patch(job, standing, look.now)):
             await self._tell(look, "WorkersStay", action.why, bad=True)
 

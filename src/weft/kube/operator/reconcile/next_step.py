@@ -49,7 +49,12 @@ from weft.kube.operator.reconcile.step import (
     Settle,
     Step,
 )
-from weft.kube.operator.reconcile.termination import fenced
+from weft.kube.operator.reconcile.termination import (
+    describe_former_worker,
+    fenced,
+    former_workers,
+    wait_for_former_worker,
+)
 from weft.kube.operator.reconcile.trial import step_of_trial
 from weft.kube.operator.reconcile.workers import (
     asked_to_leave,
@@ -89,10 +94,16 @@ def _next_step(look: Look) -> Step:
     )
 
 
-def phase_seen(job: ObservedJob, pods: Sequence[ObservedPod], *, has_pods: bool = True) -> Phase:
+def phase_seen(
+    job: ObservedJob,
+    pods: Sequence[ObservedPod],
+    *,
+    former: Sequence[ObservedPod] = (),
+    has_pods: bool = True,
+) -> Phase:
     """What runs of the incarnation on record, as far as objects tell."""
     mine = [pod for pod in pods if pod.epoch == job.epoch and pod.owner == job.uid]
-    live = any(pod.live for pod in mine)
+    live = any(pod.live for pod in (*mine, *former))
     if job.state == "Starting":
         return Phase.STARTING
     if job.state in ("Running", "Resizing") and (
@@ -146,7 +157,9 @@ def _introduce(look: Look, job: ObservedJob) -> Step:
         return look.actions(Settle(State.FAILED, fault or job.fault))
     events: list[Event] = [JobSubmitted(look.now, asked)]
     if job.epoch or job.past != NO_PAST:
-        phase = phase_seen(job, look.pods, has_pods=look.rules.pods)
+        phase = phase_seen(
+            job, look.pods, former=former_workers(look, job), has_pods=look.rules.pods
+        )
         placement = None if phase is Phase.ABSENT else job.placement
         events.append(
             JobReported(
@@ -293,6 +306,8 @@ def _start(look: Look, job: ObservedJob) -> Step:
     if live_strays := [pod for pod in strays if pod.live]:
         leaving = to_delete(live_strays)
         return fenced(look, live_strays) if leaving is None else look.actions(leaving)
+    if former := former_workers(look, job):
+        return _refuse(look, mine, describe_former_worker(former[0]))
     if (why := hindrance(look, job)) and set(mine) < set(assignment.placement.numbers):
         return _refuse(look, mine, why)
     if job.epoch < epoch:
@@ -375,6 +390,8 @@ def _stop(look: Look, job: ObservedJob) -> Step:
         return fenced(look, live)
     if have_finished(_settled(job), mine):
         return look.events(JobFinished(look.now, look.id, epoch))
+    if (former := former_workers(look, job)) and not look.belief.cancelling:
+        return wait_for_former_worker(look, job, former[0])
     kept = work_kept(look, job, drained=True)
     return look.events(InstructionDone(look.now, look.id, epoch, Verb.STOP, kept))
 

@@ -229,7 +229,8 @@ class Step:
 class Look:
     """One look at one job. `lost` maps nodes that are out of reach to the time of their loss.
 
-    `dead` are those that are known to be off.
+    `dead` are those that are known to be off. `name_conflicts` are bound pods that have the names
+    of the job's workers and are not Weft's.
 
     The job is None where there is no such object, or where it is `unreadable`.
     `said_live` is what the head of the present epoch last said of itself, if it has spoken, and
@@ -254,6 +255,7 @@ class Look:
     said_plans: bool = False
     said_answer: OrderAnswer | None = None
     unreadable: bool = False
+    name_conflicts: tuple[ObservedPod, ...] = ()
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     tainted: Mapping[str, tuple[Trouble, ...]] = field(default_factory=dict)
     gang: ObservedJob | None = None

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from weft.kube.names import JOB_LABEL
+from weft.kube.operator.observation.job import ObservedJob
 from weft.kube.operator.observation.node import OUT_OF_SERVICE
 from weft.kube.operator.observation.pod import ObservedPod
 from weft.kube.operator.reconcile.step import DeletePods, Look, RecordHeldUp, Step
@@ -99,6 +101,32 @@ def told_owner(held: list[HeldUp]) -> str:
         f"{pod.gpus} GPUs. Remedy: look at the kubelet and the processes of {pod.node}; once they "
         f"are gone, kubectl delete pod -n {pod.namespace} {pod.name} --force"
     )
+
+
+def former_workers(look: Look, job: ObservedJob) -> list[ObservedPod]:
+    """Workers of the job that lost their label or their owner and still run.
+
+    They are not deleted: the operator deletes only what is certainly its own.
+    """
+    found = [pod for pod in look.name_conflicts if pod.was_worker_of(job.uid)]
+    return sorted(found, key=lambda pod: pod.name)
+
+
+def describe_former_worker(pod: ObservedPod) -> str:
+    """What the owner of the job, and an administrator, can do about a former worker."""
+    return (
+        f"Worker {pod.name} left the watch and still runs on {pod.node}, where it holds "
+        f"{pod.gpus} GPUs: its label {JOB_LABEL} or its owner changed. The job starts again when "
+        f"that pod is gone: kubectl delete pod -n {pod.namespace} {pod.name}"
+    )
+
+
+def wait_for_former_worker(look: Look, job: ObservedJob, pod: ObservedPod) -> Step:
+    """Stay stopping while a former worker runs, so that the job does not run twice."""
+    why = describe_former_worker(pod)
+    if job.held_up != why:
+        return look.actions(RecordHeldUp(why))
+    return look.waiting(look.now + LOOK_AGAIN_SECONDS)
 
 
 def with_held_up(standing: Standing, job: str, held: list[HeldUp]) -> Standing:
