@@ -276,3 +276,11 @@ def test_every_waiting_job_is_told_a_reason_with_a_remedy(
         assert bool(told) == waits
         assert all(reason.text and reason.remedy for reason in told)
         assert len({reason.code for reason in told}) == len(told)
+
+
+def test_a_job_that_is_tried_again_at_once_says_why_the_last_start_was_refused() -> None:
+    scene = given(ONE_NODE).with_settings(refusals_before_backoff=3).stay_silent()
+    scene.submit(a_job("waits")).decide().refuse("waits")
+    reason = scene.reasons("waits")[0]
+    assert reason.code is ReasonCode.ROUND_PENDING
+    assert reason.text.endswith("The last start was refused: no.")

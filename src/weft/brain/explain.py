@@ -234,6 +234,9 @@ class Examination:
         told = last is not None and code is ReasonCode.BACKOFF_RETRY
         notes = [f"It ended so: {last}."] if told else []
         notes += self._kept_for_it()
+        refusal = self._session.state.failures.refusals.get(self._slot)
+        if refusal and code is ReasonCode.ROUND_PENDING:
+            notes.append(f"The last start was refused: {_as_sentence(refusal)}")
         shortage = self._shortage(code, numbers)
         return Reason(code, numbers, shortage=shortage, note=" ".join(notes))
 

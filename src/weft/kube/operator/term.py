@@ -8,7 +8,7 @@ to follow event by event ends the term, and the next one begins with a fresh loo
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from random import Random
 from typing import Any
@@ -50,7 +50,6 @@ from weft.kube.operator.reconcile.beliefs import (
 from weft.kube.operator.reconcile.replanning import follows, has_offered, ordered
 from weft.kube.operator.reconcile.step import Look, Note, Rules, Step
 from weft.kube.operator.reconcile.termination import HeldUp, held_up, with_held_up
-from weft.kube.operator.refusals import Refusals
 from weft.kube.operator.status.patches import Standing
 from weft.kube.operator.status.progress import Progress, Told
 from weft.kube.operator.status.queue_status import QueueStatusWriter
@@ -138,7 +137,6 @@ class Term:
         self._health = HealthRecord(api, settings.health)
         self._notices = Notices(settings.outbox, self.jobs.items)
         self._losses = Losses()
-        self._refusals = Refusals()
         self._trials = Trials()
         self._services = Services(settings.services, self._service_answered)
         self._claims = ClaimSweep(api, self, settings.workers.nodes.gpu_class)
@@ -238,7 +236,6 @@ class Term:
 
     def heard(self, event: Event, instructions: list[Instruction]) -> None:
         self._losses.heard(instructions)
-        self._refusals.record(event)
         if (job := job_of(event)) is not None:
             self.intake.recount_name_conflicts(JobId(job))
         self._notices.heard(event, instructions, self.brain.state)
@@ -383,7 +380,6 @@ class Term:
     def standing(self, key: str, state: State, message: str) -> Standing:
         found = standing_of(self.brain, JobId(key), state, message, self.progress.of(key))
         found = self._losses.told(self.jobs.items.get(key), found)
-        found = replace(found, reasons=self._refusals.annotate(JobId(key), found.reasons))
         return with_held_up(found, key, self._held_up(key)) if self._pods.leaving else found
 
     def survey(self) -> Survey:
@@ -391,7 +387,7 @@ class Term:
 
     def why_it_waits(self, survey: Survey, key: str, state: State) -> Sequence[Reason]:
         """As it stands in a report: the same words as in a status."""
-        reasons = self._refusals.annotate(JobId(key), reasons_of(survey, JobId(key)))
+        reasons = reasons_of(survey, JobId(key))
         if not self._pods.leaving:
             return reasons
         return with_held_up(Standing(state, reasons=reasons), key, self._held_up(key)).reasons
@@ -464,7 +460,6 @@ class Term:
             self.progress.forget(key)
             self.speeds.forget(key)
             self._losses.forget(key)
-            self._refusals.forget(key)
 
     async def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         self.intake.begun.clear()
