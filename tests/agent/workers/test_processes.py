@@ -157,6 +157,16 @@ def test_a_process_with_all_gpus_of_its_node_may_start_others(tmp_path: Path) ->
     assert (found["WEFT_GPUS"], found["CUDA_VISIBLE_DEVICES"]) == ("2", "0,1")
 
 
+def test_a_launcher_s_own_processes_have_one_gpu_each(tmp_path: Path) -> None:
+    """`weft launch` in a job: its agent finds in its environment that it has all of them."""
+    os.environ["WEFT_GPUS"] = "2"
+    try:
+        play(tmp_path, "echo gpus=$WEFT_GPUS rank=$LOCAL_RANK")
+    finally:
+        del os.environ["WEFT_GPUS"]
+    assert (tmp_path / "worker-5.log").read_text() == "gpus= rank=1\n"
+
+
 def test_processors_are_shared_anew_when_a_worker_comes_or_goes(tmp_path: Path) -> None:
     """Those that run are moved; the one that is left gets all."""
     mine = tuple(sorted(os.sched_getaffinity(0)))

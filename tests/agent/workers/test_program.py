@@ -43,6 +43,7 @@ def test_a_version_is_known_without_an_import() -> None:
         ("python", "-m", "torch.distributed.run", "train.py"),
         ("python3.11", "-u", "-m", "torch.distributed.launch", "train.py"),
         ("sh", "-c", "torchrun train.py"),
+        ("sh", "-c", "/opt/bin/weft launch -n auto train.py"),
         ("/bin/sh", "-c", "cd /work && LR=3 exec torchrun train.py"),
         ("bash", "-lc", "set -e\npip install .\ndeepspeed train.py"),
         ("sh", "-c", "torchrun \\\n  train.py"),
@@ -51,7 +52,7 @@ def test_a_version_is_known_without_an_import() -> None:
 )
 def test_a_launcher_is_known_by_its_name(command: tuple[str, ...]) -> None:
     assert starts_its_own(command)
-    assert launcher_in(command) in {*LAUNCHERS, *LAUNCHER_MODULES}
+    assert launcher_in(command) in {*LAUNCHERS, *LAUNCHER_MODULES, "weft launch"}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_a_launcher_is_known_by_its_name(command: tuple[str, ...]) -> None:
         (),
         ("python", "train.py", "torchrun"),
         ("python", "-m", "train"),
+        ("weft", "run", "launch"),
         ("sh", "-c", "echo torchrun"),
         ("sh", "-c", "python train.py # torchrun"),
         ("sh", "-c", 'echo "unbalanced'),

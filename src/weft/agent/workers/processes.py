@@ -110,6 +110,8 @@ class Processes:
         self._share_cpus((*self.running, worker))
         env = {**os.environ, **environment(self.launch, worker, standing, devices, plan)}
         env.pop(SWITCH, None)
+        if not self.launch.once:  # the agent may itself be a process with all GPUs of its node
+            env.pop(GPUS, None)
         log = self.launch.logs / f"worker-{worker}.log"
         outlet = self._outlets.outlet(worker, standing.rank, log)
         self._printing[worker] = outlet

@@ -13,6 +13,7 @@ SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ash", "ksh"})
 LAUNCHERS: Final = frozenset(
     {"torchrun", "accelerate", "deepspeed", "colossalai", "horovodrun", "mpirun", "mpiexec"}
 )
+WEFT, LAUNCH = "weft", "launch"
 LAUNCHER_MODULES: Final = frozenset(
     {
         "torch.distributed.run",
@@ -93,6 +94,8 @@ def _launcher(words: Sequence[str]) -> str:
     name = PurePath(words[0]).name
     if name in LAUNCHERS:
         return name
+    if name == WEFT and words[1:2] == [LAUNCH]:
+        return f"{WEFT} {LAUNCH}"
     if not PYTHON.fullmatch(name):
         return ""
     modules = (module for flag, module in pairwise(words) if flag == "-m")
