@@ -2,12 +2,17 @@
 
 It is one of torch's process groups, written in Python. `wait` returns at once, as a stream's does,
 and the sum is there a while later; its connections are made by its first operation; what is under
-way ends by `abort` and by nothing else. Of tensors it takes floating ones only, in place of those
-on a device, and DDP's map of many parameters: a vote, or bytes of the state, must never come.
+way ends by `abort` and by nothing else. An abort completes works as if they had succeeded, and
+their tensors are not summed. Of tensors it takes floating ones only, in place of those on a device,
+and DDP's map of many parameters: a vote, or bytes of the state, must never come.
+
+`latency`, `before_abort` and `after_abort` are hooks: a test replaces them, on the class or on one
+backend, to force an order of events.
 """
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -42,14 +47,21 @@ class Later:
         """What code of torch's waits for: on a device the stream would, and so would its copies."""
         return self.future
 
-    def go_on(self, tensors: list[Tensor]) -> None:
+    def complete(self, tensors: list[Tensor]) -> None:
         """A stream goes on when the sum is there, and when all is aborted."""
+        self.there.set()
         with suppress(RuntimeError):  # it has been told
             self.future.set_result(tensors)
 
 
 class Dawdling(dist.ProcessGroup):
     """Sums that come late."""
+
+    #: Passes between the sum on the processors and its appearance in the tensors.
+    latency: Callable[[], object] = staticmethod(lambda: time.sleep(LATE_SECONDS))
+    #: Called by `abort` before it completes the works, and after it.
+    before_abort: Callable[[], object] = staticmethod(lambda: None)
+    after_abort: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(
         self, store: AgentStore, rank: int, size: int, host: str, limit: timedelta
@@ -61,9 +73,16 @@ class Dawdling(dist.ProcessGroup):
         self._begun: list[Later] = []
         self._lock = threading.Lock()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a sum is under way."""
+        return not all(later.is_completed() for later in self._begun)
+
     def allreduce(self, tensors: list[Tensor], options: object = None) -> Later:  # type: ignore[override]
         if not all(_lies_on_a_device(tensor) for tensor in tensors):
             raise RuntimeError("no tensors on a device")
+        if self.aborted:
+            raise RuntimeError("the communicator was aborted")
         later = Later()
         self._begun.append(later)
         held = [tensor.detach().clone() for tensor in tensors]
@@ -71,9 +90,12 @@ class Dawdling(dist.ProcessGroup):
         return later
 
     def abort(self) -> None:
+        """Complete what is under way, unsummed, and block for as long as the hooks do."""
+        self.before_abort()
         self.aborted = True
         for later in list(self._begun):
-            later.go_on([])
+            later.complete([])
+        self.after_abort()
 
     def _sum(self, tensors: list[Tensor], held: list[Tensor], later: Later) -> None:
         try:
@@ -82,16 +104,14 @@ class Dawdling(dist.ProcessGroup):
                     self._inner = gloo(*self._ends)
                     self.connected = True
                 self._inner.allreduce(held).wait()  # type: ignore[attr-defined]
-            time.sleep(LATE_SECONDS)
+            self.latency()
             with torch.no_grad():
                 for tensor, summed in zip(tensors, held, strict=True):
                     if not self.aborted:
                         tensor.copy_(summed)
         except RuntimeError as error:
             later.failure = str(error)
-        if not self.aborted:
-            later.there.set()
-        later.go_on(tensors)
+        later.complete(tensors)
 
 
 def _lies_on_a_device(tensor: Tensor) -> bool:

@@ -1,8 +1,9 @@
 """Who sums what by which backend; and one that behaves as NCCL does, because no GPU is here."""
 
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -18,10 +19,14 @@ from weft.model.errors import SpecError, WorldError
 from weft.train.groups import backend
 from weft.train.groups import group as group_module
 from weft.train.groups.backend import GLOO, NCCL, for_data, inside
+from weft.train.groups.flight import Flight
 from weft.train.groups.group import BackendGroup, EpochGroups, build
+from weft.train.groups.managed import ManagedGroup
 from weft.train.membership.contact import Contact
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(60)]
+
+GUARD_SECONDS = 60.0
 
 
 def test_one_place_chooses_by_the_device() -> None:
@@ -94,6 +99,87 @@ def test_a_wait_for_one_who_does_not_come_is_aborted(monkeypatch: pytest.MonkeyP
             assert isinstance(waiting.exception(calm(SOON_SECONDS)), WorldError)
         assert time.monotonic() - began < calm(SOON_SECONDS)
         assert data(here).aborted
+
+
+@pytest.fixture
+def unfinished() -> Iterator[Callable[[], object]]:
+    """A latency that lasts to the end of the test, so that only an abort completes a sum."""
+    over = threading.Event()
+    yield lambda: over.wait(GUARD_SECONDS)
+    over.set()
+
+
+def summed_and_voted(end: EpochGroups) -> list[float]:
+    """What a session does with a gradient; the sum that it has voted for."""
+    tensor = torch.ones(3)
+    end.gradients.sum(tensor).wait()
+    end.check_sums()
+    assert end.votes.all_true(True)
+    return tensor.tolist()
+
+
+@pytest.mark.parametrize("hook", ["before_abort", "after_abort"])
+def test_no_member_votes_for_sums_that_an_abort_completed(
+    monkeypatch: pytest.MonkeyPatch, unfinished: Callable[[], object], hook: str
+) -> None:
+    """Both members are halted in a sum; each abort lasts until both have voted or given up."""
+    with epoch(monkeypatch) as ends, ThreadPoolExecutor(4) as threads:
+        monkeypatch.setattr(Dawdling, "latency", staticmethod(unfinished))
+        steps: list[Future[list[float]]] = []
+        for end in ends:
+            setattr(data(end), hook, lambda: wait(steps, GUARD_SECONDS))
+        steps += [threads.submit(summed_and_voted, end) for end in ends]
+        while not all(data(end).busy for end in ends):
+            time.sleep(0.001)
+        for cut in [threads.submit(end.cut) for end in ends]:
+            cut.result(GUARD_SECONDS)
+        assert all(isinstance(step.exception(0), WorldError) for step in steps)
+
+
+def test_sums_of_a_group_that_is_cut_before_the_vote_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with epoch(monkeypatch) as (here, there):
+        tensors = [torch.ones(2), torch.ones(2)]
+        flights = [end.gradients.sum(one) for end, one in zip((here, there), tensors, strict=True)]
+        for flight in flights:
+            flight.wait()
+        here.gradients.cut()
+        with pytest.raises(WorldError, match="cut before the vote"):
+            here.check_sums()
+        there.check_sums()
+        there.gradients.close()
+        with pytest.raises(WorldError, match="cut before the vote"):
+            there.check_sums()
+
+
+def test_ddp_keeps_the_failure_of_a_sum_that_an_abort_completed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """DDP itself goes on with the unsummed tensor, because its future is completed too."""
+    with epoch(monkeypatch) as (here, _), ThreadPoolExecutor() as threads:
+        managed = ManagedGroup(here.gradients, lambda _: None)
+        managed.open()
+        work = managed.allreduce([torch.ones(4)])
+        waiting = threads.submit(managed.wait)
+        data(here).after_abort = lambda: wait([waiting], GUARD_SECONDS)
+        here.cut()
+        assert work.wait()
+        waiting.result(GUARD_SECONDS)
+        assert isinstance(managed.failure, WorldError)
+
+
+class Aborted:
+    """A message of gloo's that was aborted: its end is no error."""
+
+    def wait(self) -> bool:
+        return False
+
+
+def test_a_message_that_was_aborted_was_not_received() -> None:
+    """Its tensor holds whatever was there before."""
+    with pytest.raises(WorldError, match="aborted"):
+        Flight(Aborted(), lambda _: None, None).wait()
 
 
 def test_nothing_is_begun_on_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:

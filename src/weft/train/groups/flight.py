@@ -39,6 +39,9 @@ class Flight:
 
     A collective of gloo is waited for by a lock that its end releases, or the cutting of its group:
     gloo forgets who waits for a message of which only a part has come when its connection ends.
+
+    The end of a work is no proof of its success: an aborted communicator completes what was under
+    way on it, and an aborted message makes `wait` return false. Neither counts.
     """
 
     def __init__(
@@ -57,10 +60,10 @@ class Flight:
         landing = self._landing
         landed = landing is None or landing.awaited()
         try:
-            if landed:
-                work.wait()
-            else:
+            if not landed:
                 self.stuck, failure = True, "the group was cut"
+            elif not work.wait():
+                failure = "the operation was aborted"
         except RuntimeError as error:
             failure = str(error) or type(error).__name__
         finally:
@@ -77,7 +80,7 @@ class Flight:
     def cut(self) -> None:
         """Whoever waits need not wait any longer."""
         landing = self._landing
-        if landing is not None:
+        if isinstance(landing, Landing):
             landing.give_up()
 
     def drop(self) -> None:
@@ -143,25 +146,24 @@ class Landing:
 class Event:
     """The end of an operation on a device, looked for from here: a stream's wait is not ours.
 
-    Only when it has come is the sum there, and only then may anybody vote for it.
+    Only when it has come is the sum there, and only then may anybody vote for it. An abort of the
+    communicator completes its work too. The group is cut before it is aborted, so a completion
+    counts only if the group is not cut once the completion was seen.
     """
 
-    def __init__(self, work: Any) -> None:  # noqa: ANN401
-        self._work, self._given_up = work, False
+    def __init__(self, work: Any, is_cut: Callable[[], bool]) -> None:  # noqa: ANN401
+        self._work, self._is_cut = work, is_cut
 
     def awaited(self) -> bool:
-        while not self._given_up and not self._work.is_completed():
+        while not self._is_cut() and not self._work.is_completed():
             time.sleep(LOOK_SECONDS)
-        work, self._work = self._work, None
-        return not self._given_up and work is not None
+        self._work = None
+        return not self._is_cut()
 
     def promise(self, tensor: Tensor) -> torch.futures.Future[list[Tensor]]:
         """The device's own: it lets a stream wait, as code of torch's expects."""
         promised: torch.futures.Future[list[Tensor]] = self._work.get_future()
         return promised
-
-    def give_up(self) -> None:
-        self._given_up = True
 
 
 class Staged:

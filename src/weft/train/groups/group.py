@@ -38,6 +38,11 @@ class Group(Protocol):
     rank: int
     size: int
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether its operations were ended, so that what they left may be no result."""
+        ...
+
     def sum(self, tensor: Tensor) -> Pending:
         """Begin to add up a tensor over all, in place."""
         ...
@@ -66,7 +71,7 @@ class Group(Protocol):
 class Alone:
     """The group of one: everything is true and summed already."""
 
-    rank, size = 0, 1
+    rank, size, is_cut = 0, 1, False
 
     def sum(self, tensor: Tensor) -> Pending:
         return DONE
@@ -113,7 +118,11 @@ class BackendGroup:
         self._flights: set[Flight] = set()
         self._lock = threading.Lock()
         self._kind = kind
-        self._stuck, self._is_cut = False, threading.Event()
+        self._stuck, self._cut = False, threading.Event()
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cut.is_set()
 
     def sum(self, tensor: Tensor) -> Pending:
         if tensor.device.type != "cpu" and not self._kind.streams:
@@ -154,8 +163,9 @@ class BackendGroup:
         return self._begin(lambda backend: backend.recv([tensor], sender, tag))
 
     def cut(self) -> None:
+        """End all that is under way: first it counts for nothing, then the backend is aborted."""
         with self._lock:
-            self._is_cut.set()
+            self._cut.set()
         self._connections.cut()
         backend = self._backend
         if self._kind.streams and backend is not None:
@@ -169,6 +179,7 @@ class BackendGroup:
         A backend waits for its operations when it is let go of, and holds up the interpreter; if
         one is stuck, that is put off until it has come to its own limit.
         """
+        self._cut.set()
         backend, self._backend = self._backend, None
         for flight in self._under_way():
             flight.drop()
@@ -177,11 +188,11 @@ class BackendGroup:
 
     def _begin(self, operation: Callable[[Backend], Any]) -> Flight:
         backend, failure = self._backend, ""
-        if backend is None or self._is_cut.is_set():
+        if backend is None or self.is_cut:
             raise WorldError("the group was closed" if backend is None else "the group was cut")
         try:
             work = operation(backend)
-            landing = Event(work) if self._kind.streams else Landing.of(work)
+            landing = self._landing(work)
             flight = Flight(work, self._ended, landing)
         except RuntimeError as error:
             failure = str(error) or type(error).__name__
@@ -191,10 +202,13 @@ class BackendGroup:
             raise WorldError(failure)
         with self._lock:
             self._flights.add(flight)
-            is_cut = self._is_cut.is_set()
+            is_cut = self._cut.is_set()
         if is_cut:  # meanwhile, so nobody else will free who waits for it
             flight.cut()
         return flight
+
+    def _landing(self, work: Any) -> Event | Landing | None:  # noqa: ANN401
+        return Event(work, self._cut.is_set) if self._kind.streams else Landing.of(work)
 
     def _ended(self, flight: Flight) -> None:
         self._stuck = self._stuck or flight.stuck
@@ -246,6 +260,11 @@ class EpochGroups:
     @property
     def replicas(self) -> int:
         return self.gradients.size
+
+    def check_sums(self) -> None:
+        """Before the vote: refuse what was summed on a group that was cut since."""
+        if self.gradients.is_cut:
+            raise WorldError("the group of the gradients was cut before the vote")
 
     def cut(self) -> None:
         """End all that is under way on any of them, from any thread."""
