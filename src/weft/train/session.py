@@ -372,17 +372,18 @@ class Session(Member):
         """Vote; then apply the step, or find out what is to become of it."""
         self.stages.enter(Stage.COMM_EXPOSED)
         passing("before-vote")
-        sound = self.reduction.failure is None
-        passed: bool | None = None
+        cast, passed = False, None
         try:
-            if sound:
+            if self.reduction.failure is None:
+                self._groups.check_sums()
+                cast = True
                 passed = self._groups.votes.all_true(True)
         except Exception as error:
             self.reduction.failure = error
         if passed:
             passing("voted")
             return self._commit()
-        pending = self.step if sound and passed is None else NOWHERE
+        pending = self.step if cast and passed is None else NOWHERE
         return self._mend(pending, str(self.reduction.failure))
 
     def _commit(self) -> None:
@@ -418,7 +419,8 @@ class Session(Member):
             return
         if self._protocol.fresh and self._handover.complete:
             self._protocol.complete()
-            self._prepare_saving()
+            if self._saving is not None:
+                self._saving.prepare(self._groups, self._protocol.sharers)
         self._report()
         seen = frozenset(flag for flag in Flag if self.reduction.seen(flag))
         if seen - {Flag.ARMED}:
@@ -468,10 +470,6 @@ class Session(Member):
         self._stream.note()
         self._saving.save(self._groups, self._protocol.sharers, self.committed, self.cursor)
         self.stages.enter(Stage.IDLE)
-
-    def _prepare_saving(self) -> None:
-        if self._saving is not None:
-            self._saving.prepare(self._groups, self._protocol.sharers)
 
     def _leave(self, why: Farewell) -> None:
         control = self._control
