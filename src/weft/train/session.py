@@ -289,6 +289,7 @@ class Session(Member):
         self.stages.enter(Stage.IDLE)
         self._serial = self.stages.calibrating(self.step)
         self.reduction.open(self._groups.gradients, self._groups.votes)
+        self.book.groups.remember()
         self._begin_handover()
         self.reduction.overlap = not self._serial and not self._handover.under_way
         passing("step-opened")
@@ -450,6 +451,7 @@ class Session(Member):
         control = self._control
         assert control is not None
         began = time.monotonic()
+        self.book.enter_loop()
         if control.welcome.warm:
             self._pristine = Pristine(self.book)
             batch = self._reading.warm(max(control.welcome.width // self.plan.copies, 1))

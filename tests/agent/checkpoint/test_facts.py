@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.agent.checkpoint.document import parse, plain
 from weft.agent.checkpoint.errors import StateMismatch, UnsavableState
-from weft.agent.checkpoint.facts import fold, unfold
+from weft.agent.checkpoint.facts import fold, together, unfold
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text()
 VALUES = st.recursive(
@@ -76,3 +76,19 @@ def test_leaves_are_the_callers() -> None:
 def test_forms_that_are_not_known_are_refused(hostile: object) -> None:
     with pytest.raises(StateMismatch):
         unfold(hostile)
+
+
+def test_stages_of_a_pipeline_put_their_groups_together_and_what_these_began_as() -> None:
+    """A stage that holds nothing of a new group has an empty one, or one that is as prepared."""
+
+    def stage(names: list[list[str]], **began: object) -> dict[str, object]:
+        groups = [{"params": of_group, "options": {"lr": 0.1}} for of_group in names]
+        return {"optimizer": {"groups": groups, "state": {}, **began}, "frozen": []}
+
+    parts = [stage([["a"], ["b"]], prepared=[["a"]], moved=["c"]), stage([["d"], []])]
+    assert together(parts) == parts[0], "stages that do not fit each other are not put together"
+    parts[1] = stage([["d"], []], prepared=[["d"]], moved=["e"])
+    optimizer = together(parts)["optimizer"]
+    assert [group["params"] for group in optimizer["groups"]] == [["a", "d"], ["b"]]
+    assert (optimizer["prepared"], optimizer["moved"]) == ([["a", "d"]], ["c", "e"])
+    assert "prepared" not in together([stage([["a"]]), stage([["d"]])])["optimizer"]

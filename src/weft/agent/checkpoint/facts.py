@@ -67,16 +67,38 @@ def together(parts: Sequence[Json]) -> Json:
         return first
     try:
         optimizers = [part["optimizer"] for part in parts]
+        names = _joined([[group["params"] for group in one["groups"]] for one in optimizers])
         groups = [
-            {**same[0], "params": list(dict.fromkeys(n for one in same for n in one["params"]))}
-            for same in zip(*(one["groups"] for one in optimizers), strict=True)
+            {**group, "params": of_group}
+            for group, of_group in zip(optimizers[0]["groups"], names, strict=True)
         ]
+        began = _began(optimizers)
         state = {name: of for one in optimizers for name, of in one["state"].items()}
         frozen = sorted({name for part in parts for name in part.get("frozen", ())})
     except (TypeError, KeyError, ValueError, AttributeError):
         return first  # whoever loads it says what is wrong with it
-    told = {**first, "optimizer": {**optimizers[0], "groups": groups, "state": state}}
+    optimizer = {**optimizers[0], **began, "groups": groups, "state": state}
+    told = {**first, "optimizer": optimizer}
     return {**told, "frozen": frozen} if "frozen" in first else told
+
+
+def _joined(parts: Sequence[Sequence[Json]]) -> list[Json]:
+    """The names of each group, over the workers that hold a part of the model."""
+    return [
+        list(dict.fromkeys(name for group in same for name in group))
+        for same in zip(*parts, strict=True)
+    ]
+
+
+def _began(optimizers: Sequence[Json]) -> dict[str, Json]:
+    """Where their groups began, if any has changed since: see `weft.train.state`."""
+    if not any("prepared" in one for one in optimizers):
+        return {}
+    prepared = [
+        one.get("prepared") or [group["params"] for group in one["groups"]] for one in optimizers
+    ]
+    moved = {name for one in optimizers for name in one.get("moved", ())}
+    return {"prepared": _joined(prepared), "moved": sorted(moved)}
 
 
 def _unfolded(form: str, inner: list[Json], leaf: Unfold | None) -> object:

@@ -17,7 +17,7 @@ from weft.agent.checkpoint.errors import Damaged, UnsavableState
 from weft.agent.checkpoint.facts import fold
 from weft.agent.checkpoint.layout import TensorRecord, check_record, whole
 from weft.model.errors import SpecError
-from weft.train.state.book import fold_scalar
+from weft.train.state.parameter_groups import fold_scalar
 
 MODEL: Final = ("model", "module", "state_dict")
 OPTIMIZER: Final = ("optimizer", "optim")

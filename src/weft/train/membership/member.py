@@ -277,10 +277,16 @@ class Member(ABC):
         )
         self._become(self._control.meet(order))
         if self.result is not Result.COMMITTED:
-            self.result = Result.AGAIN
-            self.reduction.forget()
+            self._make_again()
         self._take_stock(order, load=load)
         self._enter_section("")
+
+    def _make_again(self) -> None:
+        """The script gets the same step once more, with groups and buffers as before it."""
+        if self.result is Result.OPEN:
+            self.book.groups.restore()
+        self.result = Result.AGAIN
+        self.reduction.forget()
 
     def _take_stock(self, order: Regroup, *, load: bool) -> None:
         """Before the first step: the first donor loads, the others receive, all wait for it."""
@@ -349,6 +355,7 @@ class Member(ABC):
         if control is None:
             return
         self._enter_section("")
+        self.book.enter_loop()
         if control.step_in():
             self._mend(NOWHERE, "", answered=True)
 

@@ -52,8 +52,9 @@ class _Names:
 
     def __init__(self, book: StateBook, *, by_position: bool) -> None:
         self._by_position = by_position
-        self._order = [fqn for group in book.groups() for fqn in group]
-        known = {id(one): name for name, one in book.parameters()}
+        named = book.parameters()
+        self._order = [fqn for group in book.groups.names(named) for fqn in group]
+        known = {id(one): name for name, one in named}
         self._alias: dict[str, str] = {}
         for name, one in book.model.named_parameters(remove_duplicate=False):
             self._alias[clean(name)] = known.get(id(one), clean(name))

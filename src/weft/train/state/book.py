@@ -29,17 +29,27 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from weft.agent.checkpoint.document import Json, canonical, plain
-from weft.agent.checkpoint.errors import StateMismatch, UnsavableState
+from weft.agent.checkpoint.errors import UnsavableState
 from weft.agent.checkpoint.facts import fold, unfold
 from weft.agent.checkpoint.layout import TensorRecord, whole
 from weft.train.state.holders import Holder, Stateful, is_held, own_holder, scheduler_holder
 from weft.train.state.local_tensors import bytes_of, clean, local_part, record_of
+from weft.train.state.parameter_groups import ParameterGroups, SavedGroups, mismatch, some_of
 from weft.train.state.progress import Progress
 
 SCHEDULER: Final = "scheduler"
 OWN: Final = "extra/optimizer.own"  # what an optimizer keeps for itself, and for no parameter
-NAMES_SHOWN: Final = 3
+_OUTSIDE: Final = "outside."
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+# What reading facts raises that were not written by `facts`.
+_NOT_AS_SAVED: Final = (
+    TypeError,
+    KeyError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RuntimeError,  # of torch
+)
 # Counters that optimizers keep on the host unless they are captured or fused.
 _HOST_SCALARS: Final = frozenset({"step", "mu_product"})
 
@@ -77,6 +87,8 @@ class StateBook:
         self._found: tuple[int, list[tuple[str, nn.Parameter]]] = (-1, [])
         self._holders: dict[str, Holder] = {}
         self._early: list[str] = []
+        #: Parameters of no module; each keeps its number, also if it leaves the optimizer.
+        self._outside: list[nn.Parameter] = []
         self._lent: dict[str, Tensor] = {}
         self._made: dict[str, Tensor] = {}
         for name, module in model.named_modules():
@@ -86,6 +98,7 @@ class StateBook:
         self._holders[OWN] = own_holder(optimizer)
         if scheduler is not None:
             self._holders[f"extra/{SCHEDULER}"] = scheduler_holder(scheduler)
+        self.groups = ParameterGroups(optimizer, self._named())
 
     def add(self, name: str, thing: object) -> None:
         """Further state: a tensor, or an object with `state_dict` and `load_state_dict`."""
@@ -116,9 +129,9 @@ class StateBook:
             self._found = count, self._named()
         return self._found[1]
 
-    def groups(self) -> list[list[str]]:
-        """The parameters of each group of the optimizer, by name and in its order."""
-        return [group["params"] for group in self._groups(self._named())]
+    def enter_loop(self) -> None:
+        """Note what the script has made before its loop, because a resumed run has no more."""
+        self.groups.enter_loop(self._named())
 
     def look(self) -> HeldState:
         """All of it at once; each object is asked for its state only once."""
@@ -171,15 +184,15 @@ class StateBook:
         theirs = {r.name: r for r in records if not self._is_elsewhere(r.name)}
         missing = sorted(n for n in mine if n not in theirs and not n.startswith("optimizer/"))
         if missing:
-            raise _mismatch(f"it has no {_some(missing)}")
+            raise mismatch(f"it has no {some_of(missing)}")
         fitted = {name: mine.get(name) or self._future(theirs[name], mine) for name in theirs}
         if unknown := sorted(name for name, record in fitted.items() if record is None):
-            raise _mismatch(f"this program has no {_some(unknown)}")
+            raise mismatch(f"this program has no {some_of(unknown)}")
         found = tuple(record for record in fitted.values() if record is not None)
         for record in found:
             their = theirs[record.name]
             if (record.dtype, record.shape) != (their.dtype, their.shape):
-                raise _mismatch(
+                raise mismatch(
                     f"{record.name} is {their.dtype}{list(their.shape)} there "
                     f"and {record.dtype}{list(record.shape)} here"
                 )
@@ -188,7 +201,7 @@ class StateBook:
     def forget_all_but(self, kept: Collection[str], facts: Json) -> None:
         """What the optimizer keeps for a parameter here and not there will be made when needed."""
         plain_state = facts["optimizer"]["state"]
-        for fqn, parameter in self._optimized(self._named()):
+        for fqn, parameter in self._named():
             state = self.optimizer.state.get(parameter, {})
             known = plain_state.get(fqn, {})
             for key in [k for k in state if f"optimizer/{fqn}/{k}" not in kept and k not in known]:
@@ -206,7 +219,7 @@ class StateBook:
         }
         mine = {name: record_of(name, tensor) for name, tensor in live.items()}
         if unknown := sorted(n for n, record in absent.items() if not self._future(record, mine)):
-            raise _mismatch(f"this program has no {_some(unknown)}")
+            raise mismatch(f"this program has no {some_of(unknown)}")
         owners = self._owners()
         for record in absent.values():
             if is_held(record.name, self._holders):
@@ -218,39 +231,36 @@ class StateBook:
         """Refuse facts of another program, before anything is changed."""
         try:
             theirs = facts["optimizer"]
-            groups = [list(group["params"]) for group in theirs["groups"]]
+            groups = SavedGroups.parse(theirs, self._elsewhere)
             kind, objects = theirs["kind"], set(facts["objects"])
-            for saved in theirs["groups"]:
-                unfold(dict(saved["options"]), _unfold_scalar)
             for state in theirs["state"].values():
                 unfold(dict(state))
             unfold(dict(facts["objects"]), str)
             Progress.from_json(facts.get("progress"))
             dict(facts.get("streams") or {})
             frozen = set(facts.get("frozen", ()))
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise _mismatch(f"its facts are not as they must be: {error!r:.100}") from error
+        except _NOT_AS_SAVED as error:
+            raise mismatch(f"its facts are not as they must be: {error!r:.100}") from error
         if kind != type(self.optimizer).__name__:
-            raise _mismatch(f"its optimizer is {kind!s:.64}")
-        mine = [sorted(group["params"]) for group in self._groups(self._named())]
-        if [sorted(set(group) - self._elsewhere) for group in groups] != mine:
-            raise _mismatch("its parameter groups are made up otherwise")
+            raise mismatch(f"its optimizer is {kind!s:.64}")
+        self.groups.check(groups, self._named())
         known = self._elsewhere.union(name for name, _ in self.parameters())
         if unknown := sorted(frozen - known):
-            raise _mismatch(f"it has frozen {_some(unknown)}")
+            raise mismatch(f"it has frozen {some_of(unknown)}")
         if odd := sorted((objects ^ set(self._holders)) - {OWN}):
-            raise _mismatch(f"only one of the two has {_some(odd)}")
+            raise mismatch(f"only one of the two has {some_of(odd)}")
+
+    def take_groups(self, facts: Json) -> None:
+        """Let the optimizer have the groups of these facts, which were checked."""
+        saved = SavedGroups.parse(facts["optimizer"], self._elsewhere)
+        self.groups.take(saved, self._named())
 
     def load_facts(self, facts: Json) -> None:
         """Take over what is no tensor; tensors that were lent before go back to their objects."""
         self.check_facts(facts)
-        for group, saved in zip(
-            self.optimizer.param_groups, facts["optimizer"]["groups"], strict=True
-        ):
-            for key, value in saved["options"].items():
-                if key in group and key != "params":
-                    group[key] = _instead_of(group[key], unfold(value, _unfold_scalar))
-        for fqn, parameter in self._optimized(self._named()):
+        self.take_groups(facts)
+        self.groups.take_options(SavedGroups.parse(facts["optimizer"], self._elsewhere))
+        for fqn, parameter in self._named():
             for key, value in facts["optimizer"]["state"].get(fqn, {}).items():
                 self.optimizer.state[parameter][key] = unfold(value)
         for path, holder in self._holders.items():
@@ -289,9 +299,13 @@ class StateBook:
         """The model's own, and what else the optimizer moves, in its order."""
         named = [(clean(name), one) for name, one in self.model.named_parameters()]
         known = {id(one) for _, one in named}
+        seen = known.union(map(id, self._outside))
         moved = (one for group in self.optimizer.param_groups for one in group["params"])
-        outside = [one for one in moved if id(one) not in known]
-        return named + [(f"outside.{number}", one) for number, one in enumerate(outside)]
+        self._outside += [one for one in moved if id(one) not in seen]
+        outside = enumerate(self._outside)
+        return named + [
+            (f"{_OUTSIDE}{number}", one) for number, one in outside if id(one) not in known
+        ]
 
     def _objects(self) -> _Objects:
         return {path: self._read(path) for path in sorted(self._holders)}
@@ -317,23 +331,17 @@ class StateBook:
                     yield f"model/{clean(name)}", buffer
 
     def _of_optimizer(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
-        for fqn, parameter in self._optimized(named):
+        """Also of parameters that are in no group any more, and may be in one again."""
+        for fqn, parameter in named:
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     yield f"optimizer/{fqn}/{key}", value
-
-    def _optimized(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
-        """The parameters that the optimizer moves, by name."""
-        names = {id(one): fqn for fqn, one in named}
-        for group in self.optimizer.param_groups:
-            for parameter in group["params"]:
-                yield names[id(parameter)], parameter
 
     def _facts(self, named: _Named, objects: _Objects) -> Json:
         return {
             "optimizer": {
                 "kind": type(self.optimizer).__name__,
-                "groups": self._groups(named),
+                **self.groups.to_json(named),
                 "state": self._plain_state(named),
             },
             "objects": {path: tree for path, (tree, _) in objects.items()},
@@ -342,23 +350,9 @@ class StateBook:
             "frozen": sorted(name for name, one in named if not one.requires_grad),
         }
 
-    def _groups(self, named: _Named) -> list[Json]:
-        names = iter([fqn for fqn, _ in self._optimized(named)])
-        return [
-            {
-                "params": [next(names) for _ in group["params"]],
-                "options": {
-                    key: fold(value, f"optimizer/{key}", fold_scalar)
-                    for key, value in group.items()
-                    if key != "params"
-                },
-            }
-            for group in self.optimizer.param_groups
-        ]
-
     def _plain_state(self, named: _Named) -> dict[str, Json]:
         found: dict[str, Json] = {}
-        for fqn, parameter in self._optimized(named):
+        for fqn, parameter in named:
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if not isinstance(value, Tensor):
                     path = f"optimizer/{fqn}/{key}"
@@ -405,7 +399,7 @@ class StateBook:
             for group in self.optimizer.param_groups
             for parameter in group["params"]
         }
-        return {fqn: (one, beside[id(one)]) for fqn, one in self._optimized(self._named())}
+        return {fqn: (one, beside.get(id(one), False)) for fqn, one in self._named()}
 
     def _made_for_holder(self, record: TensorRecord) -> Tensor:
         device = next((one.device for one in self.model.parameters()), None)
@@ -415,7 +409,7 @@ class StateBook:
         """A tensor that was lent, for the object that it belongs to."""
         live = {**self._made, **self._lent}
         if not isinstance(name, str) or name not in live:
-            raise _mismatch(f"its facts speak of {name!s:.64}, which is not there")
+            raise mismatch(f"its facts speak of {name!s:.64}, which is not there")
         return live[name]
 
 
@@ -433,38 +427,3 @@ def _make(
     else:
         made = torch.zeros(record.shape, dtype=dtype, device=device)
     optimizer.state[parameter][key] = made
-
-
-def fold_scalar(path: str, value: object) -> Json:
-    """An option that is a tensor of one element."""
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        raise UnsavableState(
-            f"{path} cannot be saved: it is a {type(value).__name__}",
-            hint="options of an optimizer must be numbers or text",
-        )
-    return [str(value.dtype).removeprefix("torch."), fold(value.item(), path)]
-
-
-def _unfold_scalar(value: Json) -> object:
-    _, number = value
-    return unfold(number)
-
-
-def _instead_of(present: object, value: object) -> object:
-    """A tensor keeps its identity: the optimizer may hold it elsewhere too."""
-    if not isinstance(present, Tensor) or not isinstance(value, int | float):
-        return value
-    with torch.no_grad():
-        return present.fill_(value)
-
-
-def _mismatch(what: str) -> StateMismatch:
-    return StateMismatch(
-        f"the saved state is not that of this program: {what}",
-        hint="resume with the program that saved it, or begin in another folder",
-    )
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -37,6 +37,7 @@ class Intake:
 
     def make_room(self) -> None:
         """From here on the program is no longer what it was."""
+        self._book.take_groups(self._facts)
         self._book.forget_all_but(self._kept, self._facts)
         self._book.allocate(self._records)
         self.tensors = self._book.tensors()
