@@ -257,6 +257,7 @@ def state(**objects: Any) -> None:
     """
     session = current()
     for name, value in objects.items():
+        _check_before_loop(session, name)
         _check_no_stream(name, value)
         session.book.add(name, value)
         if isinstance(value, GradScaler):
@@ -284,6 +285,16 @@ def _prepared_twice() -> SpecError:
         hint="put all networks into one module, and their parameters into groups of one optimizer; "
         "who gets no gradient in a step is not moved in it",
     )
+
+
+def _check_before_loop(session: Session, name: str) -> None:
+    """A resumed run loads its state where the loop begins."""
+    if session.in_loop:
+        raise SpecError(
+            f"weft.state({name}=...) inside the loop of weft.steps; a resumed run could not load "
+            "its state, because it has no such object when its loop begins",
+            hint="call weft.state before the loop",
+        )
 
 
 def _check_no_stream(name: str, value: object) -> None:
@@ -336,7 +347,15 @@ def _hold_back(session: Session, optimizer: Optimizer) -> None:
     def zero_grad(set_to_none: bool = True) -> None:
         """Each step begins with zeros anyway, and gradients in hand must stay until it counts."""
 
+    add = optimizer.add_param_group
+
+    def add_param_group(param_group: dict[str, Any]) -> None:
+        add(param_group)
+        if session.in_loop:
+            session.book.check_model()
+
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # else schedulers warn
+    optimizer.add_param_group = add_param_group  # type: ignore[method-assign]
     optimizer.step = step  # type: ignore[assignment,method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
 

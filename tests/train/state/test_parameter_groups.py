@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from weft.agent.checkpoint.document import Json
-from weft.agent.checkpoint.errors import StateMismatch
+from weft.agent.checkpoint.errors import StateMismatch, UnsavableState
+from weft.model.errors import SpecError
+from weft.train import api
+from weft.train.session import Session
 from weft.train.state.book import StateBook
 from weft.train.state.intake import Intake
 
@@ -224,3 +228,64 @@ def test_a_group_that_the_script_has_added_before_its_loop_is_not_dropped_in_sil
     added(giver)
     taker.receive(giver)
     assert len(taker.optimizer.param_groups) == 4
+
+
+def a_new_layer(program: Program, _: Optimizer) -> None:
+    program.model.add_module("late", nn.Linear(2, 2))
+
+
+def a_larger_buffer(program: Program, _: Optimizer) -> None:
+    program.model.queue = torch.zeros(7)
+
+
+def a_lost_buffer(program: Program, _: Optimizer) -> None:
+    del program.model.queue
+
+
+def a_parameter_of_no_module(_: Program, optimizer: Optimizer) -> None:
+    group = {"params": [nn.Parameter(torch.ones(2))]}
+    Optimizer.add_param_group(optimizer, group)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (a_new_layer, "model/late.bias"),
+        (a_larger_buffer, "model/queue"),
+        (a_lost_buffer, "model/queue"),
+        (a_parameter_of_no_module, r"model/outside.2 \(of no module\)"),
+    ],
+)
+def test_what_a_resumed_run_could_not_load_is_refused_before_it_is_saved(
+    change: Callable[[Program, Optimizer], None], name: str
+) -> None:
+    program, in_time = Program(), Program()
+    for one in (program, in_time):
+        one.model.register_buffer("queue", torch.zeros(3))
+    change(in_time, in_time.optimizer)
+    for one in (program, in_time):
+        one.book.enter_loop()
+        one.book.look()
+    change(program, program.optimizer)
+    with pytest.raises(UnsavableState, match=f"shape: {name}") as told:
+        program.book.look()
+    assert "before the loop" in str(told.value.hint)
+
+
+def test_a_job_is_told_when_its_script_makes_what_a_resumed_run_would_lack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the call, and only in the loop's body, which a resumed run does not repeat."""
+    model, opt = api.prepare(nn.Linear(2, 2), lambda p: torch.optim.SGD(p, 0.1))
+    opt.add_param_group({"params": [nn.Parameter(torch.ones(()))]})
+    api.state(before=torch.zeros(1))
+    api.current().book.enter_loop()
+    monkeypatch.setattr(Session, "in_loop", property(lambda self: self._open.micro is not None))
+    for mb in api.steps(api.loader(torch.ones(4, 2), 2), total=2):
+        with pytest.raises(UnsavableState, match=r"model/outside\.\d \(of no module\)"):
+            opt.add_param_group({"params": [nn.Parameter(torch.ones(()))]})
+        with pytest.raises(SpecError, match=r"weft.state\(late=...\) inside the loop"):
+            api.state(late=torch.zeros(1))
+        api.backward(model(mb.x).mean())
+        opt.step()
+    api.state(behind=torch.zeros(1))

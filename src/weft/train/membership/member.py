@@ -133,6 +133,11 @@ class Member(ABC):
         return len(self._groups.members)
 
     @property
+    def in_loop(self) -> bool:
+        """Whether the script of a job is in the body of its loop, which is not repeated."""
+        return self.contact is not None and self._open.micro is not None
+
+    @property
     def plan(self) -> Plan:
         """How the model is held, for as long as this process lives."""
         return self.contact.plan if self.contact else REPLICATED
@@ -403,6 +408,7 @@ class Member(ABC):
         seconds = time.monotonic()
         if self._control is None or not (now or self._is_report_due(seconds)):
             return
+        self.book.check_model()
         self._reported_seconds, self._has_reported = seconds, True
         company = self._turns.report() if self._turns else {}
         report = self.stages.report(self.width, self._told_plan, self._groups.epoch, company)

@@ -89,6 +89,8 @@ class StateBook:
         self._early: list[str] = []
         #: Parameters of no module; each keeps its number, also if it leaves the optimizer.
         self._outside: list[nn.Parameter] = []
+        #: The model's tensors as they were before the present loop; None outside of any job.
+        self._before_loop: dict[str, object] | None = None
         self._lent: dict[str, Tensor] = {}
         self._made: dict[str, Tensor] = {}
         for name, module in model.named_modules():
@@ -131,10 +133,31 @@ class StateBook:
 
     def enter_loop(self) -> None:
         """Note what the script has made before its loop, because a resumed run has no more."""
-        self.groups.enter_loop(self._named())
+        named = self._named()
+        self.groups.enter_loop(named)
+        self._before_loop = self._described(named)
+
+    def check_model(self) -> None:
+        """Refuse tensors of the model that a resumed run could not load, before they are saved."""
+        if self._before_loop is None:
+            return
+        before, now = self._before_loop, self._described(self._named())
+        if odd := sorted(n for n in before.keys() | now.keys() if before.get(n) != now.get(n)):
+            outside = f"model/{_OUTSIDE}"
+            shown = [f"{n} (of no module)" if n.startswith(outside) else n for n in odd]
+            raise UnsavableState(
+                "the model changed inside the loop of weft.steps (added, removed or of another "
+                f"shape: {some_of(shown)}); a resumed run has it as it is before the loop, and "
+                "could not load a checkpoint",
+                hint="build all modules, buffers and parameters before the loop",
+            )
 
     def look(self) -> HeldState:
-        """All of it at once; each object is asked for its state only once."""
+        """All of it at once, to be taken elsewhere; each object gives its state only once."""
+        self.check_model()
+        return self._held()
+
+    def _held(self) -> HeldState:
         named, objects = self._named(), self._objects()
         live = self._live(named, objects)
         return HeldState(
@@ -160,7 +183,7 @@ class StateBook:
 
     def digest(self) -> str:
         """SHA-256 over every name, byte and fact; equal where the state is equal."""
-        running, held = hashlib.sha256(), self.look()
+        running, held = hashlib.sha256(), self._held()
         for record, tensor in zip(held.records, held.tensors.values(), strict=True):
             described = [record.name, record.dtype, record.shape, record.offsets, record.sizes]
             running.update(plain(described))
@@ -329,6 +352,9 @@ class StateBook:
                 if not passing and id(buffer) not in seen:
                     seen.add(id(buffer))
                     yield f"model/{clean(name)}", buffer
+
+    def _described(self, named: _Named) -> dict[str, object]:
+        return {name: (one.dtype, tuple(one.shape)) for name, one in self._of_model(named)}
 
     def _of_optimizer(self, named: _Named) -> Iterator[tuple[str, Tensor]]:
         """Also of parameters that are in no group any more, and may be in one again."""
