@@ -114,6 +114,30 @@ def test_a_newcomer_that_has_used_another_expert_becomes_as_the_donor(
     assert newcomer.book.digest() == donor.book.digest(), "what was forgotten is made anew"
 
 
+def test_what_the_body_of_the_step_changes_reaches_a_newcomer() -> None:
+    """The body runs while the state is sent; the newcomer does not know which step it is in."""
+    programs = Program(1, adamw), Program(2, adamw)
+    donor, newcomer = programs
+
+    def take_part(end: int) -> int | None:
+        handover, program = programs[end].handover, programs[end]
+        handover.begin(groups[end], ROLES, 7 if end == 0 else STATELESS, whole=True)
+        if program is donor:
+            (group,) = program.optimizer.param_groups
+            group["lr"] = 0.025
+            moved = group["params"].pop()
+            program.optimizer.add_param_group({"params": [moved], "lr": 0.5})
+            program.model.experts[0].requires_grad_(False)
+        return handover.agreed(groups[end].votes)
+
+    donor.train(0, seed=0)
+    with joined() as groups, ThreadPoolExecutor() as threads:
+        assert list(threads.map(take_part, range(2)))[1] == 7
+    assert [group["lr"] for group in newcomer.optimizer.param_groups] == [0.025, 0.5]
+    assert not newcomer.model.experts[0].weight.requires_grad
+    assert newcomer.book.digest() == donor.book.digest()
+
+
 @pytest.mark.parametrize("make", [adamw, heavy_ball])
 def test_what_has_arrived_is_kept_up_to_date_until_all_is_there(
     make: Make, monkeypatch: pytest.MonkeyPatch

@@ -124,10 +124,16 @@ class Handover:
             self._told_seconds = time.monotonic()
 
     def _taken(self, transfer: Sending | Receiving, reach: Reach) -> int | None:
+        """The donors' step has begun without this worker, and their script may know it by number.
+
+        What its body has changed since (groups of the optimizer, rates, what is frozen) comes now:
+        the sum and the optimizer's step of all must be of the same.
+        """
+        changed = transfer.step_facts(self._book.step_facts())
         if not isinstance(transfer, Receiving):
             return None
         assert transfer.intake is not None
-        transfer.intake.finish()
+        transfer.intake.finish(changed)
         return int(transfer.facts["committed"]) if reach is Reach.WHOLE else None
 
     def _end_part(self) -> None:

@@ -67,6 +67,17 @@ def checksum(tensors: Tensors, changing: frozenset[str]) -> int:
     return running
 
 
+def shared(group: Group, root: int, facts: Facts) -> Facts:
+    """The facts of one member, on all: by collectives, because a thread that waits can be freed."""
+    raw = _packed(facts)
+    size = torch.tensor([raw.numel()])
+    group.broadcast(size, root).wait()
+    if group.rank != root:
+        raw = torch.empty(int(size), dtype=torch.uint8)
+    group.broadcast(raw, root).wait()
+    return _unpacked(raw)
+
+
 class Carrying:
     """Side threads that send or receive, one for each peer.
 
@@ -75,11 +86,11 @@ class Carrying:
     one looks, and says to the others what it saw.
     """
 
-    def __init__(self, name: str, group: Group) -> None:
+    def __init__(self, name: str, group: Group, roles: Roles) -> None:
         self.failure: BaseException | None = None
         self.moved_bytes = 0
         self.moved_seconds = time.monotonic()
-        self._name, self._group = name, group
+        self._name, self._group, self._roles = name, group, roles
         self._threads: list[threading.Thread] = []
 
     def start(self, works: Iterable[Callable[[], None]]) -> None:
@@ -104,6 +115,10 @@ class Carrying:
     def idle(self) -> bool:
         """Whether no thread is left, not even one that is stuck."""
         return not any(thread.is_alive() for thread in self._threads)
+
+    def step_facts(self, facts: Facts) -> Facts:
+        """What the first donor says of the step, when the part has ended."""
+        return shared(self._group, self._roles.donors[0], facts)
 
     def _run(self, work: Callable[[], None]) -> None:
         try:
@@ -132,8 +147,8 @@ class Sending(Carrying):
     def __init__(
         self, group: Group, roles: Roles, tensors: Tensors, facts: Facts, changing: frozenset[str]
     ) -> None:
-        super().__init__("sending", group)
-        self._roles, self._tensors, self._changing = roles, dict(tensors), changing
+        super().__init__("sending", group, roles)
+        self._tensors, self._changing = dict(tensors), changing
         self._facts = facts
         self._units = units(facts["records"], changing)
         self._rest = self._units[-1]
@@ -197,9 +212,7 @@ class Sending(Carrying):
         told = dict(self._facts, records=[asdict(record) for record in self._facts["records"]])
         told["rest"] = self._with_rest
         told["check"] = checksum(self._tensors, self._changing) if self._checked else None
-        raw = torch.frombuffer(
-            bytearray(zlib.compress(json.dumps(told).encode())), dtype=torch.uint8
-        )
+        raw = _packed(told)
         self._group.send(torch.tensor([raw.numel()]), joiner, HEADER_TAG).wait()
         self._group.send(raw, joiner, FACTS_TAG).wait()
 
@@ -248,8 +261,8 @@ class Receiving(Carrying):
         take_in: Callable[[Facts], Intake],
         changing: frozenset[str],
     ) -> None:
-        super().__init__("receiving", group)
-        self._roles, self._take_in, self._changing = roles, take_in, changing
+        super().__init__("receiving", group, roles)
+        self._take_in, self._changing = take_in, changing
         self._told = threading.Event()
         self.facts: Facts = {}
         self.intake: Intake | None = None
@@ -286,7 +299,7 @@ class Receiving(Carrying):
         self._group.receive(header, donor, HEADER_TAG).wait()
         raw = torch.empty(int(header), dtype=torch.uint8)
         self._group.receive(raw, donor, FACTS_TAG).wait()
-        facts = json.loads(zlib.decompress(raw.numpy().data))
+        facts = _unpacked(raw)
         facts["records"] = tuple(_record(record) for record in facts["records"])
         self._units = units(facts["records"], self._changing)
         self.intake = self._take_in(facts)
@@ -317,6 +330,15 @@ class Receiving(Carrying):
         for run, part in zip(runs, torch.split(raw, [run.bytes for run in runs]), strict=True):
             dtype = getattr(torch, run.record.dtype)
             self.intake.put_run(run.record, run.start, part.clone().view(dtype))
+
+
+def _packed(told: Facts) -> Tensor:
+    return torch.frombuffer(bytearray(zlib.compress(json.dumps(told).encode())), dtype=torch.uint8)
+
+
+def _unpacked(raw: Tensor) -> Facts:
+    told: Facts = json.loads(zlib.decompress(raw.numpy().data))
+    return told
 
 
 def _record(told: dict[str, Any]) -> TensorRecord:

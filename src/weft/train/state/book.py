@@ -181,6 +181,11 @@ class StateBook:
         """All that is no tensor."""
         return self._facts(self._named(), self._objects())
 
+    def step_facts(self) -> Json:
+        """What the body of a step may change before its gradients are summed."""
+        facts = self._facts(self._named(), {})
+        return {name: facts[name] for name in ("optimizer", "frozen")}
+
     def digest(self) -> str:
         """SHA-256 over every name, byte and fact; equal where the state is equal."""
         running, held = hashlib.sha256(), self._held()

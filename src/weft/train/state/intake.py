@@ -6,7 +6,7 @@ here and the other end does not have is forgotten, and all else that does not fi
 anything has changed.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -70,9 +70,12 @@ class Intake:
         direct = _same_box(held, self.wanted[held.name]) and target.device.type == "cpu"
         return target.view(-1)[start:stop] if direct and target.is_contiguous() else None
 
-    def finish(self) -> None:
-        """All that is no tensor; lent tensors go back to their objects."""
-        self._book.load_facts(self._facts)
+    def finish(self, changed: Mapping[str, Json] | None = None) -> None:
+        """All that is no tensor; lent tensors go back to their objects.
+
+        What has `changed` since the tensors were described is taken from there.
+        """
+        self._book.load_facts({**self._facts, **(changed or {})})
 
 
 def _same_box(one: TensorRecord, other: TensorRecord) -> bool:
