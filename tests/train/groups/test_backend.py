@@ -39,7 +39,9 @@ def test_one_place_chooses_by_the_device() -> None:
 
 
 @contextmanager
-def epoch(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[EpochGroups, EpochGroups]]:
+def epoch(
+    monkeypatch: pytest.MonkeyPatch, programs: tuple[int, int] = (0, 0)
+) -> Iterator[tuple[EpochGroups, EpochGroups]]:
     """Both members of one, as if they were on devices."""
     monkeypatch.setitem(backend.BY_DEVICE, "cpu", DAWDLING)
     stores: dict[str, Telling] = {}
@@ -49,7 +51,8 @@ def epoch(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[EpochGroups, EpochG
 
     def member(worker: int) -> EpochGroups:
         contact = Contact("", "job", 1, worker, "", Path())
-        return build(contact, 1, (0, 1), LIMIT.total_seconds(), torch.device("cpu"))
+        seconds, device, program = LIMIT.total_seconds(), torch.device("cpu"), programs[worker]
+        return build(contact, 1, (0, 1), seconds, device, program=program)
 
     with ThreadPoolExecutor() as threads:
         ends = list(threads.map(member, range(2)))
@@ -60,6 +63,21 @@ def epoch(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[EpochGroups, EpochG
             end.cut()
             end.close()
         group_module._lingering.clear()
+
+
+def test_members_of_another_program_are_refused_while_the_groups_are_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The present epoch goes on: nobody has left it for the one that is built."""
+    for programs in ((5, 5), (5, 0)):
+        with epoch(monkeypatch, programs) as ends:
+            assert [end.nodes for end in ends] == [(0, 0), (0, 0)]
+    with (
+        pytest.raises(WorldError, match="of worker 1 is not that of worker 0"),
+        epoch(monkeypatch, (5, 6)),
+    ):
+        pass
+    group_module._lingering.clear()
 
 
 def data(end: EpochGroups) -> Dawdling:

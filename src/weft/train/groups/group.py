@@ -8,7 +8,7 @@ and that is how members that wait for somebody else learn that the epoch is brok
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
@@ -286,8 +286,14 @@ def build(
     members: Members,
     limit_seconds: float,
     device: torch.device,
+    *,
+    program: int = 0,
 ) -> EpochGroups:
-    """Meet the other members of an epoch; blocks until all have come or the epoch is given up."""
+    """Meet the other members of an epoch; blocks until all have come or the epoch is given up.
+
+    The members that hold the same part of the model must have the same `program` (see
+    `StateBook.program`); 0 stands for one that is not known.
+    """
     if len(members) == 1:
         alone = Alone()
         return EpochGroups(epoch, members, contact.shard, alone, alone, alone)
@@ -300,7 +306,8 @@ def build(
         for_data(device),
     )
     votes = meet.group("votes", rank, len(members))
-    nodes = _nodes(votes, contact)
+    nodes, programs = _introduced(votes, contact, program)
+    _check_programs(programs, members, contact.shard)
     shared = contact.shard == 1 and data is CONTROL
     gradients = votes if shared else meet.group(f"gradients-{name}", place, len(column), data)
     state = meet.group(f"state-{name}", place, len(column))
@@ -309,13 +316,29 @@ def build(
     return EpochGroups(epoch, members, contact.shard, gradients, state, votes, peers, nodes)
 
 
-def _nodes(everyone: Group, contact: Contact) -> tuple[int, ...]:
-    """On which machine each member is: by one sum, in which each has a place of its own."""
-    marks = torch.zeros(everyone.size, dtype=torch.int64)
+def _introduced(
+    everyone: Group, contact: Contact, program: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The machine and the program of each member: by one sum, in which each has its own places."""
+    marks = torch.zeros(2, everyone.size, dtype=torch.int64)
     if contact.writer:
-        marks[everyone.rank] = int.from_bytes(sha256(contact.host.encode()).digest()[:7]) + 1
+        marks[0, everyone.rank] = int.from_bytes(sha256(contact.host.encode()).digest()[:7]) + 1
+    marks[1, everyone.rank] = program
     everyone.sum(marks).wait()
-    return tuple(marks.tolist())
+    nodes, programs = marks.tolist()
+    return tuple(nodes), tuple(programs)
+
+
+def _check_programs(programs: Sequence[int], members: Members, shard: int) -> None:
+    """Refuse a newcomer whose state would not fit before anybody stops for it."""
+    for rank, (member, program) in enumerate(zip(members, programs, strict=True)):
+        first = rank % shard
+        if program and programs[first] and program != programs[first]:
+            raise WorldError(
+                f"the model, the optimizer or the further state of worker {member} is not that of "
+                f"worker {members[first]}; all workers must make the same before their loop",
+                hint="let nothing that prepare and weft.state get depend on the worker or the time",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,12 +47,14 @@ class Building:
         order: Prepare | Regroup,
         limit_seconds: float,
         device: torch.device,
+        program: int,
     ) -> None:
         self.order = order
         self.ended = self._discarded = False
         self.failure: Exception | None = None
         self._groups: EpochGroups | None = None
         self._contact, self._limit_seconds, self._device = contact, limit_seconds, device
+        self._program = program
         self._thread = threading.Thread(target=self._build, name="weft-building", daemon=True)
 
     def start(self, then: Callable[["Building"], None]) -> None:
@@ -78,7 +80,12 @@ class Building:
         try:
             if self._contact.worker in order.members:
                 self._groups = build(
-                    self._contact, order.epoch, order.members, self._limit_seconds, self._device
+                    self._contact,
+                    order.epoch,
+                    order.members,
+                    self._limit_seconds,
+                    self._device,
+                    program=self._program,
                 )
         except Exception as error:
             self.failure = error
@@ -100,8 +107,10 @@ class Control:
         device: torch.device,
         *,
         accompany: Callable[[Accompany, float], None],
+        program: Callable[[], int],
     ) -> None:
         self.contact, self.part, self.device = contact, part, device
+        self._program = program
         self._pulse, self._cut, self._accompany = pulse, cut, accompany
         self._building: Building | None = None
         self._changed = threading.Condition()
@@ -209,7 +218,7 @@ class Control:
         cannot be stopped. So a side thread meets the others; if the agent halts the epoch, whatever
         that thread comes to is of no interest to anybody.
         """
-        building = Building(self.contact, order, self.hang_seconds, self.device)
+        building = self._coming(order)
         building.start(lambda _: self._wake())
         with self._changed:
             self._changed.wait_for(
@@ -272,7 +281,7 @@ class Control:
         for action in actions:
             match action:
                 case Build(order):
-                    self._building = Building(self.contact, order, self.hang_seconds, self.device)
+                    self._building = self._coming(order)
                     self._building.start(self._have_built)
                 case Discard(epoch):
                     self._give_up(epoch)
@@ -282,6 +291,11 @@ class Control:
                     self.tell(self._pulse())
                 case Say(said):
                     self.tell(said)
+
+    def _coming(self, order: Prepare | Regroup) -> Building:
+        """Programs are compared at the same place in a loop, which members that mend may not be."""
+        program = self._program() if isinstance(order, Prepare) else 0
+        return Building(self.contact, order, self.hang_seconds, self.device, program)
 
     def _give_up(self, epoch: int) -> None:
         building = self._building

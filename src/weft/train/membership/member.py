@@ -96,6 +96,7 @@ class Member(ABC):
                 self._cut,
                 device,
                 accompany=self._accompany,
+                program=lambda: book.program,
             )
 
     @abstractmethod

@@ -91,6 +91,8 @@ class StateBook:
         self._outside: list[nn.Parameter] = []
         #: The model's tensors as they were before the present loop; None outside of any job.
         self._before_loop: dict[str, object] | None = None
+        #: A digest of what state must fit, as of the present loop's beginning; 0 before the first.
+        self.program = 0
         self._lent: dict[str, Tensor] = {}
         self._made: dict[str, Tensor] = {}
         for name, module in model.named_modules():
@@ -136,6 +138,13 @@ class StateBook:
         named = self._named()
         self.groups.enter_loop(named)
         self._before_loop = self._described(named)
+        fitting = [
+            type(self.optimizer).__name__,
+            [sorted(group) for group in self.groups.prepared],
+            sorted(self._holders),
+            sorted((name, str(one)) for name, one in self._before_loop.items()),
+        ]
+        self.program = int.from_bytes(hashlib.sha256(plain(fitting)).digest()[:7]) + 1
 
     def check_model(self) -> None:
         """Refuse tensors of the model that a resumed run could not load, before they are saved."""
