@@ -19,7 +19,7 @@ from weft.model.errors import SpecError, WorldError
 from weft.train.groups import backend
 from weft.train.groups import group as group_module
 from weft.train.groups.backend import GLOO, NCCL, for_data, inside
-from weft.train.groups.flight import Flight
+from weft.train.groups.flight import Event, Flight
 from weft.train.groups.group import BackendGroup, EpochGroups, build
 from weft.train.groups.managed import ManagedGroup
 from weft.train.membership.contact import Contact
@@ -68,7 +68,7 @@ def epoch(
 def test_members_of_another_program_are_refused_while_the_groups_are_built(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The present epoch goes on: nobody has left it for the one that is built."""
+    """The members have not left their present epoch yet, and train on in it."""
     for programs in ((5, 5), (5, 0)):
         with epoch(monkeypatch, programs) as ends:
             assert [end.nodes for end in ends] == [(0, 0), (0, 0)]
@@ -198,6 +198,22 @@ def test_a_message_that_was_aborted_was_not_received() -> None:
     """Its tensor holds whatever was there before."""
     with pytest.raises(WorldError, match="aborted"):
         Flight(Aborted(), lambda _: None, None).wait()
+
+
+class Failing:
+    """A work of a device that has failed: asking for its end raises."""
+
+    def is_completed(self) -> bool:
+        raise RuntimeError("the device has failed")
+
+
+def test_a_device_that_fails_is_an_error_of_the_group() -> None:
+    """And the flight lets go of its work, or the group could not be closed."""
+    ended: list[Flight] = []
+    flight = Flight(Failing(), ended.append, Event(Failing(), lambda: False))
+    with pytest.raises(WorldError, match="the device has failed"):
+        flight.wait()
+    assert ended == [flight]
 
 
 def test_nothing_is_begun_on_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,9 +58,8 @@ class Flight:
         if work is None:
             raise WorldError("the group was closed")
         landing = self._landing
-        landed = landing is None or landing.awaited()
         try:
-            if not landed:
+            if landing is not None and not landing.awaited():
                 self.stuck, failure = True, "the group was cut"
             elif not work.wait():
                 failure = "the operation was aborted"
@@ -146,8 +145,8 @@ class Landing:
 class Event:
     """The end of an operation on a device, looked for from here: a stream's wait is not ours.
 
-    Only when it has come is the sum there, and only then may anybody vote for it. An abort of the
-    communicator completes its work too. The group is cut before it is aborted, so a completion
+    Only when it has come is the sum there, and only then may the worker vote for it. An abort of
+    the communicator completes its work too. The group is cut before it is aborted, so a completion
     counts only if the group is not cut once the completion was seen.
     """
 
