@@ -191,20 +191,22 @@ def unlike(change: Callable[[Any], object]) -> Json:
 @pytest.mark.parametrize(
     ("why", "change"),
     [
-        ("made up otherwise", lambda told: told["prepared"].reverse()),
-        ("made up otherwise", lambda told: told.pop("prepared")),
-        ("its optimizer has other", lambda told: told["groups"][3]["params"].append("other")),
-        ("two of its groups", lambda told: told["groups"][3]["params"].append("2.bias")),
-        ("not as they must be", lambda told: told.update(prepared=3)),
-        ("not as they must be", lambda told: told.update(moved=[[]])),
-        ("not as they must be", lambda told: told["groups"][3].update(params=[None])),
+        ("made up otherwise", lambda facts: facts["prepared"].reverse()),
+        ("made up otherwise", lambda facts: facts.pop("prepared")),
+        ("its optimizer has other", lambda facts: facts["groups"][3]["params"].append("other")),
+        ("two of its groups", lambda facts: facts["groups"][3]["params"].append("2.bias")),
+        ("not as they must be", lambda facts: facts.update(prepared=3)),
+        ("not as they must be", lambda facts: facts.update(moved=[[]])),
+        ("not as they must be", lambda facts: facts["groups"][3].update(params=[None])),
         (
             "not as they must be",
-            lambda told: told["groups"][3]["options"].update(lr={"$": "leaf", "of": ["os", 1]}),
+            lambda facts: facts["groups"][3]["options"].update(lr={"$": "leaf", "of": ["os", 1]}),
         ),
         (
             "not as they must be",
-            lambda told: told["groups"][3]["options"].update(lr={"$": "leaf", "of": ["int8", 300]}),
+            lambda facts: facts["groups"][3]["options"].update(
+                lr={"$": "leaf", "of": ["int8", 300]}
+            ),
         ),
     ],
 )
@@ -267,9 +269,9 @@ def test_what_a_resumed_run_could_not_load_is_refused_before_it_is_saved(
         one.book.enter_loop()
         one.book.look()
     change(program, program.optimizer)
-    with pytest.raises(UnsavableState, match=f"shape: {name}") as told:
+    with pytest.raises(UnsavableState, match=f"shape: {name}") as refused:
         program.book.look()
-    assert "before the loop" in str(told.value.hint)
+    assert "before the loop" in str(refused.value.hint)
 
 
 def test_a_job_is_told_when_its_script_makes_what_a_resumed_run_would_lack(

@@ -330,7 +330,7 @@ def _introduced(
 
 
 def _check_programs(programs: Sequence[int], members: Members, shard: int) -> None:
-    """Refuse a newcomer whose state would not fit before anybody stops for it."""
+    """Refuse a newcomer before the members stop for it, if their state could not fit there."""
     for rank, (member, program) in enumerate(zip(members, programs, strict=True)):
         first = rank % shard
         if program and programs[first] and program != programs[first]:

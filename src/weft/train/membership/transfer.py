@@ -332,13 +332,14 @@ class Receiving(Carrying):
             self.intake.put_run(run.record, run.start, part.clone().view(dtype))
 
 
-def _packed(told: Facts) -> Tensor:
-    return torch.frombuffer(bytearray(zlib.compress(json.dumps(told).encode())), dtype=torch.uint8)
+def _packed(facts: Facts) -> Tensor:
+    text = zlib.compress(json.dumps(facts).encode())
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
 
 def _unpacked(raw: Tensor) -> Facts:
-    told: Facts = json.loads(zlib.decompress(raw.numpy().data))
-    return told
+    facts: Facts = json.loads(zlib.decompress(raw.numpy().data))
+    return facts
 
 
 def _record(told: dict[str, Any]) -> TensorRecord:

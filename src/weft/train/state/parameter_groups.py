@@ -39,12 +39,12 @@ class SavedGroups:
     @classmethod
     def parse(cls, optimizer: Json, elsewhere: Collection[str]) -> Self:
         """Those of this worker; an error that `check_facts` knows if the form is wrong."""
-        told = [group["params"] for group in optimizer["groups"]]
-        names = [_names(group, elsewhere) for group in told]
+        params = [group["params"] for group in optimizer["groups"]]
+        names = [_names(of_group, elsewhere) for of_group in params]
         options = [dict(group["options"]) for group in optimizer["groups"]]
         for of_group in options:
             _unfolded(of_group, ())
-        prepared = [_names(group, elsewhere) for group in optimizer.get("prepared", told)]
+        prepared = [_names(group, elsewhere) for group in optimizer.get("prepared", params)]
         moved = {*_names(optimizer.get("moved", ()), elsewhere), *_flat(names), *_flat(prepared)}
         return cls(names, options, prepared, frozenset(moved))
 
@@ -112,8 +112,8 @@ class ParameterGroups:
                 wanted.append(_copy(self._groups[number]))
             else:
                 params = [parameters[name] for name in names]
-                told = _unfolded(options, params)
-                wanted.append({**self._optimizer.defaults, **told, "params": params})
+                loaded = _unfolded(options, params)
+                wanted.append({**self._optimizer.defaults, **loaded, "params": params})
         self._replace(wanted)
         self._moved |= saved.moved
 
@@ -189,8 +189,8 @@ def _unfolded(options: Mapping[str, Json], params: Sequence[Tensor]) -> dict[str
     beside = bool(options.get("capturable")) and len(params) > 0
     device = params[0].device if beside else torch.device("cpu")
 
-    def scalar(told: Json) -> Tensor:
-        name, number = told
+    def scalar(folded: Json) -> Tensor:
+        name, number = folded
         return torch.tensor(unfold(number), dtype=getattr(torch, name), device=device)
 
     return {key: unfold(value, scalar) for key, value in options.items() if key != "params"}
@@ -213,10 +213,10 @@ def _copy(group: Mapping[str, Any]) -> dict[str, Any]:
     return {**group, "params": list(group["params"])}
 
 
-def _names(told: object, elsewhere: Collection[str]) -> list[str]:
-    if not isinstance(told, list | tuple) or not all(isinstance(name, str) for name in told):
-        raise TypeError(f"no names: {told!r:.60}")
-    return [name for name in told if name not in elsewhere]
+def _names(found: object, elsewhere: Collection[str]) -> list[str]:
+    if not isinstance(found, list | tuple) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"no names: {found!r:.60}")
+    return [name for name in found if name not in elsewhere]
 
 
 def _flat(names: Names) -> list[str]:
