@@ -1,7 +1,6 @@
 """Every command against the world of one machine: the same views, statuses and JSON."""
 
 import io
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -228,8 +227,8 @@ def once_asked(machine: Served, question: str, work: Callable[[], None], times: 
 
 
 def interrupt() -> None:
-    """Ctrl-C."""
-    os.kill(os.getpid(), signal.SIGINT)
+    """Ctrl-C that does not end the wait of the main thread by itself, for this thread gets it."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 
 @pytest.mark.parametrize(("state", "status"), [("Succeeded", 0), ("Failed", 1), ("Cancelled", 3)])

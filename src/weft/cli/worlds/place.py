@@ -7,11 +7,14 @@ clusters need are loaded at that moment.
 import asyncio
 import os
 import shlex
+import signal
+import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 
@@ -39,6 +42,7 @@ WATCH = click.option("-w", "--watch", is_flag=True, help="Stay, and draw it anew
 ALL_NAMESPACES = click.option(
     "-A", "--all-namespaces", is_flag=True, help="All namespaces that there are; all users."
 )
+WAKING_BYTES: Final = 4096
 T = TypeVar("T")
 
 
@@ -66,10 +70,11 @@ class Place:
 
     async def _run(self, work: Callable[[World], Awaitable[T]], quiet: bool) -> T:
         context = chosen(self.context, kubeconfig=self.kubeconfig)
-        async with self._world(context) as world:
-            if not quiet:
-                tell_of(world)
-            return await work(world)
+        with _woken_by_signals():
+            async with self._world(context) as world:
+                if not quiet:
+                    tell_of(world)
+                return await work(world)
 
     @asynccontextmanager
     async def _world(self, context: Context) -> AsyncIterator[World]:
@@ -87,6 +92,29 @@ class Place:
             )
         finally:
             await api.close()
+
+
+@contextmanager
+def _woken_by_signals() -> Iterator[None]:
+    """Let Ctrl-C wake the event loop.
+
+    Python notes a signal and handles it when its next instruction runs. One that arrives just
+    before the loop begins to wait would go unnoticed until something else ends the wait.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        sender.setblocking(False)
+        loop.add_reader(receiver, receiver.recv, WAKING_BYTES)
+        before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(receiver)
 
 
 def tell_of(world: World) -> None:
