@@ -6,10 +6,9 @@ head leads. Then the faults stop, and what was promised must come true: the newe
 or it is said why not; the job ends; every step was applied once, from every sample once, by all who
 hold its result.
 
-    python -m tests.agent.coordination.histories 200000 [first seed]
+    python -m tools.explore --kind histories
 """
 
-import sys
 from collections import deque
 from random import Random
 from typing import Any
@@ -21,9 +20,11 @@ from weft.agent.coordination.heirs import Succession
 from weft.agent.coordination.limits import Limits
 from weft.agent.messages import Brought, Built, Committed, Envelope, Here, Message, Pulse
 from weft.agent.outcome import Outcome
+from weft.agent.plan import Plan
 
 MOST_MOVES = 6000
 UNTIMELY = 100_000  # steps, that nobody comes to
+PLANS = (Plan(), Plan(tensor=2), Plan(shard=2), Plan(pipeline=2), Plan(shard=2, tensor=2))
 TWICE = (Built, Committed, Pulse)  # what the agent may hear again
 
 
@@ -268,14 +269,17 @@ def finish(history: History) -> None:
         promise(any(a.step >= history.total for a in left), "nobody has come to the end")
 
 
-if __name__ == "__main__":
-    number, first = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    for one in range(first, first + number):
-        if one % 10_000 == 0:
-            print(f"at {one}", flush=True)  # noqa: T201
-        try:
-            play(one)
-        except Exception:
-            print(f"seed {one}")  # noqa: T201
-            raise
-    print(f"{number} histories from {first} on kept every promise")  # noqa: T201
+def play_plans(seed: int) -> None:
+    """Heads move while the job is on its way to other plans."""
+    history = History(seed, 4, UNTIMELY)
+    for _ in range(1200):
+        if history.conclusion is not None:
+            break
+        history.move()
+        chance = history.random.random()
+        if chance < 0.008:
+            plan, units = history.random.choice(PLANS), history.random.randint(1, 2)
+            history.replan(plan, plan.unit * units)
+        elif chance < 0.014:
+            history.move_head()
+    finish(history)

@@ -5,10 +5,9 @@ product; what a head does with the answers is told here in a few lines. A step n
 an epoch, so what counts is which epochs make steps: a later one must descend from all that did so
 before it. If two go on side by side, somebody leads who should not.
 
-    python -m tests.agent.coordination.reigns 200000 [first seed]
+    python -m tools.explore --kind histories
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -265,11 +264,8 @@ class Reign:
             self.seats[number].epoch = epoch
 
 
-def main(count: int, first: int = 0) -> None:
-    for seed in range(first, first + count):
-        Reign(seed).play()
-    print(f"{count} histories: one head at most went on in each")  # noqa: T201
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+def play_reign(seed: int) -> int:
+    """The last term of a history."""
+    reign = Reign(seed)
+    reign.play()
+    return reign.record.term

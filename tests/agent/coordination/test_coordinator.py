@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.agent.coordination.crowd import UNDAUNTED, Crowd
+from tests.agent.coordination.histories import PLANS
 from weft.agent.coordination.actions import Conclude, Note, Signal, Spawn, TakeStacks
 from weft.agent.coordination.approach import Unreached
 from weft.agent.coordination.coordinator import Coordinator
@@ -252,9 +253,6 @@ def test_deaths_in_mid_step_lose_and_repeat_nothing(seed: int, units: int, unit:
     assert crowd.conclusion is not None
     assert crowd.conclusion.outcome is Outcome.FINISHED
     survivors_applied_each_step_once(crowd)
-
-
-PLANS = (Plan(), Plan(tensor=2), Plan(shard=2), Plan(pipeline=2), Plan(shard=2, tensor=2))
 
 
 @example(seed=168, faults=0.05)  # a member and a newcomer are lost while all stop for a plan

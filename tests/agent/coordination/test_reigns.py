@@ -2,26 +2,19 @@
 
 import pytest
 
-from tests.agent.coordination.reigns import Reign, TwoGoOn
+from tests.agent.coordination.reigns import Reign, TwoGoOn, play_reign
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.refusal import Refusal
 
-HISTORIES = 1500  # `python -m tests.agent.coordination.reigns` has more
+HISTORIES = 400
 MUTANT_HISTORIES = 5000  # within which every mutant is found
 
 
 def test_one_head_at_most_goes_on() -> None:
     """And headship moves, else this would show nothing."""
-    terms = [played(seed) for seed in range(HISTORIES)]
+    terms = [play_reign(seed) for seed in range(HISTORIES)]
     assert max(terms) > 2
     assert sum(term > 1 for term in terms) > HISTORIES / 10
-
-
-def played(seed: int) -> int:
-    """The last term of a history."""
-    reign = Reign(seed)
-    reign.play()
-    return reign.record.term
 
 
 def lets_the_lost_lead(known: Headship, claim: Headship) -> None:

@@ -1,0 +1,1 @@
+"""Search with fresh seeds, apart from the tests, which repeat the same ones."""
