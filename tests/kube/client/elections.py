@@ -1,19 +1,26 @@
-"""Elections in memory: a server that knows one lease, and lines to it that break as a test asks."""
+"""Elections in memory: a server that knows one lease, and lines to it that break as a test asks.
+
+A `candidate` stands on the event loop of the test, whose time (`tests.virtual_time`) is also the
+clock of the election. A `replica` stands in a thread of its own by the clock of the machine.
+"""
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Self
 
 import orjson
 
+from tests import waiting
+from tests.virtual_time import pass_time
 from weft.kube.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from weft.kube.client.lease import Leadership
 
 SHORT = {"lease_seconds": 2.0, "renew_seconds": 1.2, "retry_seconds": 0.2}
+LOOK_SECONDS = 0.005
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases/weft"
 
 
@@ -65,7 +72,7 @@ class Store:
 
 
 class Line:
-    """What one replica has instead of a connection; it can break, hang and freeze its thread."""
+    """What one replica has instead of a connection; it can break, hang and freeze."""
 
     def __init__(self, store: Store, random: Random | None = None) -> None:
         self.store = store
@@ -74,8 +81,8 @@ class Line:
         self.lost_answers = False
         self.hangs = False
         self.delay_seconds = 0.0
-        self.freezes = threading.Event()
-        self.thawed = threading.Event()
+        self.frozen = False
+        self.thawed = asyncio.Event()
         self.closed = False
 
     async def make(self) -> Any:  # noqa: ANN401
@@ -91,8 +98,8 @@ class Line:
         self, method: str, path: str, *, body: bytes = b"", timeout_seconds: float = 5.0
     ) -> bytes:
         assert path in (PATH, PATH.rsplit("/", 1)[0])
-        if self.freezes.is_set():
-            self.thawed.wait()
+        if self.frozen:
+            await self.thawed.wait()
         if self.hangs:
             await asyncio.sleep(timeout_seconds)
             raise Unavailable("no answer")
@@ -115,6 +122,42 @@ class Line:
             raise Unavailable("bad luck")
 
 
+@asynccontextmanager
+async def candidate(
+    make_api: Callable[[], Awaitable[Any]], identity: str = "one", **options: Any
+) -> AsyncIterator[Leadership]:
+    """Stand for election as a task of this event loop, by the loop's time."""
+    loop = asyncio.get_running_loop()
+    leadership = Leadership(
+        make_api,
+        namespace="default",
+        name="weft",
+        identity=identity,
+        clock=loop.time,
+        **{**SHORT, **options},
+    )
+    task = loop.create_task(leadership._campaign())
+    leadership._thread = SimpleNamespace(  # type: ignore[assignment]
+        is_alive=lambda: not task.done(), join=lambda timeout: None
+    )
+    leadership._runner = SimpleNamespace(get_loop=lambda: loop)  # type: ignore[assignment]
+    try:
+        yield leadership
+    finally:
+        leadership.stop()
+        await asyncio.wait([task])
+
+
+async def until(done: Callable[[], object], *, seconds: float = 600.0) -> float:
+    """Let the loop's time pass until it is so; how much of it passed."""
+    began = asyncio.get_running_loop().time()
+    while not done():
+        passed = asyncio.get_running_loop().time() - began
+        assert passed < seconds, f"the condition did not hold within {seconds:g} s of virtual time"
+        await pass_time(LOOK_SECONDS)
+    return asyncio.get_running_loop().time() - began
+
+
 @contextmanager
 def replica(
     make_api: Callable[[], Awaitable[Any]], identity: str = "one", **rest: Any
@@ -129,10 +172,6 @@ def replica(
         leadership.stop()
 
 
-def wait_for(done: Callable[[], object], seconds: float = 30.0) -> float:
-    """How long it took."""
-    started_at = time.monotonic()
-    while not done():
-        assert time.monotonic() - started_at < seconds, "it did not happen"
-        time.sleep(0.005)
-    return time.monotonic() - started_at
+def wait_for(done: Callable[[], object], what: str = "a change of the lease") -> None:
+    """Wait while another thread runs."""
+    waiting.until(done, what)

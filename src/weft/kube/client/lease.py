@@ -48,6 +48,7 @@ class Leadership:
         lease_seconds: float = 13,
         renew_seconds: float = 8,
         retry_seconds: float = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not lease_seconds > renew_seconds > retry_seconds > 0:
             raise ValueError("a lease must outlast a renewal, and a renewal several tries")
@@ -57,6 +58,7 @@ class Leadership:
         self.renew_seconds = renew_seconds
         self.retry_seconds = retry_seconds
         self._make_api = make_api
+        self._clock = clock
         self._folder = LEASES.format(namespace=namespace)
         self._name = name
         self._renewed_at = NEVER
@@ -72,7 +74,7 @@ class Leadership:
     @property
     def leading(self) -> bool:
         """While it is true, nobody else leads."""
-        return not self._stopping and time.monotonic() - self._renewed_at <= self.renew_seconds
+        return not self._stopping and self._clock() - self._renewed_at <= self.renew_seconds
 
     def check(self) -> None:
         """The gate before every write: raises `NotLeading`."""
@@ -167,7 +169,7 @@ class Leadership:
 
     async def _renew(self, api: Api) -> None:
         """Only what was begun in time counts, and only if it was also answered in time."""
-        began_at = time.monotonic()
+        began_at = self._clock()
         if self._lapsed():
             return
         try:
@@ -187,7 +189,7 @@ class Leadership:
 
     async def _stand(self, api: Api) -> None:
         """Take the lease if it is free: new, released, our own, or seen unchanged for too long."""
-        began_at = time.monotonic()
+        began_at = self._clock()
         try:
             self._look(await self._read(api))
         except NotFound:
@@ -212,7 +214,7 @@ class Leadership:
             logger.warning("lease %s: not released, it will expire: %s", self._name, error)
 
     def _lapsed(self) -> bool:
-        if time.monotonic() - self._renewed_at <= self.renew_seconds:
+        if self._clock() - self._renewed_at <= self.renew_seconds:
             return False
         self._lose(f"not renewed for {self.renew_seconds:g} s")
         return True
@@ -225,14 +227,14 @@ class Leadership:
     def _look(self, lease: dict[str, Any]) -> None:
         """Remember the lease, and since when it stands as it does."""
         if lease["spec"] != self._seen.get("spec"):
-            self._seen_at = time.monotonic()
+            self._seen_at = self._clock()
         self._seen = lease
 
     def _taken(self) -> bool:
         if self._holder() in ("", self.identity):
             return False
         lasts = self._seen["spec"].get("leaseDurationSeconds") or self.lease_seconds
-        return time.monotonic() < self._seen_at + lasts
+        return self._clock() < self._seen_at + lasts
 
     def _holder(self) -> str:
         return self._seen.get("spec", {}).get("holderIdentity") or ""
