@@ -1,7 +1,6 @@
 """Commands that only look start quickly: they load a socket and no server, solver or validator."""
 
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,9 +39,8 @@ COMMANDS = {
     "doctor": ("doctor",),
     "status": ("local", "status"),
 }
-WHAT_ANY_COMMAND_NEEDS = "import click, http.client, rich.table"
-MOST_TIMES_THAT = 3.0
-RUNS = 5
+NEEDED = "import click, http.client, rich.table"
+MAX_TIMES_NEEDED = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -60,36 +58,28 @@ def python(served: Served, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def modules_of(served: Served, code: str) -> set[str]:
+    """What a fresh interpreter has imported after this code."""
+    words = f"import sys\n{code}\nprint('\\nloaded', *sys.modules, file=sys.stderr)"
+    return set(python(served, "-c", words).stderr.rpartition("\nloaded ")[2].split())
+
+
+def calling(*words: str) -> str:
+    return (
+        "from weft.cli.main import main\n"
+        f"try:\n    main({list(words)!r})\n"
+        "except SystemExit as left:\n    assert not left.code"
+    )
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_loads_nothing_heavy(served: Served, name: str) -> None:
-    code = (
-        "import sys\nfrom weft.cli.main import main\n"
-        f"try:\n    main({list(COMMANDS[name])!r})\n"
-        "except SystemExit as left:\n    assert not left.code\n"
-        "print('\\nloaded', *sys.modules, file=sys.stderr)"
-    )
-    loaded = python(served, "-c", code).stderr.rpartition("\nloaded ")[2].split()
+    loaded = modules_of(served, calling(*COMMANDS[name]))
     assert not [name for name in loaded if name in HEAVY]
     assert "weft.api.client" in loaded
 
 
-@pytest.mark.slow
-@pytest.mark.alone
-def test_a_list_is_there_at_once(served: Served) -> None:
-    """In processor time, of which a busy machine takes nothing away, and turn by turn."""
-    bare: list[float] = []
-    listed: list[float] = []
-    for _ in range(RUNS):
-        for times, words in (
-            (bare, ("-c", WHAT_ANY_COMMAND_NEEDS)),
-            (listed, ("-m", "weft.cli.main", "ls")),
-        ):
-            before = _child_seconds()
-            python(served, *words)
-            times.append(_child_seconds() - before)
-    assert min(listed) <= MOST_TIMES_THAT * min(bare), (min(listed), min(bare))
-
-
-def _child_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def test_a_list_loads_few_modules(served: Served) -> None:
+    """Few beside those that any command needs: a parser, a connection and a table."""
+    needed, loaded = modules_of(served, NEEDED), modules_of(served, calling("ls"))
+    assert len(loaded) <= MAX_TIMES_NEEDED * len(needed), sorted(loaded - needed)
