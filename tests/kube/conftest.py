@@ -9,12 +9,12 @@ Whatever uses one of them is marked `cluster`, may open sockets, and runs in the
 """
 
 import os
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from tools.testcluster import ControlPlane
 from tools.testcluster.binaries import API_PROGRAMS, FULL_PROGRAMS, missing
 
@@ -68,10 +68,12 @@ def _outlast_policies(control_plane: ControlPlane) -> None:
         "spec": {"containers": [{"name": "probe", "image": "probe"}]},
     }
     path = "/api/v1/namespaces/default/pods?dryRun=All"
-    until = time.monotonic() + 10.0
-    while "ValidatingAdmissionPolicy" in control_plane.api.send("POST", path, probe).message:
-        assert time.monotonic() < until, "an admission policy of an earlier test still acts"
-        time.sleep(0.05)
+    until(
+        lambda: (
+            "ValidatingAdmissionPolicy" not in control_plane.api.send("POST", path, probe).message
+        ),
+        "the admission policies of an earlier test to end",
+    )
 
 
 def _demand(programs: Iterable[str]) -> None:

@@ -8,13 +8,13 @@ test brings its own, so the Deployment is left out.
 import hashlib
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
+from tests.waiting import until
 from tools.testcluster import ControlPlane
 from tools.testcluster.binaries import find
 from tools.testcluster.rest import APPLY_PATCH, Rest
@@ -29,9 +29,6 @@ OPERATOR: Final = "weft-operator"
 KUBERNETES: Final = "v1.35.8"  # what `helm template` takes the cluster to be
 LEFT_OUT: Final = ("Deployment", "PrometheusRule", "ServiceMonitor")
 
-_PATIENCE_SECONDS = 30.0
-_POLL_SECONDS = 0.02
-
 
 def install_chart(cluster: ControlPlane, values: Mapping[str, Any] | None = None) -> Path:
     """Install what the chart renders, or bring it up to date; the operator's kubeconfig comes back.
@@ -41,11 +38,11 @@ def install_chart(cluster: ControlPlane, values: Mapping[str, Any] | None = None
     manifests = [each for each in render(values) if each["kind"] not in LEFT_OUT]
     definitions = [each for each in manifests if each["kind"] == "CustomResourceDefinition"]
     _apply(cluster.api, [_namespace(), *definitions])
-    _wait_for(lambda: _serves(cluster.api, definitions), "the custom resources")
+    until(lambda: _serves(cluster.api, definitions), "the custom resources")
     _apply(cluster.api, (each for each in manifests if each not in definitions))
     kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, OPERATOR)
     with Rest(cluster.layout.api_port, cluster.ca, token_of(kubeconfig)) as operator:
-        _wait_for(lambda: _may_lead(operator), "the operator's rights")
+        until(lambda: _may_lead(operator), "the operator's rights")
     return kubeconfig
 
 
@@ -132,11 +129,3 @@ def _may(operator: Rest, asked: Mapping[str, str]) -> bool:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     answer = operator.send("POST", path, {"spec": {"resourceAttributes": asked}})
     return bool(answer.body.get("status", {}).get("allowed"))
-
-
-def _wait_for(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not done():
-        if time.monotonic() > deadline:
-            raise WorldError(f"waited {_PATIENCE_SECONDS:.0f} s for {what}")
-        time.sleep(_POLL_SECONDS)

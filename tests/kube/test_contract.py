@@ -10,12 +10,12 @@ waiting. So Weft pins pods and lets the scheduler bind them, and counts such a p
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import (
     APPLY_PATCH,
@@ -357,11 +357,14 @@ def _versions_since(api: Rest, version: str) -> list[dict[str, Any]]:
 def _wait_for(
     api: Rest, name: str, *, phase: str | None = None, condition: str | None = None
 ) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
-    while True:
+    def found() -> dict[str, Any] | None:
         pod = api.must("GET", f"{PODS}/{name}")
         conditions = {each["type"] for each in pod["status"].get("conditions", ())}
-        if phase in (None, pod["status"]["phase"]) and condition in (None, *conditions):
-            return pod
-        assert time.monotonic() < deadline, f"{name} is still {pod['status']}"
-        time.sleep(0.02)
+        there = phase in (None, pod["status"]["phase"]) and condition in (None, *conditions)
+        return pod if there else None
+
+    pod = until(
+        found, f"{name}: {phase or condition}", state=lambda: api.must("GET", f"{PODS}/{name}")
+    )
+    assert pod is not None
+    return pod

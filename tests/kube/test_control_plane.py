@@ -5,14 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.calm import calm
+from tests import waiting
 from tools.testcluster import ControlPlane
 from tools.testcluster.binaries import MissingProgram, find, missing
 from tools.testcluster.process import Process
@@ -27,14 +26,11 @@ ROOT = Path(__file__).parents[2]
 # ------------------------------------------------------------------ its life
 
 
-def test_a_fresh_one_is_ready_soon_and_leaves_nothing(cluster_programs: None) -> None:
-    began = time.monotonic()
+def test_a_fresh_one_is_ready_and_leaves_nothing(cluster_programs: None) -> None:
     with ControlPlane(full=False) as fresh:
-        seconds = time.monotonic() - began
         assert fresh.api.send("GET", "/readyz").status == 200
         pids = fresh.pids().values()
         assert len(pids) == 2
-    assert seconds <= calm(15)
     assert not any(_exists(pid) for pid in pids)
     assert not fresh.layout.folder.exists()
 
@@ -111,7 +107,7 @@ def test_a_frozen_program_goes_on_when_thawed(cluster: ControlPlane) -> None:
 # ------------------------------------------------------------------ reset
 
 
-def test_reset_brings_back_what_was_kept_within_a_second(cluster: ControlPlane) -> None:
+def test_reset_brings_back_what_was_kept(cluster: ControlPlane) -> None:
     api, role = cluster.api, f"/apis/{RBAC}/v1/clusterroles/view"
     before = _everything(cluster)
     cluster.add_nodes(20)
@@ -127,11 +123,8 @@ def test_reset_brings_back_what_was_kept_within_a_second(cluster: ControlPlane) 
     api.must("DELETE", role)
     _until(lambda: set(_phases(cluster).values()) == {"Running"})
 
-    began = time.monotonic()
     cluster.reset()
-    seconds = time.monotonic() - began
 
-    assert seconds <= calm(1)
     assert _everything(cluster) == before
     assert "a" not in api.must("GET", "/api/v1/namespaces/default")["metadata"]["labels"]
     assert api.send("GET", role).status == 200
@@ -146,14 +139,15 @@ def test_after_reset_no_program_acts_on_what_is_gone(cluster: ControlPlane) -> N
 
     cluster.reset()
     cluster.add_nodes(1, prefix="new")
-    began = time.monotonic()
     for index in range(10):
         _add_pod(cluster, f"pod-{index}")
-    _until(lambda: set(_phases(cluster).values()) == {"Running"})
+    _add_pod(cluster, "ends", env={"KWOK_SECONDS": "2"})
+    _until(lambda: "Pending" not in _phases(cluster).values())
 
     assert {pod["spec"]["nodeName"] for pod in _pods(cluster)} == {"new-0"}
-    _until(lambda: time.monotonic() > began + 2.5)
-    assert set(_phases(cluster).values()) == {"Running"}
+    _until(lambda: _phases(cluster)["ends"] == "Succeeded")
+    others = {phase for name, phase in _phases(cluster).items() if name != "ends"}
+    assert others == {"Running"}, "what was due before this pod ended has happened"
 
 
 def test_whoever_watches_hears_of_every_removal(api_server: ControlPlane) -> None:
@@ -225,13 +219,16 @@ def test_a_pod_ends_after_its_time_with_its_code(
     cluster: ControlPlane, code: str, phase: str
 ) -> None:
     cluster.add_nodes(1)
-    _add_pod(cluster, "worker", env={"KWOK_SECONDS": "0.7", "KWOK_EXIT": code})
-    _until(lambda: _phases(cluster) == {"worker": "Running"})
-    began = time.monotonic()
-    _until(lambda: _phases(cluster) == {"worker": phase})
-    assert 0.3 <= time.monotonic() - began <= calm(5)
-    ended = _pod(cluster, "worker")["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert ended["exitCode"] == int(code)
+    version = _version(cluster)
+    _add_pod(cluster, "worker", env={"KWOK_SECONDS": "2", "KWOK_EXIT": code})
+    _add_pod(cluster, "short", env={"KWOK_SECONDS": "0.3"})
+    ended = {"worker": phase, "short": "Succeeded"}
+    _until(lambda: _phases(cluster) == ended)
+    events = [event["object"] for event in _watch(cluster.api, PODS, version)]
+    order = [pod["metadata"]["name"] for pod in events if pod["status"]["phase"] in ended.values()]
+    assert order.index("short") < order.index("worker")
+    status = _pod(cluster, "worker")["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert status["exitCode"] == int(code)
 
 
 def test_a_pod_with_a_code_and_no_time_ends_at_once(cluster: ControlPlane) -> None:
@@ -240,20 +237,21 @@ def test_a_pod_with_a_code_and_no_time_ends_at_once(cluster: ControlPlane) -> No
     _until(lambda: _phases(cluster) == {"worker": "Failed"})
 
 
-@pytest.mark.parametrize(
-    ("asked", "allowed", "seconds"), [("1", 30, 1), ("60", 1, 1)], ids=["asked", "killed"]
-)
-def test_a_pod_takes_its_grace_to_end(
-    cluster: ControlPlane, asked: str, allowed: int, seconds: int
-) -> None:
+@pytest.mark.parametrize(("asked", "allowed"), [("2", 600), ("600", 2)], ids=["asked", "killed"])
+def test_a_pod_takes_its_grace_to_end(cluster: ControlPlane, asked: str, allowed: int) -> None:
+    """The shorter of what it needs and what it is allowed; a pod that needs none goes first."""
     cluster.add_nodes(1)
     _add_pod(cluster, "slow", env={"KWOK_GRACE_SECONDS": asked}, grace_seconds=allowed)
-    _until(lambda: _phases(cluster) == {"slow": "Running"})
-    began = time.monotonic()
-    cluster.api.must("DELETE", f"{PODS}/slow")
-    assert "deletionTimestamp" in _pod(cluster, "slow")["metadata"]
+    _add_pod(cluster, "quick")
+    _until(lambda: set(_phases(cluster).values()) == {"Running"})
+    version = _version(cluster)
+    for name in ("slow", "quick"):
+        leaving = cluster.api.must("DELETE", f"{PODS}/{name}")
+        assert "deletionTimestamp" in leaving["metadata"]
     _until(lambda: not _phases(cluster))
-    assert seconds <= time.monotonic() - began <= seconds + calm(5)
+    events = _watch(cluster.api, PODS, version)
+    gone = [event["object"]["metadata"]["name"] for event in events if event["type"] == "DELETED"]
+    assert gone == ["quick", "slow"]
 
 
 def test_what_a_worker_printed_comes_through_the_api_server(cluster: ControlPlane) -> None:
@@ -395,8 +393,5 @@ def _exists(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def _until(done: Callable[[], bool], limit_seconds: float = 30) -> None:
-    deadline = time.monotonic() + limit_seconds
-    while not done():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+def _until(done: Callable[[], bool]) -> None:
+    waiting.until(done, "a change of the cluster")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
 from weft.kube.pod_launch import AGENT, LAUNCH, PASS_TERM_ON
 
 SAVING = """python3 -u -c "
@@ -63,7 +64,7 @@ def stop(container: subprocess.Popen[str]) -> str:
     hook = ["nsenter", "--target", first, "--pid", "--mount", "/bin/sh", "-c", PASS_TERM_ON]
     subprocess.run(hook, check=False)
     subprocess.run(["kill", f"-{signal.SIGTERM.value}", first], check=False, capture_output=True)
-    return container.communicate(timeout=20)[0]
+    return container.communicate(timeout=HANG_SECONDS)[0]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_worker_can_save_before_it_stops(container: Start, script: str, said: 
 
 def test_a_worker_that_is_not_stopped_ends_as_its_command_does(container: Start) -> None:
     process = container("echo up\nexit 3")
-    assert process.communicate(timeout=20)[0] == "up\n"
+    assert process.communicate(timeout=HANG_SECONDS)[0] == "up\n"
     assert process.returncode == 3
 
 
@@ -110,7 +111,10 @@ def test_where_the_image_has_the_agent_it_is_the_first_process(
     container: Start, programs: Path
 ) -> None:
     process = container('echo "it\'s $WEFT_TEST up"\nexit 4', programs)
-    assert process.communicate(timeout=20)[0] == "1 ['pod', '--', '/bin/sh', '-c']\nit's  up\n"
+    assert (
+        process.communicate(timeout=HANG_SECONDS)[0]
+        == "1 ['pod', '--', '/bin/sh', '-c']\nit's  up\n"
+    )
     assert process.returncode == 4
 
 

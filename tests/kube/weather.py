@@ -24,6 +24,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from tests.waiting import HANG_SECONDS
 from weft.kube.client.pool import Pool
 
 
@@ -85,12 +86,12 @@ class Weather:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._ready.wait(10)
+        assert self._ready.wait(HANG_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(10)
+        self._thread.join(HANG_SECONDS)
 
     @property
     def url(self) -> str:
@@ -232,6 +233,7 @@ class Weather:
                 for event in whole.split(b"\n") if newline else ():
                     late = self._random.uniform(0, self.climate.event_delay_seconds)
                     queue.put_nowait((self._loop.time() + late, event + b"\n"))
+                    self.calls["watch", "event"] += 1
         except aiohttp.ClientError:
             pass
         finally:

@@ -1,10 +1,10 @@
 """Pods as a tenant may run them: no root, no rights, nothing of the node."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tests import waiting
 from tools.testcluster import ControlPlane
 from tools.testcluster.real_nodes import OPERATOR_IMAGE, RealNodes
 
@@ -74,10 +74,5 @@ def phase(plane: ControlPlane, name: str) -> str:
     return str(plane.api.must("GET", f"{PODS}/{name}")["status"]["phase"])
 
 
-def until(done: Callable[[], bool], *, seconds: float = 90, what: str = "it") -> float:
-    """How long it took."""
-    began = time.monotonic()
-    while not done():
-        assert time.monotonic() - began < seconds, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
-    return time.monotonic() - began
+def until(done: Callable[[], bool], *, what: str = "it") -> None:
+    waiting.until(done, what)

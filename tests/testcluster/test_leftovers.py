@@ -39,7 +39,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_nothing_is_left_of_a_cluster_that_was_stopped(real_programs: None) -> None:
     # The kernel takes a moment to remove what belonged to the cluster of the test before.
-    until(lambda: OWN_INTERFACE not in _traces(), seconds=20, what=f"{OWN_INTERFACE} gone")
+    until(lambda: OWN_INTERFACE not in _traces(), what=f"{OWN_INTERFACE} gone")
     before, settings = _traces(), _settings()
     with ControlPlane(real=True) as plane, RealNodes(plane, count=2) as nodes:
         plane.add_namespace(TEAM)
@@ -50,7 +50,7 @@ def test_nothing_is_left_of_a_cluster_that_was_stopped(real_programs: None) -> N
         assert len(_processes(folder)) > 10
     assert not _processes(folder)
     assert during - before >= {OWN_INTERFACE, "cgroup memory", "disk node-0"}
-    until(lambda: _traces() <= before, seconds=20, what=f"{_traces() - before} gone")
+    until(lambda: _traces() <= before, what=f"{_traces() - before} gone")
     assert not folder.exists()
     assert _settings() == settings
 
@@ -68,11 +68,11 @@ def test_a_run_that_is_killed_takes_its_nodes_with_it(real_programs: None) -> No
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder = Path(done.stdout.strip())
     shutil.rmtree(folder)
-    until(lambda: not _processes(folder), seconds=20, what="all processes gone")
-    until(lambda: _kernels(_traces()) <= before, seconds=20, what="everything but files gone")
+    until(lambda: not _processes(folder), what="all processes gone")
+    until(lambda: _kernels(_traces()) <= before, what="everything but files gone")
     with ControlPlane(real=True) as plane, RealNodes(plane, count=1):
         pass  # the next run removes the rest
-    until(lambda: _traces() <= before, seconds=20, what=f"{_traces() - before} gone")
+    until(lambda: _traces() <= before, what=f"{_traces() - before} gone")
 
 
 def _traces() -> set[str]:

@@ -1,10 +1,10 @@
 """Objects that tests of the chart put into a cluster, and patience."""
 
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final
 
+from tests import waiting
 from tests.kube.installed import Manifest
 from tools.testcluster import ControlPlane
 from weft.kube.names import jobs_path
@@ -50,10 +50,7 @@ def container(pod: Manifest) -> Manifest:
     return first
 
 
-def until(look: Callable[[], Any], seconds: float = 30.0) -> Any:  # noqa: ANN401
+def until(look: Callable[[], Any]) -> Any:  # noqa: ANN401
     """What is seen at last: anything but no or nothing."""
-    deadline = time.monotonic() + seconds
-    while (seen := look()) in (None, False):
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s"
-        time.sleep(0.05)
-    return seen
+    found = waiting.until(lambda: [seen for seen in (look(),) if seen not in (None, False)], "it")
+    return found[0]

@@ -1,7 +1,6 @@
 """A cache that is followed long before anybody leads: when may it be relied upon?"""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -137,7 +136,7 @@ class Counting(Cache[Item]):
 
 
 @pytest.mark.slow
-def test_a_real_server_is_caught_up_with_at_once(
+def test_a_real_server_is_caught_up_with_without_another_list(
     api_server: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_module, "PAGE", 2)
@@ -145,7 +144,7 @@ def test_a_real_server_is_caught_up_with_at_once(
         body = {"metadata": {"name": f"map-{number}"}, "data": {"text": "before"}}
         api_server.api.must("POST", MAPS, body)
 
-    async def scene() -> float:
+    async def scene() -> None:
         async with await Api.connect(kubeconfig=str(api_server.kubeconfig())) as api:
 
             async def mark(key: str) -> int:
@@ -157,12 +156,9 @@ def test_a_real_server_is_caught_up_with_at_once(
             following = asyncio.create_task(cache.run())
             await cache.synced.wait()
             await api.patch(f"{MAPS}/map-3", {"data": {"text": "after"}})
-            began = time.monotonic()
             await cache.catch_up(mark)
-            seconds = time.monotonic() - began
             assert cache.items["default/map-3"].text == "after"
             assert cache.listed == 1
             await stop(following)
-            return seconds
 
-    assert asyncio.run(scene()) < 2.0
+    asyncio.run(scene())

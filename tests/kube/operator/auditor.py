@@ -6,7 +6,6 @@ job that may be resized has no fixed number of workers, so the last does not app
 """
 
 import threading
-import time
 from collections import defaultdict
 from http.client import HTTPException
 from typing import Any
@@ -15,7 +14,7 @@ from tools.testcluster import ControlPlane
 
 GPU = "nvidia.com/gpu"
 POLL_SECONDS = 0.05
-PARTIAL_SECONDS = 60.0
+MAX_PARTIAL_LOOKS = 1_200
 
 
 class Auditor:
@@ -29,7 +28,7 @@ class Auditor:
             node["metadata"]["name"]: int(node["status"]["allocatable"].get(GPU, 0))
             for node in self._api.must("GET", "/api/v1/nodes")["items"]
         }
-        self._partial_since: dict[tuple[str, str], float] = {}
+        self._partial_looks: dict[tuple[str, str], int] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -85,14 +84,13 @@ class Auditor:
             if len(seen) > 1:
                 self._fault(f"{job} lives in epochs {sorted(seen)}")
         partial = {key for key, count in ranks.items() if 0 < count < seats[key]}
-        self._time_partial(partial)
+        self._count_partial(partial)
 
-    def _time_partial(self, partial: set[tuple[str, str]]) -> None:
-        now = time.monotonic()
-        self._partial_since = {key: self._partial_since.get(key, now) for key in partial}
-        for key, since in self._partial_since.items():
-            if now - since > PARTIAL_SECONDS:
-                self._fault(f"{key} has been incomplete for {now - since:.0f} s")
+    def _count_partial(self, partial: set[tuple[str, str]]) -> None:
+        self._partial_looks = {key: self._partial_looks.get(key, 0) + 1 for key in partial}
+        for key, looks in self._partial_looks.items():
+            if looks > MAX_PARTIAL_LOOKS:
+                self._fault(f"{key} is incomplete in {looks} looks in a row")
 
     def _fault(self, text: str) -> None:
         if text not in self.faults:

@@ -20,6 +20,7 @@ from tests.kube.installed import install_chart, token_of
 from tests.kube.operator.auditor import Auditor
 from tests.kube.operators import Lab, wait_until
 from tests.kube.weather import CALM, Climate, Weather
+from tests.waiting import HANG_SECONDS
 from tools.testcluster import ControlPlane
 from weft.brain.journal import Journal
 from weft.kube.operator.main import Operator
@@ -47,13 +48,13 @@ def calm_calls(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
     return play(control_plane, tmp_path_factory.mktemp("calm"), CALM, seed=0).calls
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_calm_weather(calm_calls: int) -> None:
     assert calm_calls > 20
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bad_weather(calm_calls: int, cluster: ControlPlane, tmp_path: Path, seed: int) -> None:
     run = play(cluster, tmp_path, climate_of(seed), seed=seed, restart=seed % 10 == 9)
@@ -84,7 +85,7 @@ def play(
     *,
     seed: int,
     restart: bool = False,
-    seconds: float = 90.0,
+    seconds: float = 180.0,
 ) -> Run:
     token = token_of(install_chart(cluster))
     cluster.add_nodes(2, gpus=8)
@@ -149,6 +150,6 @@ def operating(kubeconfig: Path) -> Iterator[None]:
         for loop, operator in running:
             if thread.is_alive():
                 loop.call_soon_threadsafe(operator.stop)
-        thread.join(30.0)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive(), "the operator did not stop"
         assert not errors, errors

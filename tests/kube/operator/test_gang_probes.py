@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.kube.heads import Head, free_port
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
+from tests.waiting import HANG_SECONDS, until_async
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
 from weft.agent.probes.listening import Listening
@@ -25,23 +25,24 @@ pytestmark = pytest.mark.enable_socket
 GOOD, BAD = Result(probe="disk", passed=True), Result(probe="disk", passed=False, text="dead")
 OPTIONS: Final = {"gang_probe_gpus": 8, "backoff_seconds": 1.0}
 ELASTIC: Final = "maxmin(hold=0.0, spacing=0.1, min_run=0.0)"
-NODES: Final = 64
+NODES: Final = 32
 
 
 class Probed:
-    """A machine that is probed; `open` lets the probe end."""
+    """A machine that is probed; `open` lets the probe end, and so do the `others` it waits for."""
 
     def __init__(self) -> None:
         self.found: Sequence[Result] = (GOOD,)
         self.times = 0
-        self.takes_seconds = 0.0
+        self.others: threading.Barrier | None = None
         self.open = threading.Event()
         self.open.set()
 
     def probing(self) -> Sequence[Result]:
         self.times += 1
-        time.sleep(self.takes_seconds)
-        self.open.wait(30.0)
+        if self.others is not None:
+            self.others.wait(HANG_SECONDS)
+        self.open.wait(HANG_SECONDS)
         return self.found
 
 
@@ -121,8 +122,7 @@ class Desk:
         return ("127.0.0.1", self.ports[node]) if node in self.ports else None
 
     async def until_told(self, job: str) -> None:
-        while job not in self.jobs:
-            await asyncio.sleep(0.005)
+        await until_async(lambda: job in self.jobs, f"the answers for {job}")
 
 
 def played(scene: Callable[[], Awaitable[None]]) -> None:
@@ -161,12 +161,10 @@ def test_a_node_that_fails_takes_nobody_for_a_while(monkeypatch: pytest.MonkeyPa
     async def scene() -> None:
         desk = Desk({"ill": port})
         desk.probes.ask("lab/gang", ["ill"])
-        while not desk.nodes:
-            await asyncio.sleep(0.005)
+        await until_async(lambda: desk.nodes, "the node's failure")
         desk.now -= 1.0
         assert desk.probes.unfit("ill") == "disk: dead"
-        while len(desk.nodes) < 2:
-            await asyncio.sleep(0.05)
+        await until_async(lambda: len(desk.nodes) == 2, "the later look")
         desk.now += 2.0
         assert not desk.probes.unfit("ill"), "its own pod has the word from here on"
         desk.probes.close()
@@ -190,11 +188,9 @@ def test_a_node_that_fails_again_is_looked_at_once_more_and_nothing_is_left(
             desk.probes.ask(f"lab/gang-{times}", ["ill"])
             await desk.until_told(f"lab/gang-{times}")
             assert len(desk.probes._later) == 1, "one look to come for each node"
-        while len(desk.nodes) < 4:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
+        await until_async(lambda: not desk.probes._later, "every look that was to come")
         assert desk.nodes == ["ill"] * 4, "three that it fails, and the one that was to come"
-        assert not desk.probes._later and not faults
+        assert not faults
         desk.probes.close()
 
     with listening(ill) as (port,):
@@ -218,17 +214,17 @@ def test_who_does_not_answer_in_time_has_failed() -> None:
 
 
 def test_the_nodes_of_a_large_gang_are_asked_at_once() -> None:
-    """Each takes a second to find out; together they take little more."""
+    """No probe ends before all have begun."""
     machines = [Probed() for _ in range(NODES)]
+    together = threading.Barrier(NODES)
     for machine in machines:
-        machine.takes_seconds = 1.0
+        machine.others = together
 
     async def scene() -> None:
         desk = Desk({f"n{number}": port for number, port in enumerate(ports)})
-        began = time.monotonic()
         desk.probes.ask("lab/gang", desk.ports)
         await desk.until_told("lab/gang")
-        assert time.monotonic() - began < 10.0
+        assert not any(desk.probes.unfit(node) for node in desk.ports)
         assert len(desk.probes.known()) == NODES
         desk.probes.close()
 

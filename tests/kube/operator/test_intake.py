@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 from tests.kube.looks import a_pod
 from tests.kube.operator.stage import RUNNING, Stage, played
+from tests.waiting import hang_guard
 from weft.brain.event import Tick
 from weft.kube.operator.no_journal import NoJournal
 from weft.kube.operator.observation import parsed_request
@@ -99,13 +100,14 @@ def test_the_last_leader_of_a_broken_follower_is_told() -> None:
             cache.synced.set()
 
         async def breaks() -> None:
-            await asyncio.sleep(0.05)
+            await stage.term.wait_until_begun()
             raise ZeroDivisionError
 
         stage.informers._tasks = {asyncio.create_task(breaks())}
         assert stage.informers.follows
         try:
-            await asyncio.wait_for(stage.term.run(), 5.0)
+            async with hang_guard("the end of the term"):
+                await stage.term.run()
         except ZeroDivisionError:
             assert not stage.informers.follows
         else:

@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +12,7 @@ import pytest
 
 from tests.kube.installed import NAMESPACE, OPERATOR, install_chart, token_of
 from tests.kube.operators import OperatorProcess, wait_until
+from tests.waiting import until_async
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import APPLY_PATCH, MERGE_PATCH, Rest
 from weft.kube.client.api import Api
@@ -190,11 +190,8 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-async def eventually(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s"
-        await asyncio.sleep(0.02)
+async def eventually(true: Callable[[], bool]) -> None:
+    await until_async(true, "a change of the endpoint")
 
 
 def slices(cluster: ControlPlane) -> list[dict[str, Any]]:

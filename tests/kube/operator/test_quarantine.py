@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-import pytest
-
+from tests import virtual_time
+from tests.virtual_time import pass_time
 from weft.failure.blame import Blame
 from weft.failure.classes import NodeAction
 from weft.failure.health import WELL, Health, blame, checked
@@ -60,17 +60,16 @@ class Cluster:
         async def work() -> None:
             keeping = Quarantine(self, self.nodes).keep(lambda: health)  # type: ignore[arg-type]
             task = asyncio.create_task(keeping)
-            await asyncio.sleep(0.05)
+            await pass_time(10 * quarantine.LOOK_SECONDS)
             task.cancel()
 
-        asyncio.run(work())
+        virtual_time.run(work())
 
     def keys(self, name: str) -> list[str]:
         return [taint["key"] for taint in self.raw[name]["spec"]["taints"]]
 
 
-def test_a_taint_comes_and_goes_and_those_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "LOOK_SECONDS", 0.01)
+def test_a_taint_comes_and_goes_and_those_of_others_stay() -> None:
     cluster, health = Cluster(conflicts=1), set_aside()
     cluster.keep(health)
     assert cluster.keys("n0") == ["dedicated", SET_ASIDE] and cluster.keys("n1") == ["dedicated"]

@@ -76,7 +76,7 @@ def test_a_drained_worker_leaves_its_job_running(cluster: ControlPlane, tmp_path
     with elastic(cluster, tmp_path) as lab:
         head = lab.pods("wide")["wide-1-0"]["spec"]["nodeName"]
         other = "node-1" if head == "node-0" else "node-0"
-        lab.cluster.kubectl("drain", other, "--delete-emptydir-data", "--timeout=30s")
+        lab.cluster.kubectl("drain", other, "--delete-emptydir-data", "--timeout=90s")
         await_width(lab, "wide", 2)
         job = lab.job("wide")["status"]
         assert {seat["node"] for seat in job["decision"]["seats"]} == {head}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kube.operator.stage import Stage, played
+from tests.waiting import until_async
 from weft.brain.event import HealthRecalled, Tick
 from weft.failure.breaker import Breaker
 from weft.failure.health import Health
@@ -15,14 +16,11 @@ STATUSES = (b"503 Service Unavailable", b"200 OK")
 
 
 def is_open(stage: Stage) -> bool:
-    return stage.term.brain.state.failures.health.breaker("http").is_open
+    return breaker(stage).is_open
 
 
-async def until(true: object) -> None:
-    assert callable(true)
-    async with asyncio.timeout(10.0):
-        while not true():
-            await asyncio.sleep(0.01)
+def breaker(stage: Stage) -> Breaker:
+    return stage.term.brain.state.failures.health.breaker("http")
 
 
 @pytest.mark.enable_socket
@@ -50,10 +48,10 @@ def test_a_service_is_asked_until_it_answers(tmp_path: Path) -> None:
         down = Breaker(service="http", opened_seconds=now, failed_jobs=5)
         decider.deliver(HealthRecalled(now, Health(breakers=(down,))))
         decider.deliver(Tick(now + 1.0))
-        await until(lambda: stage.term.brain.state.failures.health.breaker("http").heard_seconds)
+        await until_async(lambda: breaker(stage).heard_seconds, "the first answer")
         assert is_open(stage), "it said that it cannot"
         decider.deliver(Tick(stage.term.now() + 31.0))
-        await until(lambda: not is_open(stage))
+        await until_async(lambda: not is_open(stage), "the breaker to close")
         assert asked == [b"GET /health HTTP/1.1\r\n"] * 2
         running.cancel()
         with suppress(asyncio.CancelledError):

@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 
 import weft as package
+from tests import waiting
 from tests.cli.called import Weft, call
 from tests.cli.objects import BUSY, a_failed_job, a_running_job, a_waiting_job
+from tests.waiting import HANG_SECONDS
 from tools.testcluster import ControlPlane
 from tools.testcluster.rest import MERGE_PATCH
 from weft.kube.names import LEASE, jobs_path, pods_path, queues_path
@@ -234,7 +235,7 @@ def test_wait_hears_of_the_end(weft: Weft, server: ControlPlane) -> None:
         stand(server, "bert-ft", {"state": "Running", "reason": None, "message": None})
         assert heard(process) == "Running\n"
         stand(server, "bert-ft", {"state": "Failed"})
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=HANG_SECONDS) == 1
 
 
 def test_wait_survives_a_server_that_comes_back(weft: Weft, server: ControlPlane) -> None:
@@ -243,7 +244,7 @@ def test_wait_survives_a_server_that_comes_back(weft: Weft, server: ControlPlane
         assert "29 of 64" in heard(process)
         server.restart_apiserver()
         stand(server, "bert-ft", {"state": "Succeeded"})
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=HANG_SECONDS) == 0
 
 
 def test_wait_hears_of_a_deletion_and_can_be_left(weft: Weft, server: ControlPlane) -> None:
@@ -251,10 +252,10 @@ def test_wait_hears_of_a_deletion_and_can_be_left(weft: Weft, server: ControlPla
     with started("wait", "bert-ft") as left, started("wait", "bert-ft") as process:
         assert heard(left) == heard(process)
         left.send_signal(signal.SIGINT)
-        assert left.wait(timeout=30) == 130
+        assert left.wait(timeout=HANG_SECONDS) == 130
         assert "detached: the job goes on" in rest(left)
         server.api.must("DELETE", jobs_path(RESEARCH, "bert-ft"))
-        assert process.wait(timeout=30) == 3
+        assert process.wait(timeout=HANG_SECONDS) == 3
 
 
 def test_ls_follows_changes(weft: Weft, server: ControlPlane) -> None:
@@ -265,7 +266,7 @@ def test_ls_follows_changes(weft: Weft, server: ControlPlane) -> None:
         stand(server, "bert-ft", {"state": "Running"})
         assert '"state":"Running"' in process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=HANG_SECONDS) == 130
 
 
 def test_logs_of_a_pod(weft: Weft, server: ControlPlane, cluster: ControlPlane) -> None:
@@ -284,7 +285,7 @@ def test_logs_of_a_pod(weft: Weft, server: ControlPlane, cluster: ControlPlane) 
         assert weft("logs", "chatty").out == "hello from a worker\n"
         stand(server, "chatty", {"state": "Succeeded"})
         server.api.must("DELETE", pods_path(RESEARCH, "chatty-3-0?gracePeriodSeconds=0"))
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=HANG_SECONDS) == 0
 
 
 def listed(weft: Weft, command: str, *words: object) -> list[dict[str, Any]]:
@@ -293,11 +294,9 @@ def listed(weft: Weft, command: str, *words: object) -> list[dict[str, Any]]:
     return found
 
 
-def until(look: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(look: Callable[[], bool]) -> None:
     """A list is what the server remembers, which may be a moment behind."""
-    deadline = monotonic() + seconds
-    while not look():
-        assert monotonic() < deadline, f"waited {seconds:.0f} s"
+    waiting.until(look, "the list to be current")
 
 
 def put(server: ControlPlane, job: Mapping[str, Any], nodes: tuple[str, ...] = ()) -> None:

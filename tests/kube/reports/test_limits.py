@@ -19,6 +19,7 @@ from tests.kube.reports.reporting import (
     a_token,
     vouched,
 )
+from tests.waiting import hang_guard
 from weft.kube.reports.limits import Crowd, Limits, Rates
 from weft.kube.reports.listener import TlsFiles
 from weft.kube.reports.payload import MOST_BODY_BYTES
@@ -139,7 +140,7 @@ def test_workers_speak_over_tls_and_certificates_are_renewed(
         line, first = await _greeted(door, tls)
         assert line == b"HTTP/1.1 200 OK\r\n"
         await asyncio.to_thread(a_certificate, tmp_path, "weft")
-        async with asyncio.timeout(20):
+        async with hang_guard("the new certificate"):
             while True:
                 await asyncio.sleep(0.02)
                 try:
@@ -245,12 +246,12 @@ def test_slow_bodies_of_one_tenant_leave_room_for_others() -> None:
                 await asyncio.Event().wait()
 
             async def hold() -> int:
-                async with asyncio.timeout(20):
+                async with hang_guard("the answer"):
                     return (await scene.report(body=never())).status
 
             path = report_path("prod", "llama")
             holding = [asyncio.create_task(hold()) for _ in range(4)]
-            async with asyncio.timeout(20):
+            async with hang_guard("a refusal"):
                 while (await scene.report()).status != 429:
                     await asyncio.sleep(0)
             other = await scene.call("POST", path, TOKENS["other namespace"], STEP)

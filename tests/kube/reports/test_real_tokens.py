@@ -22,6 +22,7 @@ from tests.kube.reports.reporting import (
     coded,
     expected,
 )
+from tests.waiting import POLL_SECONDS, hang_guard
 from tools.testcluster import ControlPlane
 from weft.kube.client.api import Api
 from weft.kube.metrics import Metrics
@@ -172,9 +173,9 @@ def test_a_real_token_dies_with_its_pod(api_server: ControlPlane) -> None:
             path = f"/api/v1/namespaces/lab/pods/{caller.pod}"
             api_server.api.must("DELETE", f"{path}?gracePeriodSeconds=0")
             RealTokens(api_server).pod("lab", caller.pod)
-            async with asyncio.timeout(30):
+            async with hang_guard("the token to be refused"):
                 while not await refused(known):
-                    await asyncio.sleep(0.5)
+                    await asyncio.sleep(POLL_SECONDS)
 
     asyncio.run(ask())
 

@@ -1,10 +1,10 @@
 """Training jobs sent as they are to a real API server, with the policies that guard it."""
 
-import time
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
+from tests.waiting import until
 from tools.testcluster.rest import MERGE_PATCH, Answer, Rest
 from weft.kube.names import jobs_path, queues_path
 from weft.kube.resources import admission
@@ -57,7 +57,4 @@ def a_queue(body: dict[str, Any]) -> dict[str, Any]:
 
 def wait_until(done: Callable[[], bool]) -> None:
     """Policies take a moment from being stored to being heard."""
-    end = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(done, "the policy to act")

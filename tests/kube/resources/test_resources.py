@@ -1,11 +1,11 @@
 """The custom resources as models: what is read of a spec and of a status, and how fast."""
 
-import time
 from datetime import UTC, datetime
 from typing import Any, get_args
 
 import pytest
 
+from tests.work import calls_of
 from weft.kube.resources.queue import QueueSpec
 from weft.kube.resources.training_job import (
     Plan,
@@ -111,7 +111,7 @@ def test_a_queue_that_cannot_be(spec: dict[str, Any], said: str) -> None:
     assert caught.value.hint
 
 
-def test_a_spec_is_read_quickly() -> None:
+def test_a_spec_is_read_in_few_calls() -> None:
     spec = {
         "run": "torchrun train.py",
         "image": "x:1",
@@ -125,10 +125,7 @@ def test_a_spec_is_read_quickly() -> None:
         "grace": "30s",
         "retry": {"limit": 3},
     }
-    best = float("inf")
-    for _ in range(5):
-        begin = time.process_time()
-        for _ in range(100):
-            TrainingJobSpec.model_validate(spec)
-        best = min(best, (time.process_time() - begin) / 100)
-    assert best < 200e-6
+    TrainingJobSpec.model_validate(spec)
+    calls = calls_of(lambda: TrainingJobSpec.model_validate(spec))
+
+    assert calls < 300
