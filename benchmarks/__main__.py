@@ -60,7 +60,9 @@ SUITES = {
             *("colocation", "real"),
         ),
     ),
-    "kube": Suite("benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcd")),
+    "kube": Suite(
+        "benchmarks.kube", "on a real control plane, beside Kueue", False, tuple("abcde")
+    ),
     "local": Suite("benchmarks.local", "ten jobs on this machine, and foretold", False),
     "plans": Suite(
         "benchmarks.plans",

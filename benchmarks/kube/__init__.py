@@ -1,8 +1,9 @@
 """Kube: the operator on a real API server, beside the bare engine and beside Kueue itself.
 
 Part a is the peer's own baseline (`admission`), part b the fill, gang, verdict and reclaim of
-another peer's scale suite (`filling`), part c what the operator costs its cluster (`upkeep`), and
-part d what the end of a leader costs (`failover`).
+another peer's scale suite (`filling`), part c what the operator costs its cluster (`upkeep`),
+part d what the end of a leader costs (`failover`), and part e how far the simulator's completion
+times are from those on a cluster (`agreement`).
 Everything is measured in one run on this machine. The short form takes a share of each and leaves
 the peer out: its figures are told, and only what must hold at any size is held to a bar.
 """
@@ -19,6 +20,7 @@ PARTS = {
     "b": "benchmarks.kube.filling",
     "c": "benchmarks.kube.upkeep",
     "d": "benchmarks.kube.failover",
+    "e": "benchmarks.kube.agreement",
 }
 
 
