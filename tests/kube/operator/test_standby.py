@@ -1,39 +1,36 @@
 """Two replicas: one leads, the other waits for the lease, and neither is ever both."""
 
-from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.calm import calm
 from tests.kube.installed import install_chart
 from tests.kube.operators import Lab, OperatorProcess, wait_until
 from tools.testcluster import ControlPlane
-from weft.kube.operator.observation.metadata import parse_time
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/weft-system/leases/weft-operator"
-TAKEOVER_SECONDS = 20.0
+RENEWALS = 4
 
 BURNING = '''
-"""A recipe whose first order takes half a minute of pure computation."""
+"""A recipe whose first order computes until a file is there."""
 
-import time
 from dataclasses import replace
+from pathlib import Path
 
 from weft.policy.order.arrival import by_arrival
 from weft.policy.recipes import backfill
 
+FOLDER = Path(__file__).parent
 calls = []
 
 
 def burn(snapshot, slots):
     if not calls and len(slots):
         calls.append(1)
-        until = time.monotonic() + 30.0
-        while time.monotonic() < until:
-            sum(range(1000))
+        (FOLDER / "begun").touch()
+        while not (FOLDER / "over").exists():
+            sum(range(1_000_000))
     return by_arrival(snapshot, slots)
 
 
@@ -41,12 +38,9 @@ burning = replace(backfill(spacing=0.1), order=burn)
 '''
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_standby_takes_over_within_twenty_seconds_and_no_worker_notices(
-    cluster: ControlPlane, tmp_path: Path
-) -> None:
+def test_a_standby_takes_over_and_no_worker_notices(cluster: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = install_chart(cluster)
     cluster.add_nodes(2, gpus=8)
     lab = Lab(cluster)
@@ -60,10 +54,8 @@ def test_a_standby_takes_over_within_twenty_seconds_and_no_worker_notices(
             before = {name: pod["metadata"]["uid"] for name, pod in lab.pods().items()}
             one.kill()
             lab.submit("bert", 8)
-            seconds = wait_until(lambda: bool(lab.pods("bert")), "the standby to act", 60.0)
+            wait_until(lambda: bool(lab.pods("bert")), "the standby to act")
             after = {name: pod["metadata"]["uid"] for name, pod in lab.pods("vit").items()}
-    print(f"the standby acted after {seconds:.1f} s")  # noqa: T201
-    assert seconds <= calm(TAKEOVER_SECONDS)
     assert after == before
     assert _holder(cluster) in ("two", "")
 
@@ -83,25 +75,19 @@ def test_a_long_solve_does_not_lose_the_lease(cluster: ControlPlane, tmp_path: P
         wait_until(lambda: _holder(cluster) == "one", "one to lead")
         with two:
             lab.submit("vit", 8)
-            gap = _largest_gap_until(cluster, lambda: bool(lab.pods("vit")))
-            assert _holder(cluster) == "one"
-    print(f"the lease was renewed at least every {gap:.1f} s")  # noqa: T201
-    assert gap < calm(10.0)
+            wait_until((tmp_path / "begun").exists, "the long computation to begin")
+            renewals = {_lease(cluster)["renewTime"]}
 
+            def is_renewed() -> bool:
+                renewals.add(_lease(cluster)["renewTime"])
+                return len(renewals) > RENEWALS
 
-def _largest_gap_until(cluster: ControlPlane, over: Callable[[], bool]) -> float:
-    """Seconds between two renewals, at worst."""
-    stamps: list[float] = []
-
-    def look() -> bool:
-        renewed = parse_time(_lease(cluster)["renewTime"])
-        if not stamps or renewed != stamps[-1]:
-            stamps.append(renewed)
-        return over()
-
-    seconds = wait_until(look, "the solve to end", 120.0, 0.2)
-    assert seconds > 25.0, "the recipe did not burn"
-    return max(b - a for a, b in pairwise(stamps))
+            wait_until(is_renewed, "renewals during the computation")
+            assert not lab.pods("vit"), "the computation is over"
+            (tmp_path / "over").touch()
+            wait_until(lambda: bool(lab.pods("vit")), "the job to start")
+            lease = _lease(cluster)
+            assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("one", 1)
 
 
 def _lease(cluster: ControlPlane) -> dict[str, Any]:
