@@ -1,5 +1,8 @@
 """Real nodes for tests of the whole: where they cannot run a test is skipped, but in CI it fails.
 
+One control plane and one set of nodes serve all modules; each module installs the chart anew and
+leaves the cluster empty.
+
 All of them run in the worker that has the other control planes: two at a time are slower than one.
 """
 
@@ -28,29 +31,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
-@pytest.fixture(scope="module")
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Two real nodes of two GPUs with the chart installed; the times are told at the end.
-
-    A module's own `VALUES` are values of the chart beside the usual ones, and `GPUS` those of a
-    node. In one that has `DRIVERS` a driver hands out a GPU of each node.
-    """
-    drivers = bool(getattr(request.module, "DRIVERS", False))
-    gpus = getattr(request.module, "GPUS", 1 if drivers else 2)
-    if lacking := unmet(drivers=drivers):
-        reason = (
-            f"not found: {', '.join(lacking)}; run tools/testcluster/build and build_containerd"
-        )
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+@pytest.fixture(scope="package")
+def real_nodes() -> Iterator[tuple[ControlPlane, RealNodes]]:
+    """Two nodes, each with a driver that hands out one GPU where its programs are there."""
+    _demand(unmet())
+    devices = 0 if unmet(drivers=True) else 1
     with (
         ControlPlane(real=True) as plane,
-        RealNodes(plane, count=2, gpus=gpus, drivers=drivers) as nodes,
-        Site(plane, nodes, **getattr(request.module, "VALUES", {})) as made,
+        RealNodes(plane, count=2, gpus=2, devices=devices) as nodes,
     ):
+        yield plane, nodes
+
+
+@pytest.fixture(scope="module")
+def site(
+    request: pytest.FixtureRequest, real_nodes: tuple[ControlPlane, RealNodes]
+) -> Iterator[Site]:
+    """The chart on two real nodes of two GPUs; the times are printed at the end.
+
+    A module's own `VALUES` are values of the chart beside the usual ones, and `GPUS` those of a
+    node. A module with `DRIVERS` uses the GPUs of the drivers instead.
+    """
+    drivers = bool(getattr(request.module, "DRIVERS", False))
+    _demand(unmet(drivers=drivers))
+    plane, nodes = real_nodes
+    nodes.set_all_gpus(getattr(request.module, "GPUS", 0 if drivers else 2))
+    with Site(plane, nodes, **getattr(request.module, "VALUES", {})) as made:
         yield made
-        request.config.stash[TOLD] = [*made.table(), "", *made.watched().splitlines()]
+        request.config.stash.setdefault(TOLD, []).extend(
+            [*made.table(), "", *made.watched().splitlines()]
+        )
+
+
+def _demand(lacking: list[str]) -> None:
+    if not lacking:
+        return
+    reason = f"not found: {', '.join(lacking)}; run tools/testcluster/build and build_containerd"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -19,8 +19,9 @@ from tests.realnodes.steps import Step
 from tools.testcluster import ControlPlane
 from tools.testcluster.binaries import find
 from tools.testcluster.real_nodes import OPERATOR_IMAGE, TRAIN_IMAGE, RealNodes
-from tools.testcluster.volumes import add_shared_volume
+from tools.testcluster.volumes import add_shared_volume, remove_shared_volume
 from weft.kube.names import LEASE
+from weft.kube.operator.observation.node import SET_ASIDE
 from weft.model.errors import WorldError
 
 TEAM: Final = "team-a"
@@ -68,6 +69,7 @@ class Site:
         if self._watch is not None:
             self._watch.kill()
             self._watch.wait()
+        self._clear()
 
     # ------------------------------------------------------------------ what is done
 
@@ -229,6 +231,23 @@ class Site:
         return "\n".join(f"--- {pod}\n{self._logs(namespace, pod)}" for namespace, pod in pods)
 
     # ------------------------------------------------------------------ helpers
+
+    def _clear(self) -> None:
+        """Leave nothing but the definitions of the custom resources and the nodes themselves."""
+        for name in self.lab.jobs():
+            self.lab.delete(name)
+        self.plane.kubectl("delete", "pods", "-n", TEAM, "--all", "--grace-period=0", "--force")
+        wait_until(lambda: not self.lab.jobs(), "the jobs to be gone")
+        where = ("--kubeconfig", str(self.plane.kubeconfig()), "--namespace", NAMESPACE)
+        helm("uninstall", "weft", *where, "--wait", "--timeout", "120s")
+        self.plane.kubectl("delete", "namespace", TEAM, NAMESPACE, "--timeout=120s")
+        self.plane.kubectl("delete", "queues.weft.dev,deviceclasses", "--all")
+        remove_shared_volume(self.plane, TEAM, CLAIM)
+        for node in self.nodes.names:
+            self.plane.kubectl("uncordon", node)
+            spec = self.plane.api.must("GET", f"/api/v1/nodes/{node}")["spec"]
+            if any(taint["key"] == SET_ASIDE for taint in spec.get("taints", ())):
+                self.plane.kubectl("taint", "node", node, f"{SET_ASIDE}-")
 
     def _logs(self, namespace: str, pod: str) -> str:
         try:

@@ -45,17 +45,17 @@ class RealNodes:
     """`node-0`, `node-1` and so on, and the names of their services and pods."""
 
     def __init__(
-        self, plane: ControlPlane, *, count: int = 2, gpus: int = 2, drivers: bool = False
+        self, plane: ControlPlane, *, count: int = 2, gpus: int = 2, devices: int = 0
     ) -> None:
-        """With `drivers`, GPUs are devices that a driver on each node hands out."""
+        """`gpus` of a node are counted; beside them a driver hands out `devices`, if any."""
         if not 0 < count <= MAX_REAL_NODES:
             raise WorldError(f"{count} real nodes", hint=f"from 1 to {MAX_REAL_NODES}")
         self.names = tuple(node_name(index) for index in range(count))
         self._plane = plane
-        self._gpus, self._drivers = gpus, drivers
+        self._gpus, self._devices = gpus, devices
         self._dns = Dns(plane.layout.folder, plane.kubeconfig())
         self._nodes = {
-            name: RealNode(plane, index, cdi=drivers) for index, name in enumerate(self.names)
+            name: RealNode(plane, index, cdi=devices > 0) for index, name in enumerate(self.names)
         }
         self._store: ImageStore | None = None
         self._images: tuple[Image, ...] = ()
@@ -121,6 +121,12 @@ class RealNodes:
         body = {"status": {"capacity": held, "allocatable": held}}
         self._plane.api.must("PATCH", f"/api/v1/nodes/{name}/status", body, MERGE_PATCH)
 
+    def set_all_gpus(self, gpus: int) -> None:
+        """On every node, now and whenever it starts."""
+        self._gpus = gpus
+        for name in self.names:
+            self.set_gpus(name, gpus)
+
     # ------------------------------------------------------------------ helpers
 
     def _start(self, names: Iterable[str]) -> None:
@@ -134,16 +140,15 @@ class RealNodes:
             node.load(self._images, self._store)
             node.start_kubelet()
             node.start_proxy()
-            if self._drivers:
-                node.start_driver(self._gpus)
+            if self._devices:
+                node.start_driver(self._devices)
         for node in nodes:
             self._settle(node.name, began)
 
     def _settle(self, name: str, began: float) -> None:
         """Only then set GPUs: a kubelet takes them from a node that it does not remember."""
         self._wait(name, "ready", lambda: _is_ready(self._get(name), since=began))
-        if not self._drivers:
-            self.set_gpus(name, self._gpus)
+        self.set_gpus(name, self._gpus)
 
     def _get(self, name: str) -> dict[str, Any]:
         answer = self._plane.api.send("GET", f"/api/v1/nodes/{name}")

@@ -4,6 +4,7 @@ PodSecurity `restricted` forbids hostPath in a pod, but not the claim of a volum
 """
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,12 @@ def add_shared_volume(plane: ControlPlane, namespace: str, claim: str) -> Path:
     _create(plane, namespace, claim, folder)
     _wait_until_bound(plane, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
     return folder
+
+
+def remove_shared_volume(plane: ControlPlane, namespace: str, claim: str) -> None:
+    """Once its namespace is gone, and the claim with it."""
+    plane.kubectl("delete", "persistentvolume", f"{namespace}-{claim}")
+    shutil.rmtree(plane.layout.folder / "volumes" / namespace / claim)
 
 
 def _create(plane: ControlPlane, namespace: str, claim: str, folder: Path) -> None:
