@@ -46,6 +46,7 @@ def run_alone(
 def undisturbed(script: str, *options: str) -> Line:
     """The last line of a run in one process, as plain PyTorch."""
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "hurry").touch()
         done = run_alone(JOBS / script, *options, folder=Path(folder))
         assert done.code == 0, done.complaints
         (last,) = finals(read_lines(Path(folder)))
@@ -56,6 +57,7 @@ def undisturbed(script: str, *options: str) -> Line:
 def undisturbed_samples(script: str, *options: str) -> dict[int, list[int]]:
     """Of each step of a run in one process, as plain PyTorch."""
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "hurry").touch()
         done = run_alone(JOBS / script, *options, folder=Path(folder))
         assert done.code == 0, done.complaints
         taken = samples(read_lines(Path(folder)))

@@ -6,17 +6,19 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.train.cradle import ROOT, begin
-from tests.train.lines import Line, read_lines
+from tests.train.lines import Line, NewestStep, read_lines
+from tests.waiting import HANG_SECONDS, until
 
 JOBS = Path(__file__).parent / "jobs"
-PATIENCE_SECONDS = 60.0
+#: No limit of an agent's ends a wait that must end by itself: such a test fails instead. A test
+#: that is about a limit gives its own.
+UNLIMITED = ("--hang", "600", "--grace", "600")
 
 Event = dict[str, Any]
 FOLDERS: list[Path] = []  # of the present test, to be looked through at its end
@@ -28,6 +30,7 @@ class Driven:
     def __init__(self, folder: Path, arguments: list[str], variables: dict[str, str]) -> None:
         self.folder = folder
         self.events: list[Event] = []
+        self._newest_step = NewestStep(folder)
         self._changed = threading.Condition()
         self.process = begin(
             ["run", "--json", *arguments],
@@ -49,19 +52,19 @@ class Driven:
         self.process.stdin.write(text + "\n")
         self.process.stdin.flush()
 
-    def until(self, found: Callable[[Event], bool], seconds: float = PATIENCE_SECONDS) -> Event:
+    def until(self, found: Callable[[Event], bool], seconds: float = HANG_SECONDS) -> Event:
         """The first event, past or to come, that is wanted."""
-        deadline = time.monotonic() + seconds
         looked = 0
+
+        def first() -> Event | None:
+            nonlocal looked
+            new, looked = self.events[looked:], len(self.events)
+            return next((event for event in new if found(event)), None)
+
         with self._changed:
-            while True:
-                for event in self.events[looked:]:
-                    if found(event):
-                        return event
-                looked = len(self.events)
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    raise AssertionError(f"it did not happen; logs:\n{self.logs()}")
+            event = self._changed.wait_for(first, seconds)
+        assert event is not None, f"it did not happen; logs:\n{self.logs()}"
+        return event
 
     def steady(self, width: int, after: int = 0) -> Event:
         """The epoch of that width, later than epoch `after`."""
@@ -69,24 +72,26 @@ class Driven:
             lambda e: e["event"] == "steady" and e["width"] == width and e["epoch"] > after
         )
 
-    def reached(self, step: int, seconds: float = PATIENCE_SECONDS) -> None:
+    def reached(self, step: int, seconds: float = HANG_SECONDS) -> None:
         """Wait until some worker has committed that step."""
-        deadline = time.monotonic() + seconds
-        while self.newest_step < step:
-            assert self.process.poll() is None, self.logs()
-            assert time.monotonic() < deadline, f"step {step} was not reached\n{self.logs()}"
-            time.sleep(0.02)
+
+        def there() -> bool:
+            ended = self.process.poll() is not None
+            assert self.newest_step >= step or not ended, self.logs()
+            return self.newest_step >= step
+
+        until(there, f"step {step}", state=self.logs, seconds=seconds)
 
     @property
     def newest_step(self) -> int:
-        return max((line["step"] for line in self.lines() if line.get("stepped")), default=-1)
+        return self._newest_step()
 
-    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+    def wait(self, seconds: float = HANG_SECONDS) -> int:
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"no end in {seconds:g} s\n{self.logs()}") from None
-        self._reader.join(5)
+        self._reader.join(HANG_SECONDS)
         return code
 
     def lines(self, worker: int | str = "*") -> list[Line]:
@@ -98,10 +103,9 @@ class Driven:
         spawned = self.until(lambda e: e["event"] == "spawned" and e["worker"] == worker)
         return int(spawned["pid"])
 
-    def signal(self, number: int, worker: int | None = None) -> float:
-        """Send a signal to the agent, or to one worker behind its back; gives when."""
+    def signal(self, number: int, worker: int | None = None) -> None:
+        """Send a signal to the agent, or to one worker behind its back."""
         os.kill(self.process.pid if worker is None else self.pid(worker), number)
-        return time.monotonic()
 
     def status(self) -> Event:
         """How the agent says that the job stands."""
@@ -137,7 +141,7 @@ def driven(
     """An agent that runs a job of `tests/train/jobs`, ended at the latest with the test."""
     folder.mkdir(exist_ok=True)
     FOLDERS.append(folder)
-    arguments = ["--folder", str(folder / "run"), *agent, str(JOBS / script), *options]
+    arguments = ["--folder", str(folder / "run"), *UNLIMITED, *agent, str(JOBS / script), *options]
     job = Driven(folder, arguments, variables)
     try:
         yield job

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from tests.waiting import HANG_SECONDS
 from weft.train.groups.group import Alone
 
-PATIENCE_SECONDS = 20.0
 Made = TypeVar("Made")
 
 
@@ -37,7 +37,7 @@ class Sum:
         hall = self._hall
         with hall.changed:
             there = hall.brought[self._number]
-            assert hall.changed.wait_for(lambda: len(there) == hall.size, PATIENCE_SECONDS)
+            assert hall.changed.wait_for(lambda: len(there) == hall.size, HANG_SECONDS)
         parts = [there[rank] for rank in range(hall.size)]
         assert len({part.shape for part in parts}) == 1, "they sum different things"
         self._tensor.copy_(sum(parts[1:], parts[0]) if self._root is None else parts[self._root])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from itertools import pairwise
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,27 @@ def read_lines(folder: Path, worker: int | str = "*") -> list[Line]:
             except ValueError:
                 continue
     return found
+
+
+class NewestStep:
+    """The newest step that any worker of a folder has applied; reads only what was added."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._step = -1
+
+    def __call__(self) -> int:
+        for path in self._folder.glob("steps-*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                whole, newline, _ = file.read().rpartition(b"\n")
+            self._read[path] = self._read.get(path, 0) + len(whole) + len(newline)
+            for text in whole.splitlines():
+                with suppress(ValueError):  # half a line of a worker that was killed
+                    line = json.loads(text)
+                    self._step = max(self._step, line["step"] if line.get("stepped") else -1)
+        return self._step
 
 
 def applied(lines: Iterable[Line]) -> dict[str, list[int]]:
@@ -78,12 +99,6 @@ def check_each_once(lines: Iterable[Line], *, total: int, batch: int = 16, size:
 def finals(lines: Iterable[Line]) -> list[Line]:
     """What the workers that came to the end have found there."""
     return [line for line in lines if line.get("final")]
-
-
-def longest_wait(lines: Iterable[Line]) -> float:
-    """The longest time between two steps of one worker."""
-    times = [line["time"] for line in lines if line.get("stepped")]
-    return max((after - before for before, after in pairwise(times)), default=0.0)
 
 
 def by_step(lines: list[Line]) -> dict[int, list[str]]:

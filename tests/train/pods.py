@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.train.cradle import ROOT, Forked, begin
-from tests.train.driving import FOLDERS, JOBS, PATIENCE_SECONDS
-from tests.train.lines import Line, read_lines
+from tests.train.driving import FOLDERS, JOBS
+from tests.train.lines import Line, NewestStep, read_lines
+from tests.waiting import HANG_SECONDS, until
 from weft.kube.reports.headship import Headship
 from weft.kube.reports.meeting import Head, read_head
 from weft.kube.reports.refusal import Refusal
@@ -135,16 +135,16 @@ class Pod:
         for thread in self._threads:
             thread.start()
 
-    def until(self, found: Callable[[Event], bool], seconds: float = PATIENCE_SECONDS) -> Event:
+    def until(self, found: Callable[[Event], bool], seconds: float = HANG_SECONDS) -> Event:
         """The first event, past or to come, that is wanted."""
-        deadline = time.monotonic() + seconds
+
+        def first() -> Event | None:
+            return next((event for event in self.events if found(event)), None)
+
         with self.changed:
-            while True:
-                for event in self.events:
-                    if found(event):
-                        return event
-                if not self.changed.wait(max(deadline - time.monotonic(), 0.0)):
-                    raise AssertionError(f"it did not happen on seat {self.seat}: {self.tail()}")
+            event = self.changed.wait_for(first, seconds)
+        assert event is not None, f"it did not happen on seat {self.seat}: {self.tail()}"
+        return event
 
     def named(self, what: str) -> list[Event]:
         return [event for event in self.events if event["event"] == what]
@@ -154,14 +154,13 @@ class Pod:
             lambda e: e["event"] == "steady" and e["width"] == width and e["epoch"] > after
         )
 
-    def signal(self, number: int = signal.SIGTERM) -> float:
+    def signal(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
-        return time.monotonic()
 
-    def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
+    def wait(self, seconds: float = HANG_SECONDS) -> int:
         code = self.process.wait(seconds)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(HANG_SECONDS)
         return code
 
     def clear_up(self) -> None:
@@ -194,6 +193,7 @@ class Fleet:
         self.folder, self.operator, self.command = folder, operator, command
         self.pods: list[Pod] = []
         self.variables: dict[str, str] = {}
+        self._newest_step = NewestStep(folder)
         (folder / "token").write_text("a-token")
 
     def pod(self, seat: int, gpus: int = 1, *, epoch: int = 1, **variables: str) -> Pod:
@@ -233,13 +233,10 @@ class Fleet:
 
     @property
     def newest_step(self) -> int:
-        return max((line["step"] for line in self.lines() if line.get("stepped")), default=-1)
+        return self._newest_step()
 
-    def reached(self, step: int, seconds: float = PATIENCE_SECONDS) -> None:
-        deadline = time.monotonic() + seconds
-        while self.newest_step < step:
-            assert time.monotonic() < deadline, f"step {step} was not reached\n{self.tails()}"
-            time.sleep(0.02)
+    def reached(self, step: int, seconds: float = HANG_SECONDS) -> None:
+        until(lambda: self.newest_step >= step, f"step {step}", state=self.tails, seconds=seconds)
 
     def tails(self) -> str:
         return "\n\n".join(f"seat {pod.seat}: {pod.tail()}" for pod in self.pods)

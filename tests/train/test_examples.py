@@ -3,7 +3,6 @@
 import ast
 import re
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.train.alone import run_alone
 from tests.train.cradle import ROOT
 from tests.train.driving import Driven, driven
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -172,14 +172,18 @@ def test_a_sharded_example_is_resized_by_whole_replicas(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------- a script without Weft
 
 
-def logged(job: Driven, worker: int, text: str, seconds: float = 90.0) -> str:
+def logged(job: Driven, worker: int, text: str) -> str:
     """What follows a text in a worker's log, once it is there."""
-    deadline = time.monotonic() + seconds
-    while not (found := re.search(re.escape(text) + r"(.*)\n", log_of(job, worker))):
-        assert job.process.poll() is None, job.logs()
-        assert time.monotonic() < deadline, job.logs()
-        time.sleep(0.05)
-    return found[1]
+
+    def found() -> re.Match[str] | None:
+        ended = job.process.poll() is not None
+        match = re.search(re.escape(text) + r"(.*)\n", log_of(job, worker))
+        assert match or not ended, job.logs()
+        return match
+
+    match = until(found, repr(text), state=job.logs)
+    assert match is not None
+    return match[1]
 
 
 def log_of(job: Driven, worker: int) -> str:

@@ -1,7 +1,6 @@
 """Figures of all workers, in loops and behind them, across resizes and losses; and never a hang."""
 
 import signal
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -86,9 +85,7 @@ def test_who_is_lost_behind_a_loop_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_mean_that_one_worker_asks_for_is_refused_in_time(tmp_path: Path) -> None:
     agent = ("-n", "2", "--hang", "6")
     with driven(tmp_path, "figures.py", "one", "2", "0", agent=agent) as job:
-        began = time.monotonic()
         assert job.wait() == 1, job.logs()
-        assert time.monotonic() - began < 20
         assert "worker 1 has not come to weft.mean() within 3 s" in job.logs()
 
 

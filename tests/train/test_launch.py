@@ -19,6 +19,7 @@ from tests.launch.launching import ROOT, environment
 from tests.train.cradle import Forked, begin
 from tests.train.driving import JOBS
 from tests.train.lines import applied, check_each_once, read_lines
+from tests.waiting import HANG_SECONDS
 from weft.agent.messages import Resize
 from weft.agent.wire.orders import ask
 
@@ -147,7 +148,7 @@ class Terminal:
                 break
             self.text += block.decode()
         os.close(self.handle)
-        return self.process.wait(60)
+        return self.process.wait(HANG_SECONDS)
 
 
 def test_at_a_terminal_there_is_a_line_that_is_redrawn_and_ctrl_c(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import HashStore
 from tests.train.cradle import ROOT
 from tests.train.driving import Driven, driven, leftovers
 from tests.train.lines import Line
+from tests.waiting import HANG_SECONDS
 from weft.agent.checkpoint import errors
 from weft.agent.messages import Ask, Envelope, Hello, encode
 from weft.model.errors import WeftError
@@ -174,7 +175,7 @@ def test_trap_9_workers_listen_on_the_loopback_only(running: Driven) -> None:
 def test_trap_9_a_stranger_is_not_served_by_the_store(running: Driven, token: str) -> None:
     messages = (Hello("store", 0, 1, token), Ask("set", "epoch-1/votes/0", "AAAA"))
     with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.settimeout(10)
+        stranger.settimeout(HANG_SECONDS)
         stranger.connect(str(running.folder / "run" / "agent.sock"))
         with contextlib.suppress(ConnectionError):
             for seq, message in enumerate(messages, start=1):

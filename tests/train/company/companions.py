@@ -3,29 +3,28 @@
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.train.lines import Line
+from tests.waiting import until
 from weft.agent.leases.company import SOCKET
 from weft.agent.leases.server import LOCK
 from weft.agent.messages import Envelope, Hello, Turn, encode
 
-PATIENCE_SECONDS = 20.0
 Span = tuple[float, float]
 
 
 def serving(folder: Path, but: int = 0) -> int:
     """The process that serves leases in this folder, once one does that is not `but`."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+
+    def found() -> int:
         text = (folder / LOCK).read_text() if (folder / LOCK).exists() else ""
-        if text and int(text) != but and (folder / SOCKET).exists():
-            return int(text)
-        time.sleep(0.01)
-    raise AssertionError("nobody serves leases")
+        there = text and int(text) != but and (folder / SOCKET).exists()
+        return int(text) if there else 0
+
+    return until(found, "a process to serve leases")
 
 
 def computing(lines: Iterable[Line]) -> Iterator[Span]:

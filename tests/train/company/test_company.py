@@ -4,7 +4,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.train.company import companions
 from tests.train.company.companions import computing, hog, overlapping, serving, steps
 from tests.train.driving import Driven, driven, processes_of
 from tests.train.lines import Line
+from tests.waiting import until
 
 JOB = "turns.py"
 
@@ -124,20 +124,13 @@ def test_a_member_that_is_killed_holds_nobody_up(tmp_path: Path, meeting: Path) 
         driven(tmp_path / "b", JOB, *options, agent=company) as b,
     ):
         both_train(a, b)
-        at = b.signal(signal.SIGKILL, worker=0)
+        b.signal(signal.SIGKILL, worker=0)
         a.reached(a.newest_step + 20)
         done.touch()
         assert (a.wait(), b.wait()) == (0, 0)
     lines = a.lines()
     assert steps(lines) == list(range(len(lines))), "none is lost, none is made twice"
-    waits = token_waits(lines)
-    assert max(wait for begin, wait in waits if begin > at - 0.1) < 0.25
-
-
-def token_waits(lines: list[Line]) -> list[tuple[float, float]]:
-    entered = [one for line in lines for one in line["entered"]]
-    pairs = pairwise(entered)
-    return [(at, after - at) for (stage, at), (_, after) in pairs if stage == "token_wait"]
+    assert sum(line["breached"] for line in lines) == 0, "its turn ended with it, not by its term"
 
 
 def test_the_server_may_die_and_another_serves(tmp_path: Path, meeting: Path) -> None:
@@ -149,17 +142,20 @@ def test_the_server_may_die_and_another_serves(tmp_path: Path, meeting: Path) ->
     ):
         both_train(a, b)
         server = serving(meeting)
-        at = time.monotonic()
         companions.kill(server)
         assert serving(meeting, but=server) != server
-        time.sleep(0.5)
+        at = time.monotonic()
+        until(lambda: all(granted_since(job, at) for job in (a, b)), "leases of the other server")
         both_train(a, b, 10)
         done.touch()
         assert (a.wait(), b.wait()) == (0, 0)
     for job in (a, b):
         lines = job.lines()
         assert steps(lines) == list(range(len(lines)))
-        assert lines[-2]["granted"][-1] > at, "leases are handed out again"
+
+
+def granted_since(job: Driven, at_seconds: float) -> bool:
+    return any(grant > at_seconds for line in job.lines() for grant in line["granted"])
 
 
 def test_a_server_that_is_stopped_costs_a_moment(tmp_path: Path, meeting: Path) -> None:
@@ -235,5 +231,4 @@ def test_a_gang_that_loses_a_worker_goes_on(tmp_path: Path, meeting: Path) -> No
         a.reached(a.newest_step + 20)
         done.touch()
         assert a.wait() == 0
-    waits = token_waits(a.lines(0))
-    assert max(wait for _, wait in waits) < 1.0
+    assert sum(line["breached"] for line in a.lines()) == 0

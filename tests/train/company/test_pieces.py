@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS, until
 from weft.agent.coordination.limits import Limits
 from weft.agent.messages import Accompany, Granted, Names, Turn
 from weft.train.company.fence import DeviceFence, Fence, HostFence
@@ -121,7 +122,7 @@ class Device:
     """A device that works behind its host."""
 
     def __init__(self) -> None:
-        self.queued = self.done = 0
+        self.queued = self.done = self.looked = 0
         self.released: list[int] = []
 
     def mark(self) -> int:
@@ -129,6 +130,7 @@ class Device:
         return self.queued
 
     def has_passed(self, mark: int) -> bool:
+        self.looked += 1
         return self.done >= mark
 
     def seconds_between(self, first: int, second: int) -> float:
@@ -148,10 +150,11 @@ def test_on_a_device_a_turn_ends_when_the_device_has_come_there() -> None:
     assert loop.passes(*MICRO, *END) == ["+gpu"], "the host is through, the device is not"
     waiting = threading.Thread(target=fence.wait)
     waiting.start()
-    waiting.join(0.05)
+    looked = device.looked
+    until(lambda: device.looked > looked + 2, "the fence to look at the device")
     assert waiting.is_alive()
     device.done = 1
-    waiting.join(5.0)
+    waiting.join(HANG_SECONDS)
     assert loop.line.told == ["+gpu", "-gpu"]
     assert device.released == [1]
 

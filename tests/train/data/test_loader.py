@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import IterableDataset, TensorDataset
 
+from tests.waiting import HANG_SECONDS
 from weft.model.errors import InvariantBreach, SpecError
 from weft.train.data.loader import Loader, MicroBatch
 from weft.train.data.split import Share, shares
-
-PATIENCE_SECONDS = 30.0
 
 Maker: TypeAlias = Callable[..., Loader]
 
@@ -53,7 +52,7 @@ class Gated(Squares):
         sample = super().__getitem__(index)
         if index == self.at:
             self.reached.set()
-            assert self.gate.wait(PATIENCE_SECONDS)
+            assert self.gate.wait(HANG_SECONDS)
         return sample
 
 
@@ -243,7 +242,7 @@ def test_workers_read_one_share_side_by_side(a_loader: Maker) -> None:
 
     class Meeting(Squares):
         def __getitem__(self, index: int) -> tuple[int, int]:
-            meeting.wait(PATIENCE_SECONDS)
+            meeting.wait(HANG_SECONDS)
             return super().__getitem__(index)
 
     loader = a_loader(Meeting(6), 6, shuffle=False, workers=3)
@@ -265,7 +264,7 @@ def test_what_is_expected_is_read_in_the_background_and_only_once(a_loader: Make
     dataset = Gated(8, at=7)
     loader = a_loader(dataset, 4, shuffle=False)
     loader.expect([whole(0, 4), whole(1, 4)])
-    assert dataset.reached.wait(PATIENCE_SECONDS), "all of it was read and nothing fetched"
+    assert dataset.reached.wait(HANG_SECONDS), "all of it was read and nothing fetched"
     dataset.gate.set()
     assert [loader.fetch(whole(step, 4)).ids for step in (0, 1)] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert dataset.read == list(range(8))
@@ -283,7 +282,7 @@ def test_a_hint_that_is_replaced_is_no_longer_read(a_loader: Maker) -> None:
     dataset = Gated(16, at=0)
     loader = a_loader(dataset, 4, shuffle=False)
     loader.expect([whole(0, 4), whole(1, 4), whole(2, 4)])
-    assert dataset.reached.wait(PATIENCE_SECONDS)
+    assert dataset.reached.wait(HANG_SECONDS)
     loader.expect([whole(2, 4), whole(3, 4)])
     dataset.gate.set()
     assert loader.fetch(whole(3, 4)).ids == (12, 13, 14, 15)
@@ -306,7 +305,7 @@ def test_what_nobody_expected_is_read_before_all_hints(
     monkeypatch.setattr(ThreadPoolExecutor, "submit", opening_the_gate)
     loader = a_loader(dataset, 4, shuffle=False)
     loader.expect([whole(0, 4), whole(1, 4), whole(2, 4)])
-    assert dataset.reached.wait(PATIENCE_SECONDS)
+    assert dataset.reached.wait(HANG_SECONDS)
     assert loader.fetch(surprise).ids == (12, 13, 14, 15)
     assert dataset.read[:8] == [0, 1, 2, 3, 12, 13, 14, 15]
     assert loader.fetch(whole(2, 4)).ids == (8, 9, 10, 11)
@@ -363,7 +362,7 @@ def test_a_closed_loader_leaves_no_thread_and_can_be_used_again(
     loader = a_loader(dataset, 4, shuffle=False, workers=workers)
     loader.close()
     loader.expect([whole(step, 4) for step in range(10)])
-    assert dataset.reached.wait(PATIENCE_SECONDS)
+    assert dataset.reached.wait(HANG_SECONDS)
     assert loader_threads() != []
     dataset.gate.set()
     loader.close()
@@ -381,7 +380,7 @@ def test_a_loader_that_nobody_holds_any_more_ends_its_threads() -> None:
     assert threads
     del loader
     for thread in threads:
-        thread.join(PATIENCE_SECONDS)
+        thread.join(HANG_SECONDS)
     assert not any(thread.is_alive() for thread in threads)
 
 
@@ -438,7 +437,7 @@ def test_a_step_can_be_repeated_when_the_next_one_was_read_already(a_loader: Mak
     loader = a_loader(stream, 8)
     assert loader.fetch(*shares(3, 8, 2, 0)).ids == (24, 25, 26, 27)
     loader.expect(shares(4, 8, 2, 0))
-    assert reached.wait(PATIENCE_SECONDS)
+    assert reached.wait(HANG_SECONDS)
     assert loader.fetch(whole(3, 8)).data.tolist() == list(range(24, 32))
     assert loader.fetch(whole(4, 8)).data.tolist() == list(range(32, 40))
     assert (stream.opened, stream.given) == (1, list(range(40)))

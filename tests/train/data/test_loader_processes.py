@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from tests.train.driving import driven
 from tests.train.lines import check_each_once
+from tests.waiting import until
 from weft.model.errors import SpecError
 from weft.train.data.loader import Loader
 from weft.train.data.split import Share, shares
@@ -118,7 +119,7 @@ def test_what_is_no_longer_wanted_is_not_read_to_its_end(a_loader: Maker, tmp_pa
     loader.expect([Share(start, start + 40, last=True) for start in range(0, 200, 40)])
     assert loader.fetch(Share(300, 302, last=True)).ids == (300, 301)
     read = [int(line) for line in (tmp_path / "read").read_text().split()]
-    assert len([index for index in read if index < 200]) <= 4, "of 200 that were expected"
+    assert len([index for index in read if index < 200]) < 40, "a share was read to its end"
 
 
 class Broken(Squares):
@@ -277,10 +278,11 @@ def test_no_sample_is_lost_when_a_job_with_processes_grows_and_loses_a_worker(
         job.reached(job.newest_step + 3)
         readers = children(job.pid(0))
         assert len(readers) == 2
-        killed = job.signal(signal.SIGKILL, worker=0)
-        while any(Path(f"/proc/{pid}").exists() for pid in readers):
-            assert time.monotonic() < killed + 2.0, "processes have outlived their worker"
-            time.sleep(0.02)
+        job.signal(signal.SIGKILL, worker=0)
+        until(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in readers),
+            "the processes of the killed worker to end",
+        )
         epoch = job.steady(3, after=grown["epoch"])["epoch"]
         job.order("resize 2")
         job.steady(2, after=epoch)

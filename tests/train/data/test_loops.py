@@ -1,7 +1,6 @@
 """Scripts with several loops, and with something behind the last one."""
 
 import signal
-import time
 from itertools import chain
 from pathlib import Path
 
@@ -69,12 +68,14 @@ def test_newcomers_come_to_the_loop_in_which_the_others_are(
 
 def test_a_loop_is_left_in_the_very_step_in_which_newcomers_come(tmp_path: Path) -> None:
     """They wait for one who has taken the step back, so they are told, and come in the next."""
-    slow = ("--pause", "0.1", "--loops", "8", "--between", "0.2", *LEFT)
+    slow = ("--pause", "0.1", "--loops", "8", "--hold", "14", *LEFT)
     with driven(tmp_path, "loops.py", *slow, agent=("-n", "1")) as job:
-        job.reached(11)
-        time.sleep(0.2)  # the new epoch stands within half a second, and step 14 takes as long
+        job.reached(13)
         job.order("resize 3")
+        job.until(lambda e: e["event"] == "armed")
+        (tmp_path / "go").touch()
         job.steady(3)
+        assert len(job.named("halted")) == 1, "the newcomers came in another step"
         check(job, *slow, total=8 * 5)
 
 

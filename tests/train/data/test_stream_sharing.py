@@ -2,10 +2,10 @@
 
 import signal
 import socket
-import threading
 import time
 from collections import UserDict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +18,14 @@ import weft
 from tests.train.alone import undisturbed
 from tests.train.driving import driven
 from tests.train.lines import check_each_once, finals
+from tests.waiting import HANG_SECONDS
 from weft.model.errors import SpecError
 from weft.train.api import current
 from weft.train.data.batch_code import packed, portable, unpacked
 from weft.train.data.loader import Loader
 from weft.train.data.loader_processes import Read
-from weft.train.data.sample_post import Gone, ReaderFailed, SampleAsker, SampleGiver
+from weft.train.data.sample_post import NONCE_BYTES, Gone, ReaderFailed, SampleAsker, SampleGiver
 from weft.train.data.split import Share, shares
-from weft.train.stages import Stage
 
 pytestmark = pytest.mark.enable_socket
 
@@ -169,12 +169,15 @@ def test_one_without_the_key_is_given_nothing(
 
 def test_whoever_waits_for_an_answer_is_freed_when_the_epoch_is_cut() -> None:
     """As when the machine of the reader has lost its power and resets nothing."""
-    silent = socket.create_server(("127.0.0.1", 0))
-    asker = SampleAsker(lambda: f"127.0.0.1:{silent.getsockname()[1]}", KEY, 0)
-    threading.Timer(0.2, asker.close).start()
-    with pytest.raises(Gone):
-        asker.read(Share(0, 2, last=True))
-    silent.close()
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as threads:
+        asker = SampleAsker(lambda: f"127.0.0.1:{silent.getsockname()[1]}", KEY, 0)
+        reading = threads.submit(asker.read, Share(0, 2, last=True))
+        connection, _ = silent.accept()
+        with connection:
+            connection.sendall(bytes(NONCE_BYTES))
+            assert connection.recv(1), "it has asked"
+            asker.close()
+            assert isinstance(reading.exception(HANG_SECONDS), Gone)
 
 
 def test_a_stream_that_moves_is_alive_and_whoever_waits_for_it_too(
@@ -190,12 +193,11 @@ def test_a_stream_that_moves_is_alive_and_whoever_waits_for_it_too(
     assert loader.moved_seconds() > moved
     weft.prepare(nn.Linear(1, 1), lambda p: torch.optim.SGD(p, 0.1))
     session = current()
-    session._section = ""
-    session.stages.enter(Stage.DATA_WAIT)
-    time.sleep(0.1)
-    assert session._pulse().section_seconds >= 0.1
+    session._section, session._section_since = "data_wait", began
+    assert session._pulse().section_seconds > moved - began
     session._stream.streaming = loader
-    assert session._pulse().section_seconds < 0.1
+    before = time.monotonic()
+    assert session._pulse().section_seconds <= time.monotonic() - before
 
 
 def test_the_state_of_a_stream_is_not_the_scripts_to_save() -> None:

@@ -1,7 +1,6 @@
 """Who sums what by which backend; and one that behaves as NCCL does, because no GPU is here."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -11,10 +10,9 @@ from typing import cast
 import pytest
 import torch
 
-from tests.calm import calm
-from tests.train import dawdling
-from tests.train.dawdling import DAWDLING, Dawdling
-from tests.train.groups.test_group import LIMIT, SOON_SECONDS, Telling
+from tests.train.dawdling import DAWDLING, Dawdling, Later
+from tests.train.groups.test_group import LIMIT, Telling
+from tests.waiting import HANG_SECONDS, until
 from weft.model.errors import SpecError, WorldError
 from weft.train.groups import backend
 from weft.train.groups import group as group_module
@@ -24,9 +22,7 @@ from weft.train.groups.group import BackendGroup, EpochGroups, build
 from weft.train.groups.managed import ManagedGroup
 from weft.train.membership.contact import Contact
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(60)]
-
-GUARD_SECONDS = 60.0
+pytestmark = pytest.mark.enable_socket
 
 
 def test_one_place_chooses_by_the_device() -> None:
@@ -111,11 +107,9 @@ def test_a_wait_for_one_who_does_not_come_is_aborted(monkeypatch: pytest.MonkeyP
         flight = here.gradients.sum(torch.ones(4))
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(flight.wait)
-            time.sleep(0.1)
-            began = time.monotonic()
+            until(waiting.running, "a thread to wait")
             here.cut()
-            assert isinstance(waiting.exception(calm(SOON_SECONDS)), WorldError)
-        assert time.monotonic() - began < calm(SOON_SECONDS)
+            assert isinstance(waiting.exception(HANG_SECONDS), WorldError)
         assert data(here).aborted
 
 
@@ -123,7 +117,7 @@ def test_a_wait_for_one_who_does_not_come_is_aborted(monkeypatch: pytest.MonkeyP
 def unfinished() -> Iterator[Callable[[], object]]:
     """A latency that lasts to the end of the test, so that only an abort completes a sum."""
     over = threading.Event()
-    yield lambda: over.wait(GUARD_SECONDS)
+    yield lambda: over.wait(HANG_SECONDS)
     over.set()
 
 
@@ -145,12 +139,11 @@ def test_no_member_votes_for_sums_that_an_abort_completed(
         monkeypatch.setattr(Dawdling, "latency", staticmethod(unfinished))
         steps: list[Future[list[float]]] = []
         for end in ends:
-            setattr(data(end), hook, lambda: wait(steps, GUARD_SECONDS))
+            setattr(data(end), hook, lambda: wait(steps, HANG_SECONDS))
         steps += [threads.submit(summed_and_voted, end) for end in ends]
-        while not all(data(end).busy for end in ends):
-            time.sleep(0.001)
+        until(lambda: all(data(end).busy for end in ends), "both sums to be under way")
         for cut in [threads.submit(end.cut) for end in ends]:
-            cut.result(GUARD_SECONDS)
+            cut.result(HANG_SECONDS)
         assert all(isinstance(step.exception(0), WorldError) for step in steps)
 
 
@@ -180,10 +173,10 @@ def test_ddp_keeps_the_failure_of_a_sum_that_an_abort_completed(
         managed.open()
         work = managed.allreduce([torch.ones(4)])
         waiting = threads.submit(managed.wait)
-        data(here).after_abort = lambda: wait([waiting], GUARD_SECONDS)
+        data(here).after_abort = lambda: wait([waiting], HANG_SECONDS)
         here.cut()
         assert work.wait()
-        waiting.result(GUARD_SECONDS)
+        waiting.result(HANG_SECONDS)
         assert isinstance(managed.failure, WorldError)
 
 
@@ -228,7 +221,7 @@ def test_what_begins_while_it_is_cut_is_freed_too(monkeypatch: pytest.MonkeyPatc
     with epoch(monkeypatch) as (here, _):
         begin = Dawdling.allreduce
 
-        def cut_meanwhile(group: Dawdling, tensors: list[torch.Tensor]) -> dawdling.Later:
+        def cut_meanwhile(group: Dawdling, tensors: list[torch.Tensor]) -> Later:
             later = begin(group, tensors)
             here.cut()
             return later
@@ -236,18 +229,20 @@ def test_what_begins_while_it_is_cut_is_freed_too(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(Dawdling, "allreduce", cut_meanwhile)
         flight = here.gradients.sum(torch.ones(4))
         with ThreadPoolExecutor() as threads:
-            assert isinstance(threads.submit(flight.wait).exception(calm(SOON_SECONDS)), WorldError)
+            assert isinstance(threads.submit(flight.wait).exception(HANG_SECONDS), WorldError)
 
 
 def test_it_would_be_noticed_if_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in is late indeed: what its own `wait` leaves is not the sum."""
-    monkeypatch.setattr(dawdling, "LATE_SECONDS", 0.2)
+    due = threading.Event()
     with epoch(monkeypatch) as ends:
+        until(lambda: not any(data(end).busy for end in ends), "the sums of the connections")
+        monkeypatch.setattr(Dawdling, "latency", staticmethod(lambda: due.wait(HANG_SECONDS)))
         tensors = [torch.ones(2), torch.ones(2)]
         works = [data(end).allreduce([one]) for end, one in zip(ends, tensors, strict=True)]
         for work in works:
             work.wait()
         assert tensors[0].tolist() == [1.0, 1.0]
-        while not all(work.is_completed() for work in works):
-            time.sleep(0.01)
+        due.set()
+        until(lambda: all(work.is_completed() for work in works), "the sums")
         assert tensors[0].tolist() == [2.0, 2.0]

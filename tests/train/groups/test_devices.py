@@ -14,6 +14,7 @@ import pytest
 from tests.train.cradle import ROOT
 from tests.train.driving import JOBS, Driven, driven
 from tests.train.lines import check_each_once
+from tests.waiting import HANG_SECONDS
 from weft.agent.messages import Answer, Drain, Resize, Status
 from weft.agent.wire.orders import ask
 
@@ -90,7 +91,7 @@ def test_an_agent_goes_on_without_its_terminal_and_says_how_it_ended(tmp_path: P
     assert (status["live"], len(living(status))) == (None, 1)
     assert not (folder / "outcome.json").exists()
     asyncio.run(ask(folder, Drain(30.0)))
-    assert agent.wait(30) == 143
+    assert agent.wait(HANG_SECONDS) == 143
     outcome = json.loads((folder / "outcome.json").read_text())
     assert (outcome["outcome"], outcome["exit_code"], outcome["why"]) == ("drained", 143, "drained")
     assert (outcome["step"], outcome["saved_step"]) == (-1, -1)

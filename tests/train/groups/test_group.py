@@ -1,7 +1,6 @@
 """Groups of two in one process: what ends a wait for somebody who does not come."""
 
 import socket
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from tests.calm import calm
+from tests.waiting import HANG_SECONDS, until
 from weft.model.errors import WorldError
 from weft.train.groups import group as group_module
 from weft.train.groups.agent_store import AgentStore
@@ -24,10 +23,9 @@ from weft.train.membership.transfer import Reach, Receiving
 from weft.train.membership.units import Roles
 from weft.train.state.intake import Intake
 
-pytestmark = [pytest.mark.enable_socket, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.enable_socket
 
-LIMIT = timedelta(seconds=30)
-SOON_SECONDS = 5.0
+LIMIT = timedelta(seconds=600)  # of gloo itself: no test waits for it
 LARGE = 32 * 1024 * 1024
 
 
@@ -100,12 +98,10 @@ def test_a_wait_ends_when_the_group_is_cut(size: int) -> None:
             there.sum(torch.ones(size))
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(flight.wait)
-            time.sleep(0.01 if size == LARGE else 0.1)
-            began = time.monotonic()
+            until(waiting.running, "a thread to wait")
             here.cut()
-            error = waiting.exception(calm(SOON_SECONDS))
+            error = waiting.exception(HANG_SECONDS)
         assert size == LARGE or isinstance(error, WorldError)
-        assert time.monotonic() - began < calm(SOON_SECONDS)
         with pytest.raises(WorldError):
             here.sum(torch.ones(4)).wait()
 
@@ -116,9 +112,7 @@ def test_closing_a_group_with_a_stuck_operation_holds_nobody_up() -> None:
         here.cut()
         with pytest.raises(WorldError):
             flight.wait()
-        began = time.monotonic()
         here.close()
-        assert time.monotonic() - began < calm(SOON_SECONDS)
         with pytest.raises(WorldError, match="was closed"):
             here.sum(torch.ones(4))
     group_module._lingering.clear()
@@ -129,12 +123,10 @@ def test_who_receives_is_never_waited_for_in_silence() -> None:
     with two() as (here, there):
         receiving = Receiving(here, Roles((1,), (0,)), no_intake, frozenset())
         receiving.begin()
-        began = time.monotonic()
         assert not receiving.ended(0.1)
-        assert time.monotonic() - began < calm(SOON_SECONDS)
         here.cut()
         there.cut()
-        assert receiving.ended(calm(SOON_SECONDS))
+        assert receiving.ended(HANG_SECONDS)
         assert isinstance(receiving.failure, WorldError)
         assert receiving.reach() is Reach.FAILED
 

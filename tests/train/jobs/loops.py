@@ -21,6 +21,7 @@ parser.add_argument("--pause", type=float, default=0.0, help="in each step")
 parser.add_argument("--between", type=float, default=0.0, help="seconds behind each loop")
 parser.add_argument("--other", action="store_true", help="a loader of its own for each loop")
 parser.add_argument("--leave", type=int, default=None, help="each loop before this step of it")
+parser.add_argument("--hold", type=int, default=None, help="this step until there is a file `go`")
 parser.add_argument("--late", action="store_true", help="leave behind opt.step(), not before it")
 parser.add_argument("--kill", default="", help="first or second worker, once, behind the last loop")
 parser.add_argument("--fail", action="store_true", help="by an error, once, where it would leave")
@@ -42,6 +43,10 @@ def once(name: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def may_go() -> bool:
+    return any((folder / name).exists() for name in ("go", "hurry"))
 
 
 def pause(seconds: float) -> None:
@@ -74,6 +79,8 @@ def one_loop(number: int) -> None:
         if not options.late and leaves(mb.step, number):
             return
         weft.backward(nn.functional.mse_loss(model(mb.x), mb.y))
+        while mb.step == options.hold and not may_go():
+            time.sleep(0.01)
         pause(options.pause)
         took = [] if mb.warmup or not session.share_weight else list(mb.ids)
         write(took=took, of=mb.step, epoch=session._turn_epoch)

@@ -2,22 +2,18 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.calm import calm
 from tests.kube.operators import wait_until
-from tests.train.lines import applied, check_each_once, longest_wait
+from tests.train.lines import applied, check_each_once
 from tests.train.membership.test_pods import PAUSE, STEPS, TOTAL, elastic, gone
 from tests.train.pods import Fleet, Pod, fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.enable_socket]
 
 DRAINED, INFRASTRUCTURE = 143, 75
-DRAIN_SECONDS = 3.0
-LOSS_SECONDS = 10.0
 
 
 def leads(pod: Pod, term: int) -> None:
@@ -74,7 +70,6 @@ def test_a_head_that_is_drained_hands_over(tmp_path: Path) -> None:
         late = pods.pod(3)
         heir.steady(3)
         ended_well(pods, heir, other, late)
-    assert longest_wait(pods.lines(1)) <= calm(DRAIN_SECONDS)
     assert applied(pods.lines())["1"] == list(range(TOTAL))
 
 
@@ -89,7 +84,6 @@ def test_a_head_that_is_killed_is_followed_by_an_heir(tmp_path: Path) -> None:
         gone(pods, worker)
         leader.steady(2)
         ended_well(pods, heir, other)
-    assert longest_wait(pods.lines(1)) <= calm(LOSS_SECONDS)
     assert applied(pods.lines())["1"] == list(range(TOTAL))
     assert pods.operator.claims[:1] == [(leader.seat, 2, 200)]
 
@@ -100,11 +94,9 @@ def test_a_head_that_was_cut_off_does_not_go_on(tmp_path: Path) -> None:
     with fleet(tmp_path, "mlp.py", *STEPS, *PAUSE, **given) as pods:
         head, heir, other = ready(pods, 3)
         worker = first_worker(head)
-        stopped = time.monotonic()
         for process in (head.process.pid, worker):
             os.kill(process, signal.SIGSTOP)
         successor(pods).steady(2)
-        assert time.monotonic() - stopped <= calm(LOSS_SECONDS)
         pods.reached(pods.newest_step + 3)
         for process in (worker, head.process.pid):
             os.kill(process, signal.SIGCONT)

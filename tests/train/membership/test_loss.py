@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.calm import calm
 from tests.train.alone import undisturbed
 from tests.train.driving import Driven, driven
-from tests.train.lines import applied, check_each_once, finals, longest_wait
+from tests.train.lines import applied, check_each_once, finals
 from weft.train.crash_points import POINTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -16,7 +15,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 TOTAL = 40
 STEPS = ("--total", str(TOTAL))
 PAUSE = ("--pause", "0.02")
-RECOVERY_SECONDS = 2.0
 SURVIVOR = 0
 
 
@@ -33,13 +31,6 @@ def ended_as_undisturbed(job: Driven, survivors: tuple[int, ...]) -> None:
         assert end["loss"] == pytest.approx(expected, abs=1e-3)
 
 
-def recovery(job: Driven, survivor: int = SURVIVOR) -> float:
-    """How long a survivor stood still: from its last step before the loss to the next."""
-    seconds = longest_wait(job.lines(survivor))
-    print(f"recovery {seconds:.3f} s")  # noqa: T201
-    return seconds
-
-
 @pytest.mark.parametrize("at", range(len(POINTS)), ids=POINTS)
 def test_one_of_three_is_killed_and_then_one_of_two(tmp_path: Path, at: int) -> None:
     """At every point of a step for both widths: the second dies at another point than the first."""
@@ -50,8 +41,6 @@ def test_one_of_three_is_killed_and_then_one_of_two(tmp_path: Path, at: int) -> 
     deaths = [(event["worker"], event["code"]) for event in job.named("exited")[:2]]
     assert deaths == [(2, -signal.SIGKILL), (1, -signal.SIGKILL)]
     ended_as_undisturbed(job, (SURVIVOR,))
-    assert recovery(job) <= calm(RECOVERY_SECONDS)
-    assert recovery(job, 1) <= calm(RECOVERY_SECONDS)
 
 
 def test_one_of_four_is_killed_and_those_who_do_not_talk_to_it_notice(tmp_path: Path) -> None:
@@ -61,7 +50,6 @@ def test_one_of_four_is_killed_and_those_who_do_not_talk_to_it_notice(tmp_path: 
     ) as job:
         assert job.wait() == 0, job.logs()
     ended_as_undisturbed(job, (0, 2, 3))
-    assert max(recovery(job, worker) for worker in (0, 2, 3)) <= calm(RECOVERY_SECONDS)
 
 
 def test_two_of_four_are_killed_one_after_the_other_within_a_step(tmp_path: Path) -> None:
@@ -69,7 +57,6 @@ def test_two_of_four_are_killed_one_after_the_other_within_a_step(tmp_path: Path
     with driven(tmp_path, "mlp.py", *STEPS, *PAUSE, agent=("-n", "4"), **variables) as job:
         assert job.wait() == 0, job.logs()
     ended_as_undisturbed(job, (0, 3))
-    assert max(recovery(job, 0), recovery(job, 3)) <= calm(RECOVERY_SECONDS)
 
 
 @pytest.mark.parametrize("point", ["meeting", "address-told"])
@@ -81,7 +68,6 @@ def test_one_of_three_is_killed_while_they_regroup(tmp_path: Path, point: str) -
         assert job.wait() == 0, job.logs()
     assert [event["worker"] for event in job.named("exited")][:2] == [1, 2]
     ended_as_undisturbed(job, (SURVIVOR,))
-    assert recovery(job) <= calm(RECOVERY_SECONDS)
 
 
 @pytest.mark.parametrize("point", ["snapshot-copied", "snapshot-sealed", "snapshot-taken"])
@@ -93,7 +79,6 @@ def test_the_one_that_saves_is_killed_over_it(tmp_path: Path, point: str) -> Non
         assert job.wait() == 0, job.logs()
     assert job.named("exited")[0]["worker"] == 0
     ended_as_undisturbed(job, (1,))
-    assert recovery(job, 1) <= calm(RECOVERY_SECONDS)
 
 
 def test_both_are_killed_before_anything_was_saved(tmp_path: Path) -> None:
@@ -141,7 +126,6 @@ def of(line: dict[str, int]) -> int:
 
 
 def test_a_stopped_peer_is_given_up_within_the_limit(tmp_path: Path) -> None:
-    hang_seconds = 3.0
     agent = ("-n", "3", "--hang", "3")
     with driven(tmp_path, "mlp.py", *STEPS, *PAUSE, "--fault", "stop", agent=agent) as job:
         assert job.wait() == 0, job.logs()
@@ -149,9 +133,6 @@ def test_a_stopped_peer_is_given_up_within_the_limit(tmp_path: Path) -> None:
     assert victim["code"] == -signal.SIGKILL
     survivors = tuple({0, 1, 2} - {victim["worker"]})
     ended_as_undisturbed(job, survivors)
-    waited = [recovery(job, worker) for worker in survivors]
-    assert max(waited) <= calm(hang_seconds + RECOVERY_SECONDS)
-    assert max(waited) >= hang_seconds - 0.5
 
 
 def test_a_worker_alone_that_hangs_is_killed_and_begun_again(tmp_path: Path) -> None:

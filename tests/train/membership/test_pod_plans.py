@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.enable_soc
 DRAINED = 143
 TOTAL = 300
 JOB = ("plans.py", "--total", str(TOTAL), "--pause", "0.3", "--digest")
-PATIENCE_SECONDS = 60.0
 
 
 def listens(pods: Fleet) -> None:
@@ -45,7 +44,7 @@ def answered(pods: Fleet, serial: int) -> OrderAnswer:
         return bool(found)
 
     try:
-        wait_until(is_told, f"an answer to order {serial}", PATIENCE_SECONDS)
+        wait_until(is_told, f"an answer to order {serial}")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{pods.tails()}") from error
     return found[-1]
@@ -61,7 +60,7 @@ def reached(pods: Fleet, plan: str, width: int, *leaving: int) -> None:
 def ended_well(pods: Fleet, head: int = 0) -> None:
     (pods.folder / "hurry").touch()
     left = next(pod for pod in pods.pods if pod.seat == head)
-    assert left.wait(PATIENCE_SECONDS) == 0, pods.tails()
+    assert left.wait() == 0, pods.tails()
     check_each_once(pods.lines(), total=TOTAL, batch=8)
     check_bit_equal(pods.lines())
 
@@ -143,7 +142,7 @@ def test_whoever_leads_next_knows_the_plan(tmp_path: Path) -> None:
         pods.reached(2)
         reached(pods, "tensor=2", 4)
         head.signal(signal.SIGKILL)
-        heir.until(lambda e: e["event"] == "leads", PATIENCE_SECONDS)
+        heir.until(lambda e: e["event"] == "leads")
         pods.reached(pods.newest_step + 2)
         reached(pods, "replicated", 2)
         ended_well(pods, head=1)

@@ -1,25 +1,23 @@
 """Real processes grow and shrink while they train, and lose nothing."""
 
 import signal
-import time
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.calm import calm
 from tests.train.alone import undisturbed
 from tests.train.driving import Driven, driven
-from tests.train.lines import applied, by_step, check_each_once, finals, longest_wait
+from tests.train.lines import applied, by_step, check_each_once, finals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 EVERYTHING = ("--level", "bitwise", "--norm", "--dropout", "0.1", "--micro", "2", "--clip", "0.5")
 LARGE = ("--hidden", "256")  # enough to be sent in pieces of its own
-SLOW = ("--hidden", "256", "--layers", "6", "--rate", "800000")  # 4.8 MB in 6 s
-HANG_SECONDS = 2.0
+# 4.8 MB of state in 6 s, which is three times SHORT_LIMIT.
+SLOW = ("--hidden", "256", "--layers", "6", "--rate", "800000")
+SHORT_LIMIT = ("--hang", "2")
 TOTAL = 250
-RECOVERY_SECONDS = 3.0
 STEPS = ("--total", str(TOTAL), "--pause", "0.1")
 
 
@@ -133,9 +131,6 @@ def test_newcomers_killed_on_their_way_are_replaced(tmp_path: Path) -> None:
     assert set(applied(job.lines())) == {"0", str(last)}
 
 
-NEXT_STEP_SECONDS = 2.0
-
-
 def test_one_of_two_newcomers_is_killed_and_the_other_joins(tmp_path: Path) -> None:
     """In mid-transfer: who waits for state that will not come is freed at once, not by a limit."""
     options = (*STEPS, *LARGE, "--layers", "4", "--rate", "2000000")
@@ -148,9 +143,6 @@ def test_one_of_two_newcomers_is_killed_and_the_other_joins(tmp_path: Path) -> N
         assert job.status()["members"] == [0, 1, 3]
         finish(job)
     assert halted["why"], "nobody would know why"
-    waited = longest_wait(job.lines(0))
-    print(f"{waited:.2f} s to the next step")  # noqa: T201
-    assert waited <= calm(NEXT_STEP_SECONDS)
     assert applied(job.lines())["0"] == list(range(TOTAL))
 
 
@@ -165,9 +157,6 @@ def test_a_handover_that_fails_is_told_at_once(tmp_path: Path) -> None:
         finish(job)
     told = ("cable", "hand over", "closed by peer")  # by whichever end was heard first
     assert any(words in halted["why"] for words in told)
-    waited = longest_wait(job.lines(0))
-    print(f"{waited:.2f} s to the next step")  # noqa: T201
-    assert waited <= calm(NEXT_STEP_SECONDS)
     assert applied(job.lines())["0"] == list(range(TOTAL))
 
 
@@ -184,7 +173,6 @@ def test_a_job_whose_sums_come_as_from_gpus(tmp_path: Path) -> None:
         job.reached(job.newest_step + 3)
         job.signal(signal.SIGTERM)
         assert job.wait() == 143, job.logs()
-    assert longest_wait(job.lines(0)) <= calm(NEXT_STEP_SECONDS)
     for digests in by_step(job.lines()).values():
         assert len(set(digests)) == 1, "members of one epoch differ"
 
@@ -203,22 +191,19 @@ def test_a_job_that_ends_while_a_newcomer_is_on_its_way(tmp_path: Path) -> None:
 def test_a_transfer_of_three_times_the_limit_beside_the_training(tmp_path: Path) -> None:
     """Nobody hangs who moves bytes, and those who have the state train on meanwhile."""
     options = ("--total", "400", "--pause", "0.05", "--digest", "--norm", *SLOW)
-    agent = ("-n", "1", "--hang", str(HANG_SECONDS))
-    with driven(tmp_path, "mlp.py", *options, agent=agent) as job:
+    with driven(tmp_path, "mlp.py", *options, agent=("-n", "1", *SHORT_LIMIT)) as job:
         job.reached(3)
         job.order("resize 2")
         job.until(lambda event: event["event"] == "armed")
-        before, began = job.newest_step, time.monotonic()
+        before = job.newest_step
         grown = job.steady(2)
-        took, meanwhile = time.monotonic() - began, job.newest_step - before
-        print(f"{took:.1f} s, {meanwhile} steps meanwhile")  # noqa: T201
+        meanwhile = job.newest_step - before
         job.reached(job.newest_step + 5)
         (job.folder / "hurry").touch()
         assert job.wait() == 0, job.logs()
     assert grown["epoch"] == 2, "it was tried more than once"
-    assert took >= 3 * HANG_SECONDS
     assert meanwhile >= 10
-    assert longest_wait(job.lines(0)) <= calm(HANG_SECONDS / 2)
+    assert not job.named("halted"), "the wait for bytes was taken for a hang"
     check_each_once(job.lines(), total=400)
     agreed = [digests for digests in by_step(job.lines()).values() if len(digests) == 2]
     assert len(agreed) >= 5

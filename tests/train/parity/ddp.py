@@ -21,7 +21,7 @@ from tests.train.parity.feature import Feature, Live, furthest, state_of, table
 from tests.train.parity.features import FEATURES
 
 WIDTH, SHARE, STEPS = 3, 3, 16
-PATIENCE: Final = timedelta(seconds=20)
+PATIENCE: Final = timedelta(seconds=200)
 
 
 def outcome(feature: Feature, rank: int) -> str:

@@ -8,6 +8,7 @@ from queue import Queue
 import torch
 from torch import Tensor
 
+from tests.waiting import HANG_SECONDS
 from weft.agent.checkpoint.slot import Slot
 from weft.train.groups.flight import Pending
 from weft.train.groups.group import Alone
@@ -37,7 +38,7 @@ class Arrival:
         self.box, self.tensor = box, tensor
 
     def wait(self) -> None:
-        self.tensor.copy_(self.box.get(timeout=10))
+        self.tensor.copy_(self.box.get(timeout=HANG_SECONDS))
 
 
 class Thread(Alone):

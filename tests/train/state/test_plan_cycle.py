@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.cradle import ROOT, begin
+from tests.waiting import HANG_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -53,7 +54,7 @@ def run(folder: Path, plans: tuple[str, ...], world: int) -> None:
         for rank in range(world)
     ]
     for worker in workers:
-        assert worker.wait(90) == 0, worker.stderr.read()
+        assert worker.wait(HANG_SECONDS) == 0, worker.stderr.read()
 
 
 def whole(folder: Path, when: str) -> dict[str, str]:

@@ -1,16 +1,15 @@
 """Each pod of a job writes its own part of a checkpoint, and there is one when all parts are."""
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.train.alone import undisturbed
-from tests.train.driving import PATIENCE_SECONDS
 from tests.train.lines import applied, finals
 from tests.train.membership.test_pods import DRAINED, PAUSE, STEPS, TOTAL, elastic
 from tests.train.pods import Fleet, Pod, fleet
+from tests.waiting import until
 from weft.agent.checkpoint.vault import Checkpoint, Vault
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.enable_socket]
@@ -22,13 +21,14 @@ def newest(folder: Path) -> Checkpoint | None:
 
 def until_newer(pods: Fleet, folder: Path, step: int) -> Checkpoint:
     """A whole checkpoint of a later step."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        found = newest(folder)
-        if found is not None and found.step > step:
-            return found
-        assert time.monotonic() < deadline, pods.tails()
-        time.sleep(0.05)
+
+    def found() -> Checkpoint | None:
+        one = newest(folder)
+        return one if one is not None and one.step > step else None
+
+    checkpoint = until(found, f"a checkpoint after step {step}", state=pods.tails)
+    assert checkpoint is not None
+    return checkpoint
 
 
 def parts(checkpoint: Checkpoint) -> list[int]:
@@ -36,10 +36,7 @@ def parts(checkpoint: Checkpoint) -> list[int]:
 
 
 def until_said(pod: Pod, words: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not any(words in line for line in list(pod.printed)):
-        assert time.monotonic() < deadline, pod.tail()
-        time.sleep(0.02)
+    until(lambda: any(words in line for line in list(pod.printed)), words, state=pod.tail)
 
 
 def test_two_pods_write_half_each_and_a_slow_one_holds_nobody_up(tmp_path: Path) -> None:
