@@ -389,7 +389,43 @@ FEATURES: Final = (
     Feature("stream", "an IterableDataset", stream=True),
     Feature("threads", "a loader with four threads", threads=4),
 )
-# With communication="ddp": all at three workers; alone and through all changes where sums are odd.
+# Through all changes: one row of each kind of state, samples, sums and loops. Others differ from
+# one of these only in what a worker computes by itself.
+RESIZED: Final = frozenset(
+    {
+        "plain",
+        "accumulation",
+        "few-samples",
+        "freezing",
+        "sparse",
+        "branches",
+        "tokens-accumulated",
+        "early-stop",
+        "several-loops",
+        "torchmetrics",
+        "cosine",
+        "plateau",
+        "ema",
+        "adamw",
+        "adafactor",
+        "groups",
+        "outside",
+        "hooks",
+        "weight-norm",
+        "spectral-norm",
+        "complex",
+        "bfloat16",
+        "mixed-types",
+        "channels-last",
+        "buffers",
+        "tied",
+        "scaler",
+        "compile",
+        "stream",
+        "threads",
+    }
+)
+# With communication="ddp": all at three workers; alone where sums are odd.
 ODD_SUMS: Final = frozenset(
     {
         "plain",
@@ -405,6 +441,10 @@ ODD_SUMS: Final = frozenset(
         "buffers",
         "scaler",
     }
+)
+# Of these through all changes: micro-batches, layers without a gradient, weights, state beside it.
+RESIZED_BY_DDP: Final = frozenset(
+    {"accumulation", "branches", "tokens-accumulated", "outside", "buffers", "scaler"}
 )
 BY_NAME: Final = {feature.name: feature for feature in FEATURES}
 assert len(BY_NAME) == len(FEATURES)

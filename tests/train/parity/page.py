@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.train.parity.feature import BATCH, SHORT, STEPS, Feature
-from tests.train.parity.features import FEATURES, ODD_SUMS
+from tests.train.parity.features import FEATURES, ODD_SUMS, RESIZED, RESIZED_BY_DDP
 
 PATH: Final = Path(__file__).resolve().parents[3] / "docs" / "parity.md"
 
@@ -22,10 +22,12 @@ equal is refused at once with what to write instead, or stands here with its rea
 
 - **3 workers**: three processes share batches of {batch}: 4, 3 and 3 samples; {steps} steps.
 
-- **resized**: one worker, then three; one of them is killed and replaced; then two.
+- **resized**: one worker, then three; one of them is killed and replaced; then two. This is run
+for one row of each kind of state, samples, sums and loops; the cells of other rows are empty.
 
 - **by ddp**: the same three with `weft.prepare(..., communication="ddp")`, where torch's own
-`DistributedDataParallel` sums the gradients; {short} steps, alone and *resized* where sums are odd.
+`DistributedDataParallel` sums the gradients; {short} steps, alone where sums are odd, and *resized*
+for some of these.
 
 - **DDP**: `DistributedDataParallel` on three processes over gloo, without changes to the program
 and with `find_unused_parameters`, with batches of 9, because its shares must be even.
@@ -62,10 +64,13 @@ def _flowing(text: str) -> str:
 
 def _row(feature: Feature) -> str:
     ddp = "" if feature.refused else feature.ddp
-    by_ddp = _cells(feature)
-    if not (feature.refused or feature.differs or feature.name in ODD_SUMS):
-        by_ddp = ("", by_ddp[1], "")
-    return f"| {feature.what} | " + " | ".join((*_cells(feature), *by_ddp, ddp)) + " |"
+    alone, three, resized = _cells(feature)
+    by_weft = by_ddp = (alone, three, resized)
+    if not (feature.refused or feature.differs):
+        by_weft = (alone, three, resized if feature.name in RESIZED else "")
+        odd, changed = feature.name in ODD_SUMS, feature.name in RESIZED_BY_DDP
+        by_ddp = (alone if odd else "", three, resized if changed else "")
+    return f"| {feature.what} | " + " | ".join((*by_weft, *by_ddp, ddp)) + " |"
 
 
 def _cells(feature: Feature) -> tuple[str, str, str]:

@@ -17,7 +17,7 @@ from tests.train.parity import crew as crew_script
 from tests.train.parity import ddp, elastic, models, plain
 from tests.train.parity.crew import NEED_AN_AGENT, WIDTH
 from tests.train.parity.feature import BATCH, WIDE, Feature, furthest, short
-from tests.train.parity.features import BY_NAME, FEATURES, ODD_SUMS
+from tests.train.parity.features import BY_NAME, FEATURES, ODD_SUMS, RESIZED, RESIZED_BY_DDP
 from tests.train.parity.page import PATH, page
 from weft.model.errors import SpecError
 from weft.train.data.split import shares
@@ -50,11 +50,11 @@ def named(features: list[Feature]) -> list[object]:
     return [pytest.param(feature, id=feature.name) for feature in features]
 
 
-RESIZED = [
+CHANGES = [
     pytest.param(feature, by, id=f"{feature.name}-{by}")
-    for by in ("weft", "ddp")
+    for by, names in (("weft", RESIZED), ("ddp", RESIZED_BY_DDP))
     for feature in EQUAL
-    if by == "weft" or feature.name in ODD_SUMS
+    if feature.name in names
 ]
 
 
@@ -128,7 +128,7 @@ def test_three_workers_of_an_agent(tmp_path: Path, feature: Feature, communicati
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("feature", "communication"), RESIZED)
+@pytest.mark.parametrize(("feature", "communication"), CHANGES)
 def test_resized_and_robbed(tmp_path: Path, feature: Feature, communication: str) -> None:
     """1 → 3, one is killed and replaced, → 2."""
     row = (feature.name, str(feature.pace), communication)
