@@ -10,7 +10,7 @@ from tests.agent.coordination.mutants import MUTANTS, Mutant
 from weft.model.errors import IllegalTransition
 
 THOROUGH = bool(os.environ.get("WEFT_THOROUGH"))
-CHUNKS = 500 if THOROUGH else 24
+CHUNKS = 500 if THOROUGH else 6
 EACH = 400
 FIRST_SEED = int(os.environ.get("WEFT_FIRST_SEED") or 1 << 40)  # of a search for new ones
 SEEDS = 2000  # within which every mutant is found
