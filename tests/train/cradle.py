@@ -6,7 +6,7 @@ computes nothing; whatever a test starts is forked from it, with variables, fold
 own. An agent gets a zygote of its own in the same way, as a child, so that the workers it asks for
 are forked by the code that real jobs use. Who starts plainly is tested in `test_zygote.py`.
 
-    python -m tests.train.cradle <descriptor>      the process; tests call `begin`
+    python -m tests.train.cradle <descriptor> [<module> ...]      the process; tests call `begin`
 """
 
 import atexit
@@ -36,7 +36,6 @@ from weft.train import zygote
 ROOT: Final = Path(__file__).resolve().parents[2]
 LENGTH: Final = struct.Struct("<I")
 PIPES: Final = 3
-OFTEN_IMPORTED: Final = ("transformers.trainer", "transformers.models.gpt2", "lightning.pytorch")
 
 # -------------------------------------------------------------------------------- for the tests
 
@@ -70,19 +69,25 @@ class Forked:
         self._ended.set()
 
 
+#: What else the process of the present test has imported, of modules that few tests need.
+imported: tuple[str, ...] = ()
+
+
 def begin(argv: list[str], *, agent: bool, folder: Path, env: dict[str, str]) -> Forked:
     """Start an agent with these arguments, or a script."""
-    return _cradle().begin({"argv": argv, "agent": agent, "folder": str(folder), "env": env})
+    return _cradle(imported).begin(
+        {"argv": argv, "agent": agent, "folder": str(folder), "env": env}
+    )
 
 
 class Cradle:
     """The process, and those that it has forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: tuple[str, ...]) -> None:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.train.cradle", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.train.cradle", str(theirs.fileno()), *modules],
                 cwd=ROOT,
                 env={**_clean(), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"},
                 pass_fds=(theirs.fileno(),),
@@ -131,8 +136,8 @@ class Cradle:
 
 
 @functools.cache
-def _cradle() -> Cradle:
-    return Cradle()
+def _cradle(modules: tuple[str, ...]) -> Cradle:
+    return Cradle(modules)
 
 
 def _clean() -> dict[str, str]:
@@ -144,7 +149,7 @@ def _clean() -> dict[str, str]:
 
 def main() -> None:
     line = socket.socket(fileno=int(sys.argv[1]))
-    for name in OFTEN_IMPORTED:
+    for name in sys.argv[2:]:
         with suppress(ImportError):
             importlib.import_module(name)
     assert zygote.prepare(sharded=True), "a fork is not safe: there are threads"

@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.train import cradle
 from tests.train.alone import run_alone
 from tests.train.driving import Driven, driven
 from weft.train.drive import be_alone, first_at_the_start
+
+
+@pytest.fixture(autouse=True)
+def _imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork from a process that has imported these already."""
+    monkeypatch.setattr(cradle, "imported", ("transformers.trainer", "transformers.models.gpt2"))
+
 
 ROOT = Path(__file__).resolve().parents[2]
 

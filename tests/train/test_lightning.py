@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.train import cradle
 from tests.train.alone import run_alone
 from tests.train.driving import Driven, driven
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(autouse=True)
+def _imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork from a process that has imported these already."""
+    monkeypatch.setattr(cradle, "imported", ("lightning.pytorch",))
+
 
 ROOT = Path(__file__).resolve().parents[2]
 
