@@ -42,9 +42,6 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI a test that lacks what it needs fails: a skip that nobody reads tests nothing."""
     report = yield
-    if report.failed:
-        shares = any(item.get_closest_marker(name) for name in ("cluster", "realnodes"))
-        outside.note_failure(item.nodeid, shares=shares)
     if not (report.skipped and os.environ.get("CI")) or hasattr(report, "wasxfail"):
         return report
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -25,7 +25,7 @@ def fast_rooms() -> set[str]:
 
 def test_the_fast_rooms_are_those_that_ci_runs_as_computing() -> None:
     text = (ROOT / ".ci" / "run").read_text()
-    listed = re.findall(r"^(?:core|rooms)=\((.*)\)$", text, re.MULTILINE)
+    listed = re.findall(r"^(?:core|computing)=\((.*)\)$", text, re.MULTILINE)
     assert len(listed) == 2
     assert {room for one in listed for room in one.split()} <= fast_rooms()
     assert all((ROOT / room).is_dir() for room in fast_rooms())

@@ -1,14 +1,10 @@
 """What holds after every test with real processes: nothing of the job is left."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.train import driving
-
-# Real processes at awkward moments take minutes.
-collect_ignore = [] if os.environ.get("WEFT_THOROUGH") else ["membership/test_heads_rarely.py"]
 
 
 @pytest.fixture(autouse=True)

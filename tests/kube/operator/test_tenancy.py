@@ -1,14 +1,11 @@
 """Who may run where, after any sequence of changes to queues, namespaces and jobs (`tenancy`).
 
 Whoever is given a seat must be allowed to have it by what the objects say at that moment; whoever
-is allowed one gets it, since there is room for all. `WEFT_THOROUGH=1` plays 10,000 sequences,
-otherwise 150 are played:
-
-    WEFT_THOROUGH=1 python -m pytest tests/kube/operator/test_tenancy.py -n 2
+is allowed one gets it, since there is room for all. `python -m tools.explore --kind operator` plays
+other sequences.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,8 +23,8 @@ from weft.kube.operator.observation.queue import ObservedQueue
 from weft.model.ids import QueueId, TenantId
 from weft.model.queue import QueueTree
 
-SEQUENCES = 10_000 if os.environ.get("WEFT_THOROUGH") else 150
-CHUNKS = 50 if os.environ.get("WEFT_THOROUGH") else 3
+SEQUENCES = 60
+CHUNKS = 2
 
 Queues = Mapping[str, ObservedQueue]
 

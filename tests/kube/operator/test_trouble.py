@@ -3,13 +3,12 @@ upgrade.
 
 Each seed plays a term, or several where one ends, against a server that cannot be reached. Whatever
 happened, jobs that train are never told to end, and a job that comes after the trouble is given a
-seat. `WEFT_THOROUGH=1` plays 100 seeds, or as many as it says; otherwise 25 are played.
+seat. `python -m tools.explore --kind operator` plays other seeds.
 """
 
 import asyncio
 import contextlib
 import inspect
-import os
 import time
 from collections.abc import Callable, Iterator
 from random import Random
@@ -33,8 +32,7 @@ from weft.kube.operator.term import Term
 from weft.model.ids import JobId
 from weft.model.state import State
 
-THOROUGH = int(os.environ.get("WEFT_THOROUGH") or 0)
-SEEDS = max(THOROUGH, 100) if THOROUGH else 25
+SEEDS = 12
 METRICS = Metrics()
 PLACES = (Term, Intake, Decider, Executor, StatusWriter, NodeInventory, ForeignUse, Faults)
 NO_CALLBACKS = ("now", "brain_state", "observed_jobs")  # asked by the test itself, or one line long

@@ -1,4 +1,4 @@
-"""Headship moves at awkward moments; run with WEFT_THOROUGH, `test_heads` is the short form."""
+"""Headship moves at awkward moments."""
 
 import os
 import signal
