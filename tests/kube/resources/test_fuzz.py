@@ -12,7 +12,7 @@ from weft.kube.resources.training_job import TrainingJobSpec
 
 SPECS = 800
 TEXTS = 400
-SENT = 150
+SENT = 100
 
 
 def test_no_spec_gets_through_that_should_not() -> None:
