@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import hang_guard
 from weft.kube.client.errors import Forbidden, NotFound, Unavailable
 from weft.kube.devices import ObservedSlice, devices_on, read_slice, tainted_on
 from weft.kube.operator import taint_rules
@@ -85,10 +86,11 @@ async def followed(server: Server, times: int) -> list[tuple[TaintRule, ...]]:
     heard: list[tuple[TaintRule, ...]] = []
     follower = TaintRules(server, DRIVER)  # type: ignore[arg-type]
     task = asyncio.create_task(follower.follow(heard.append))
-    while len(server.asked) < times:
-        await asyncio.sleep(0.001)
-        if len(server.asked) == times - 1:
-            server.items = []
+    async with hang_guard(f"{times} questions"):
+        while len(server.asked) < times:
+            await asyncio.sleep(0)
+            if len(server.asked) == times - 1:
+                server.items = []
     task.cancel()
     return heard
 

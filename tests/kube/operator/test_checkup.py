@@ -227,7 +227,8 @@ async def looked(stage: Stage, at: float) -> None:
     for _ in range(3):
         turns(stage)
         stage.term._checks.look(stage.term.health)
-        await asyncio.sleep(0.001)
+        for _ in range(10):
+            await asyncio.sleep(0)
     turns(stage)
 
 
