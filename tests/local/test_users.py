@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 from tests.local.daemons import Lab, a_lab, wait_until
 from tests.local.users import ALICE, BOB, AsUser, as_user, needs_root
+from tests.waiting import HANG_SECONDS
 from weft.agent.run_folder import SHARED_MEMORY
 from weft.api.backend import Farewell, Origin, Selection
 from weft.local.agents.job_processes import MARK
@@ -104,7 +105,13 @@ def test_a_key_that_leads_elsewhere_is_not_sent_anywhere(lab: Lab, tmp_path: Pat
     entry = started(lab, "mine", LONG)
     folder = lab.folders().epoch(entry)
     assert entry.agent is not None
-    heard = as_user(ALICE, lambda: eavesdrop(folder, secret, entry.agent.pid))  # type: ignore[union-attr]
+    pid, key, door = entry.agent.pid, folder / "key", folder / "agent.sock"
+    heard = received_until_cancelled(
+        lab,
+        ALICE,
+        lambda over: eavesdrop(folder, secret, pid, over),
+        lambda: key.is_symlink() and door.exists(),
+    )
     assert SECRET not in heard
 
 
@@ -124,7 +131,9 @@ def test_a_door_that_leads_to_somebody_else_is_not_spoken_at(lab: Lab) -> None:
         return (folder / "key").read_text()
 
     key = as_user(ALICE, lead_away)
-    heard = as_user(BOB, lambda: listen_at(trap / "sock"))
+    heard = received_until_cancelled(
+        lab, BOB, lambda over: listen_at(trap / "sock", over), (trap / "sock").exists
+    )
     assert key not in heard
 
 
@@ -183,7 +192,7 @@ def test_processes_of_others_are_safe_whatever_they_are_called(lab: Lab) -> None
     try:
         as_user(ALICE, lambda: lab.client.cancel("mine").name)
         wait_until(lambda: lab.entry("mine", str(ALICE)).state.final, "it to end", lab.log)
-        assert accomplice.wait(10) == -signal.SIGKILL
+        assert accomplice.wait(HANG_SECONDS) == -signal.SIGKILL
         assert bystander.poll() is None
     finally:
         for process in (bystander, accomplice):
@@ -288,28 +297,43 @@ def connect(path: Path) -> int:
         return door.fileno()
 
 
-def eavesdrop(folder: Path, secret: Path, agent: int) -> str:
+def received_until_cancelled(
+    lab: Lab, user: int, listen: Callable[[Path], str], listens: Callable[[], bool]
+) -> str:
+    """What a user receives until Alice's job, which is cancelled meanwhile, has ended."""
+    over = lab.folder / "over"
+    with ThreadPoolExecutor() as threads:
+        received = threads.submit(as_user, user, lambda: listen(over))
+        try:
+            wait_until(listens, "a listening user", lab.log)
+            as_user(ALICE, lambda: lab.client.cancel("mine").name)
+            wait_until(lambda: lab.entry("mine", str(ALICE)).state.final, "its end", lab.log)
+        finally:
+            over.touch()
+        return received.result(HANG_SECONDS)
+
+
+def eavesdrop(folder: Path, secret: Path, agent: int, over: Path) -> str:
     """Stop the real agent, stand at its door with another key, and write down what comes."""
     os.kill(agent, signal.SIGSTOP)
+    (folder / "agent.sock").unlink()
     (folder / "key").unlink()
     (folder / "key").symlink_to(secret)
-    (folder / "agent.sock").unlink()
-    return listen_at(folder / "agent.sock")
+    return listen_at(folder / "agent.sock", over)
 
 
-def listen_at(path: Path) -> str:
-    """What comes in within some seconds."""
+def listen_at(path: Path, over: Path) -> str:
+    """What comes in until there is the file `over`."""
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(path))
         door.listen()
         door.settimeout(0.2)
-        return _heard_at(door)
+        return _heard_at(door, over)
 
 
-def _heard_at(door: socket.socket) -> str:
+def _heard_at(door: socket.socket, over: Path) -> str:
     heard = b""
-    deadline = time.monotonic() + 8.0
-    while time.monotonic() < deadline:
+    while not over.exists():
         try:
             line, _ = door.accept()
         except TimeoutError:

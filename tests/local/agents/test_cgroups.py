@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from tests.waiting import HANG_SECONDS, until
 from weft.local.agents.cgroups import Cgroup, Cgroups, cgroups_of
 from weft.local.agents.job_processes import Sign, end_incarnation, of_incarnation
 from weft.local.answers.health import _bounds
@@ -52,12 +52,12 @@ def test_whoever_hides_is_ended_all_the_same(cgroups: Cgroups, tmp_path: Path) -
         assert of_incarnation(Sign(sign.text, sign.uid)) == (), "its mark does not find it"
         assert hidden in of_incarnation(sign)
         until_nobody(sign)
-        assert process.wait(20) == -signal.SIGKILL
+        assert process.wait(HANG_SECONDS) == -signal.SIGKILL
         assert not Path(f"/proc/{hidden}").exists() or is_dead(hidden)
         assert not sign.cgroup.path.exists()
     finally:
         sign.cgroup.kill()
-        process.wait(20)
+        process.wait(HANG_SECONDS)
 
 
 def test_a_cgroup_that_was_never_made_holds_nobody(tmp_path: Path) -> None:
@@ -136,18 +136,11 @@ def test_the_doctor_tells_what_holds() -> None:
 
 
 def written(path: Path) -> str:
-    deadline = time.monotonic() + 30.0
-    while not path.exists() or not path.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return path.read_text()
+    return until(lambda: path.exists() and path.read_text(), f"a text in {path}") or ""
 
 
 def until_nobody(sign: Sign) -> None:
-    deadline = time.monotonic() + 30.0
-    while end_incarnation(sign):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not end_incarnation(sign), f"{sign.text} to end")
 
 
 def is_dead(pid: int) -> bool:

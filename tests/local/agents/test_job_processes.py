@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tests.waiting import HANG_SECONDS, until
 from weft.local.agents.job_processes import (
     MARK,
     Sign,
@@ -30,7 +30,7 @@ def test_a_process_is_itself_until_it_ends() -> None:
         assert not is_alive(replace(birth, ticks=birth.ticks + 1))
         assert not is_alive(replace(birth, boot="another"))
         process.kill()
-        settle(lambda: not is_alive(birth))  # a zombie has ended, whether or not anybody looked
+        until(lambda: not is_alive(birth), "its end")  # a zombie has ended, reaped or not
     assert birth_of(birth.pid) is None
 
 
@@ -40,7 +40,7 @@ def test_the_agent_is_the_marked_one_that_is_no_worker() -> None:
         running("sleep", "60", **{MARK: SIGN.text}) as agent,
         running("sleep", "60", **{MARK: f"{SIGN.text}0"}),
     ):
-        settle(lambda: find_agent(SIGN) == birth_of(agent.pid))
+        until(lambda: find_agent(SIGN) == birth_of(agent.pid), "the agent to be found")
         assert find_agent(replace(SIGN, uid=SIGN.uid + 1)) is None
 
 
@@ -55,11 +55,10 @@ def test_all_of_an_incarnation_is_ended_and_nothing_else() -> None:
         running(sys.executable, "-c", family, WEFT_WORKER="0", **{MARK: SIGN.text}) as worker,
         running("sleep", "60", **{MARK: "another"}) as stranger,
     ):
-        settle(lambda: len(of_incarnation(SIGN)) == 2)
+        until(lambda: len(of_incarnation(SIGN)) == 2, "both processes to be found")
         assert worker.pid in of_incarnation(SIGN)
-        while end_incarnation(SIGN):
-            time.sleep(0.01)
-        assert worker.wait(5) == -signal.SIGKILL
+        until(lambda: not end_incarnation(SIGN), "the incarnation to end")
+        assert worker.wait(HANG_SECONDS) == -signal.SIGKILL
         assert stranger.poll() is None
         assert of_incarnation(SIGN) == ()
 
@@ -74,11 +73,3 @@ def running(*command: str, **variables: str) -> Iterator[subprocess.Popen[bytes]
     finally:
         process.kill()
         process.wait()
-
-
-def settle(true: Callable[[], bool]) -> None:
-    """Processes take a moment to become what they are."""
-    deadline = time.monotonic() + 20.0
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.local.builders import a_machine, a_started, seats
 from tests.local.daemons import wait_until
+from tests.waiting import HANG_SECONDS
 from weft.agent.outcome import Outcome
 from weft.api.backend import Origin
 from weft.failure.interval import Advice
@@ -146,7 +147,7 @@ def test_of_two_starts_one_ends_at_once(launcher: Launcher, entry: Entry) -> Non
 
 def test_what_is_void_never_begins(launcher: Launcher, entry: Entry) -> None:
     assert launcher.void(entry)
-    assert launcher.start(entry).wait(20) == EXISTS_STATUS
+    assert launcher.start(entry).wait(HANG_SECONDS) == EXISTS_STATUS
     assert of_incarnation(launcher.sign(entry)) == ()
 
 
@@ -163,7 +164,7 @@ def test_what_a_job_needs_and_does_not_find_is_its_last_word(
     launcher: Launcher, entry: Entry
 ) -> None:
     spec = {"run": "model", "volumes": [{"claim": "pvc", "path": "/no/such/folder"}]}
-    assert launcher.start(entry.with_changes(spec=spec)).wait(20) == FAILED_STATUS
+    assert launcher.start(entry.with_changes(spec=spec)).wait(HANG_SECONDS) == FAILED_STATUS
     with folder_of(launcher.folders.job(entry.uid), "epoch-1") as folder:
         words = read_last_words(read_file(folder, "outcome.json", ME))
     assert (words.outcome, words.retryable) == ("user error", False)
@@ -195,7 +196,7 @@ def test_an_agent_that_fails_leaves_its_words(
 ) -> None:
     (tmp_path / "agent_that_fails.py").write_text("def main():\n    open('/nowhere/slots')\n")
     broken = replace(launcher, agent="agent_that_fails", paths=(str(tmp_path),))
-    assert broken.start(entry).wait(60) == 1
+    assert broken.start(entry).wait(HANG_SECONDS) == 1
     with folder_of(launcher.folders.epoch(entry)) as folder:
         words = read_last_words(read_file(folder, "outcome.json", ME))
         log = read_file(folder, "agent.log", ME).decode()

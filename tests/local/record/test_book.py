@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.local.builders import an_entry
+from tests.waiting import until_async
 from weft.local.record.book import Book, Remark
 from weft.local.record.entry import Entry, Happening
 from weft.local.record.store import Store
@@ -54,8 +55,7 @@ def test_whoever_leaves_does_not_take_the_change_along(tmp_path: Path) -> None:
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await adding
-        while not len(book):
-            await asyncio.sleep(0.001)
+        await until_async(lambda: len(book), "the job in the book")
 
     assert len(in_a_book(tmp_path, play)) == 1
 

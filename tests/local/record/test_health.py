@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from tests.waiting import until_async
 from weft.failure.breaker import Strike
 from weft.failure.health import WELL, struck
 from weft.local.record.book import Book
@@ -22,7 +23,7 @@ def test_the_newest_value_is_on_record(tmp_path: Path) -> None:
         assert record.recalled is WELL
         for health in (WELL, HIT, TWICE):
             record.look(health)
-        await asyncio.sleep(0.1)
+        await until_async(lambda: recalled(store) == TWICE, "the newest value on record")
         await book.close()
         assert recalled(store) == TWICE
         store.close()
