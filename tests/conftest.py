@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import calm, hypothesis_profiles, outside
+from tests import hypothesis_profiles, outside
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and all they start, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,7 +52,6 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(autouse=True)
 def _test_begins() -> Iterator[None]:
-    calm.begin()
     outside.begin()
     yield
     outside.end()

@@ -22,8 +22,7 @@ from weft.agent.messages import Answer, Message
 from weft.agent.run_folder import SHARED_MEMORY
 
 DEPTH: Final = 3_000
-THOROUGH: Final = bool(os.environ.get("WEFT_THOROUGH"))
-FILES: Final = 20_000 if THOROUGH else 2_000
+FILES: Final = 2_000
 LOG_BYTES: Final = 48 << 20
 SPARSE_BYTES: Final = 1 << 42
 STORM: Final = 100
