@@ -17,7 +17,7 @@ import orjson
 from tests import waiting
 from tests.virtual_time import pass_time
 from weft.kube.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
-from weft.kube.client.lease import Leadership
+from weft.kube.client.lease import Leadership, LeaseTiming
 
 SHORT = {"lease_seconds": 2.0, "renew_seconds": 1.2, "retry_seconds": 0.2}
 LOOK_SECONDS = 0.005
@@ -134,7 +134,7 @@ async def candidate(
         name="weft",
         identity=identity,
         clock=loop.time,
-        **{**SHORT, **options},
+        timing=LeaseTiming(**{**SHORT, **options}),
     )
     task = loop.create_task(leadership._campaign())
     leadership._thread = SimpleNamespace(  # type: ignore[assignment]
@@ -163,7 +163,11 @@ def replica(
     make_api: Callable[[], Awaitable[Any]], identity: str = "one", **rest: Any
 ) -> Iterator[Leadership]:
     leadership = Leadership(
-        make_api, namespace="default", name="weft", identity=identity, **{**SHORT, **rest}
+        make_api,
+        namespace="default",
+        name="weft",
+        identity=identity,
+        timing=LeaseTiming(**{**SHORT, **rest}),
     )
     leadership.start()
     try:

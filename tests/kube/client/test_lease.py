@@ -29,7 +29,7 @@ from tests.virtual_time import pass_time
 from tools.testcluster import ControlPlane
 from weft.kube.client.api import Api
 from weft.kube.client.errors import NoAccess, Unavailable
-from weft.kube.client.lease import Leadership
+from weft.kube.client.lease import Leadership, LeaseTiming
 from weft.model.errors import NotLeading
 
 REAL: dict[str, Any] = {"lease_seconds": 15, "renew_seconds": 10, "retry_seconds": 2}
@@ -304,7 +304,7 @@ def test_an_election_that_broke_down_is_told_to_who_waits() -> None:
 
 def test_times_must_make_sense() -> None:
     with pytest.raises(ValueError, match="outlast"):
-        Leadership(Line(Store()).make, namespace="d", name="w", identity="i", renew_seconds=15)
+        LeaseTiming(renew_seconds=15)
 
 
 @pytest.mark.parametrize("seed", range(4))

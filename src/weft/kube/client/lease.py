@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,6 +36,20 @@ NEVER: Final = float("-inf")
 POLL_SECONDS: Final = 0.1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTiming:
+    """How long a lease lasts, and how often it is renewed and tried for."""
+
+    lease_seconds: float = 13.0
+    #: A leader that has not renewed for so long gives up, before others may take over.
+    renew_seconds: float = 8.0
+    retry_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.lease_seconds > self.renew_seconds > self.retry_seconds > 0:
+            raise ValueError("a lease must outlast a renewal, and a renewal several tries")
+
+
 class Leadership:
     """Whether this replica leads; everything here may be asked from any thread."""
 
@@ -45,18 +60,12 @@ class Leadership:
         namespace: str,
         name: str,
         identity: str,
-        lease_seconds: float = 13,
-        renew_seconds: float = 8,
-        retry_seconds: float = 1,
+        timing: LeaseTiming = LeaseTiming(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not lease_seconds > renew_seconds > retry_seconds > 0:
-            raise ValueError("a lease must outlast a renewal, and a renewal several tries")
         self.identity = identity
         self.transitions = 0
-        self.lease_seconds = lease_seconds
-        self.renew_seconds = renew_seconds
-        self.retry_seconds = retry_seconds
+        self.timing = timing
         self._make_api = make_api
         self._clock = clock
         self._folder = LEASES.format(namespace=namespace)
@@ -74,7 +83,7 @@ class Leadership:
     @property
     def leading(self) -> bool:
         """While it is true, nobody else leads."""
-        return not self._stopping and self._clock() - self._renewed_at <= self.renew_seconds
+        return not self._stopping and self._clock() - self._renewed_at <= self.timing.renew_seconds
 
     def check(self) -> None:
         """The gate before every write: raises `NotLeading`."""
@@ -100,7 +109,7 @@ class Leadership:
             return
         with suppress(RuntimeError):  # the election may have ended just now
             self._runner.get_loop().call_soon_threadsafe(self._woken.set)
-        self._thread.join(timeout=self.renew_seconds)
+        self._thread.join(timeout=self.timing.renew_seconds)
 
     def stand(self) -> None:
         """Stand again after a lost term: nothing that was decided in it is still under way."""
@@ -146,7 +155,7 @@ class Leadership:
                 return await self._make_api()
             except WorldError as error:
                 logger.warning("lease %s: no connection: %s", self._name, error)
-                await self._rest(self.retry_seconds)
+                await self._rest(self.timing.retry_seconds)
         return None
 
     async def _rest(self, seconds: float) -> None:
@@ -164,8 +173,8 @@ class Leadership:
                 await self._stand(api)
         except WorldError as error:
             logger.warning("lease %s: %s", self._name, error)
-            return self.retry_seconds / 2
-        return self.retry_seconds
+            return self.timing.retry_seconds / 2
+        return self.timing.retry_seconds
 
     async def _renew(self, api: Api) -> None:
         """Only what was begun in time counts, and only if it was also answered in time."""
@@ -214,9 +223,9 @@ class Leadership:
             logger.warning("lease %s: not released, it will expire: %s", self._name, error)
 
     def _lapsed(self) -> bool:
-        if self._clock() - self._renewed_at <= self.renew_seconds:
+        if self._clock() - self._renewed_at <= self.timing.renew_seconds:
             return False
-        self._lose(f"not renewed for {self.renew_seconds:g} s")
+        self._lose(f"not renewed for {self.timing.renew_seconds:g} s")
         return True
 
     def _lose(self, why: str) -> None:
@@ -233,7 +242,7 @@ class Leadership:
     def _taken(self) -> bool:
         if self._holder() in ("", self.identity):
             return False
-        lasts = self._seen["spec"].get("leaseDurationSeconds") or self.lease_seconds
+        lasts = self._seen["spec"].get("leaseDurationSeconds") or self.timing.lease_seconds
         return self._clock() < self._seen_at + lasts
 
     def _holder(self) -> str:
@@ -249,7 +258,7 @@ class Leadership:
         return {
             **spec,
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": math.ceil(self.lease_seconds),
+            "leaseDurationSeconds": math.ceil(self.timing.lease_seconds),
             "acquireTime": now,
             "renewTime": now,
             "leaseTransitions": before + 1,
@@ -276,7 +285,7 @@ class Leadership:
     ) -> dict[str, Any]:
         body = orjson.dumps(lease) if lease is not None else b""
         # A third, so that there is time for a second try before the term lapses.
-        seconds = self.renew_seconds / 3
+        seconds = self.timing.renew_seconds / 3
         answer = await api.raw(method, path, body=body, timeout_seconds=seconds)
         told: dict[str, Any] = orjson.loads(answer)
         return told
