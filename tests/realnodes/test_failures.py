@@ -91,8 +91,9 @@ def test_a_job_of_one_pod_saves_before_a_drain_whatever_its_interval(site: Site)
     assert not redone(done), site.said("lone")
     assert {step.epoch for step in done} == {1, 2}
     wait_until(lambda: "saveEverySeconds" in site.lab.job("lone")["status"]["work"], "its word")
-    assert site.lab.job("lone")["status"]["work"]["saveEverySeconds"] == 60.0
+    every = site.lab.job("lone")["status"]["work"]["saveEverySeconds"]
     site.lab.cancel("lone")
+    assert every >= 60.0, "a minute at first, more once the cost of a save is known"
 
 
 def test_a_node_that_is_killed_is_told_and_the_job_goes_on_elsewhere(site: Site) -> None:
