@@ -234,12 +234,15 @@ class Site:
 
     def _clear(self) -> None:
         """Leave nothing but the definitions of the custom resources and the nodes themselves."""
+        self.nodes.start_killed()
         for name in self.lab.jobs():
             self.lab.delete(name)
-        self.plane.kubectl("delete", "pods", "-n", TEAM, "--all", "--grace-period=0", "--force")
         wait_until(lambda: not self.lab.jobs(), "the jobs to be gone")
         where = ("--kubeconfig", str(self.plane.kubeconfig()), "--namespace", NAMESPACE)
-        helm("uninstall", "weft", *where, "--wait", "--timeout", "120s")
+        helm("uninstall", "weft", *where)
+        for namespace in (TEAM, NAMESPACE):
+            force = ("--all", "--grace-period=0", "--force")
+            self.plane.kubectl("delete", "pods", "-n", namespace, *force)
         self.plane.kubectl("delete", "namespace", TEAM, NAMESPACE, "--timeout=120s")
         self.plane.kubectl("delete", "queues.weft.dev,deviceclasses", "--all")
         remove_shared_volume(self.plane, TEAM, CLAIM)

@@ -57,6 +57,7 @@ class RealNodes:
         self._nodes = {
             name: RealNode(plane, index, cdi=devices > 0) for index, name in enumerate(self.names)
         }
+        self._killed: set[str] = set()
         self._store: ImageStore | None = None
         self._images: tuple[Image, ...] = ()
 
@@ -100,10 +101,15 @@ class RealNodes:
     def kill(self, name: str) -> None:
         """As by a loss of power: kubelet, containerd and every container end at once."""
         self._nodes[name].machine.kill()
+        self._killed.add(name)
 
     def start(self, name: str) -> None:
         """Bring a lost node back, empty; return when it is ready with its GPUs."""
         self._start([name])
+
+    def start_killed(self) -> None:
+        """Bring back every node that was killed and not started since."""
+        self._start(sorted(self._killed))
 
     def kill_kubelet(self, name: str) -> None:
         """Containers run on, and nobody speaks for the node."""
@@ -144,6 +150,7 @@ class RealNodes:
                 node.start_driver(self._devices)
         for node in nodes:
             self._settle(node.name, began)
+            self._killed.discard(node.name)
 
     def _settle(self, name: str, began: float) -> None:
         """Only then set GPUs: a kubelet takes them from a node that it does not remember."""
