@@ -18,7 +18,7 @@ from weft.perf.plans.laws import Bounds
 from weft.perf.plans.memory import TERMS, peak_memory
 from weft.perf.plans.space import legal_plans
 
-PLANS = 500
+PLANS = 150
 BATCHES = (16, 32, 64, 128, 256)
 
 
@@ -39,7 +39,7 @@ def differences() -> list[float]:
     return found
 
 
-def test_five_hundred_plans_walked_tensor_by_tensor() -> None:
+def test_plans_walked_tensor_by_tensor() -> None:
     found = np.array(differences())
     assert np.abs(found).mean() <= 0.08
     assert found.min() >= -0.05

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import a_cluster, a_snapshot
@@ -72,7 +72,6 @@ def test_the_order_of_rows_does_not_matter(voters: Voters, random: Random) -> No
     assert score([voters[row] for row in order]).tolist() == score(voters)[order].tolist()
 
 
-@settings(max_examples=500)
 @given(VOTERS.filter(lambda voters: len(voters) >= 2), st.tuples(FEW, FEW, FEW, st.booleans()))
 def test_a_job_that_is_beside_the_point_turns_nobody_round(
     voters: Voters, other: tuple[float, float, float, bool]

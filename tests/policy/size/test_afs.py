@@ -12,7 +12,7 @@ from tests.policy.size.random_climbs import RandomClimb, a_climb, random_climbs
 from weft.model.snapshot import Ints
 from weft.policy.size.afs import Afs
 
-many = pytest.mark.parametrize("states", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+many = pytest.mark.parametrize("states", [500])
 
 KNOWN, UNKNOWN = Afs(), Afs(lengths_known=False)
 

@@ -17,7 +17,7 @@ from weft.model.ids import JobId, QueueId
 from weft.model.queue import Queue, QueueTree
 from weft.policy.tenancy.quota import QuotaLedger, QuotaTable
 
-TREES = 20
+TREES = 5
 OPERATIONS_PER_TREE = 5_000
 QUEUES = 50
 
