@@ -12,7 +12,7 @@ from tests.sim.mutants import PAIRS, Mutant
 from tests.sim.play import play
 from tests.sim.promise import PromiseBroken
 from tests.sim.random_world import draw
-from tests.sim.test_mutants import LAWS, MOST_STEPS
+from tests.sim.test_mutants import FOUND_AT, LAWS, MOST_STEPS, SEED
 from tools.explore.kinds import Found
 from weft.model.errors import IllegalTransition, InvariantBreach
 
@@ -30,18 +30,20 @@ def trial(seed: int) -> None:
     chosen = seed % (len(worlds) + len(HISTORY_MUTANTS))
     if chosen < len(worlds):
         name = list(worlds)[chosen]
-        _search(name, worlds[name], range(seed, seed + WORLDS), _world_fails)
+        seeds = [FOUND_AT.get(name, SEED), *range(seed, seed + WORLDS)]
+        _search(name, worlds[name], seeds, _world_fails)
     else:
         name = list(HISTORY_MUTANTS)[chosen - len(worlds)]
-        _search(name, HISTORY_MUTANTS[name], range(seed, seed + HISTORIES), _history_fails)
+        seeds = list(range(seed, seed + HISTORIES))
+        _search(name, HISTORY_MUTANTS[name], seeds, _history_fails)
 
 
-def _search(name: str, mutant: Mutant, seeds: range, fails: Callable[[int], bool]) -> None:
+def _search(name: str, mutant: Mutant, seeds: list[int], fails: Callable[[int], bool]) -> None:
     for seed in seeds:
         with mutant():
             if fails(seed):
                 return
-    raise Unnoticed(f"{name} is not noticed by {len(seeds)} seeds from {seeds[0]} on")
+    raise Unnoticed(f"{name} is not noticed by {len(seeds)} seeds up to {seeds[-1]}")
 
 
 def _world_fails(seed: int) -> bool:
