@@ -24,6 +24,7 @@ from weft.brain.event import JobFinished, JobSubmitted, NodeAdded
 from weft.kube.resources.training_job import TrainingJobSpec
 from weft.lab.journals.journal_file import Entry, JournalFile
 from weft.model.cluster import Cluster
+from weft.model.errors import WorldError
 from weft.model.ids import JobId, TenantId
 from weft.model.job import Job
 from weft.model.truth import JobTruth
@@ -181,15 +182,17 @@ def _run(here: Stand, jobs: Sequence[Planned]) -> list[Entry]:
     with TemporaryDirectory(prefix="weft-bench-") as folder:
         journal = Path(folder) / "journal.jsonl"
         options: dict[str, object] = {"recipe": RECIPE, "journal": journal}
-        with OperatorProcess(here.kubeconfig, Path(folder), options=options):
+        with OperatorProcess(here.kubeconfig, Path(folder), options=options) as operator:
             wait_until(journal.exists, "the operator to lead")
             _submit(lab, jobs)
             wait_until(
-                lambda: set(lab.states().values()) == {"Succeeded"},
+                lambda: not operator.alive or set(lab.states().values()) == {"Succeeded"},
                 "all jobs to end",
                 MAX_WAIT_SECONDS,
                 1.0,
             )
+            if not operator.alive:
+                raise WorldError("the operator ended during the run", hint="repeat the part")
         return list(JournalFile(journal).entries())
 
 
