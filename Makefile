@@ -45,7 +45,8 @@ test: ## within a minute, the computing tests nearest to the edit, nearest first
 	$(PYTHON) -m tools.nearest_tests
 
 test-all: ## every test
-	$(PYTHON) -m pytest -q -n auto --dist loadgroup
+	$(PYTHON) -m pytest -q -n auto --dist loadgroup --ignore=tests/testcluster
+	$(PYTHON) -m pytest -q tests/testcluster
 
 bench: ## the benchmarks in their short form
 	$(PYTHON) -m benchmarks conformance --short
