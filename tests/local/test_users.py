@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -201,8 +202,7 @@ def test_processes_of_others_are_safe_whatever_they_are_called(lab: Lab) -> None
 
 
 def test_shared_memory_of_others_is_safe(lab: Lab) -> None:
-    others = SHARED_MEMORY / "weft-00000000deadbeef"
-    others.mkdir(mode=0o700)
+    others = Path(tempfile.mkdtemp(prefix="weft-", dir=SHARED_MEMORY))
     os.chown(others, BOB, BOB)
     entry = started(lab, "mine", LONG)
     folder, agent = lab.folders().epoch(entry), entry.agent
