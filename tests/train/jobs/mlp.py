@@ -203,7 +203,7 @@ def write(**facts: object) -> None:
     log.write(json.dumps({"time": time.monotonic(), "worker": worker, **facts}) + "\n")
 
 
-write(began=os.getpid(), parent=os.getppid())
+write(began=os.getpid(), command=Path("/proc/self/cmdline").read_text().split("\0"))
 watch = Watch() if options.watch else None
 for mb in weft.steps(loader, total=options.total):
     session = current()
