@@ -123,6 +123,8 @@ class ParameterGroups:
             for key, value in options.items():
                 if key in group and key != "params":
                     group[key] = _instead_of(group[key], unfold(value, _unfold_scalar))
+        if self._before_step is not None:  # a newcomer receives its state in the midst of a step
+            self.remember()
 
     # --------------------------------------------------------------------------------- steps
 
