@@ -38,8 +38,13 @@ def cluster_programs() -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane(cluster_programs: None) -> Iterator[ControlPlane]:
+def control_plane(
+    cluster_programs: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
     """As much of a cluster as the programs allow, with Weft's custom resources."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # The folder is shared by all workers: a second one fails here if they are not grouped.
+        (tmp_path_factory.getbasetemp().parent / "control-plane").mkdir()
     with ControlPlane(full=not missing(FULL_PROGRAMS)) as running:
         running.apply_crds(CRDS)
         running.keep()
