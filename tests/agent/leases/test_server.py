@@ -107,6 +107,7 @@ def test_the_end_of_a_connection_gives_back(folder: Path) -> None:
         encode(Envelope("a", 1, 1, hello("driver"))),
         encode(Envelope("a", 1, 1, Granted(0.0))),
     ],
+    ids=["text", "list", "empty turn", "turn without hello", "hello of a driver", "grant"],
 )
 def test_nonsense_ends_a_connection_and_no_server(folder: Path, nonsense: bytes) -> None:
     rude = Client(folder, "rude")
