@@ -16,7 +16,8 @@ FETCHED = re.compile(
     r"""|<link[^>]*\bhref=["']?(?:https?:)?//|@import\s+url\(["']?https?:|url\(["']?https?:"""
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+# One worker builds the site, for all of them.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("site")]
 
 
 def built(*words: str | Path) -> subprocess.CompletedProcess[str]:
