@@ -49,7 +49,7 @@ def test_nothing_is_left_of_a_cluster_that_was_stopped(real_programs: None) -> N
         folder = plane.layout.folder
         assert len(_processes(folder)) > 10
     assert not _processes(folder)
-    assert during - before >= {OWN_INTERFACE, "cgroup memory", "disk node-0"}
+    assert during >= {OWN_INTERFACE, "cgroup memory", "disk node-0"}
     until(lambda: _traces() <= before, what=f"{_traces() - before} gone")
     assert not folder.exists()
     assert _settings() == settings
